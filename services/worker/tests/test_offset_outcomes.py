@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from herdmesh.engine import clients
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.kafka.groups import QUESTION_S
@@ -44,6 +45,8 @@ class Deletion:
 
     def __init__(self, first: int, verified: Callable[[], None] = lambda: None) -> None:
         self.asked = list[str]()
+        #: what the group's coordinator says once a deletion was asked for.
+        self.then: int = KafkaError.GROUP_ID_NOT_FOUND
         self.heard: Callable[[], None] = lambda: None
         self._first = first
         self._change = sink_offsets._Change(  # pyright: ignore[reportPrivateUsage]
@@ -54,7 +57,8 @@ class Deletion:
     def describe_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[None]]:
         assert request_timeout == QUESTION_S
         answer = Future[None]()
-        answer.set_exception(KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND)))
+        code = KafkaError.GROUP_ID_NOT_FOUND if not self.asked else self.then
+        answer.set_exception(KafkaException(KafkaError(code)))
         return dict.fromkeys(groups, answer)
 
     def delete_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[None]]:
@@ -92,6 +96,15 @@ def test_a_deletion_is_not_repeated_over_a_change_that_was_begun_meanwhile() -> 
 
     deletion = Deletion(KafkaError.NOT_COORDINATOR, begun)
     with pytest.raises(OutcomeUncertain, match="perhaps group g is deleted, and then: another change"):
+        deletion.carry_out()
+    assert deletion.asked == ["g"]
+
+
+def test_a_coordinator_that_is_not_found_again_leaves_the_deletion_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+    deletion = Deletion(KafkaError.NOT_COORDINATOR)
+    deletion.then = KafkaError._TRANSPORT  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 1)
+    with pytest.raises(OutcomeUncertain, match="perhaps group g is deleted"):
         deletion.carry_out()
     assert deletion.asked == ["g"]
 

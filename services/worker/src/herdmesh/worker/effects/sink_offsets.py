@@ -177,9 +177,10 @@ class _Change:
 
         def gone() -> None:
             nonlocal tried
-            find_coordinator(self.admin, group, clients.CALL_TIMEOUT_S)
             if tried:
                 progress.already = f"{before}perhaps {what}"
+            find_coordinator(self.admin, group, clients.CALL_TIMEOUT_S)
+            if tried:
                 self._require_unchanged()
             refuse_late(given_up_s, "Kafka", f"whether {what} is not known" if tried else _NOTHING_GONE)
             tried = True
