@@ -37,6 +37,7 @@ ASK_SAFELY = (
     "libs/core/src/herdmesh/kafka/groups.py",
     "libs/core/src/herdmesh/engine/group_offsets.py",
 )
+#: What asks about one group, and ends the process when its time is over too soon.
 ABOUT_GROUPS = ("describe_consumer_groups", "delete_consumer_groups", "alter_consumer_group_offsets")
 #: What may make a plain producer: it hears of each record, writes none that matters, or is not idempotent.
 PRODUCERS = (

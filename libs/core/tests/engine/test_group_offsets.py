@@ -41,7 +41,7 @@ def mocked(client: AdminClient | Consumer, code: int) -> None:
     library, pointer = native.librdkafka(), ctypes.c_void_p
     library.rd_kafka_handle_mock_cluster.restype = pointer
     library.rd_kafka_handle_mock_cluster.argtypes = [pointer]
-    cluster = library.rd_kafka_handle_mock_cluster(pointer.from_address(id(client) + object.__basicsize__))
+    cluster = library.rd_kafka_handle_mock_cluster(native.handle(client))
     push = library.rd_kafka_mock_push_request_errors
     push.argtypes = [pointer, ctypes.c_int16, ctypes.c_size_t, ctypes.c_int]
     push(cluster, _OFFSET_FETCH, 1, code)

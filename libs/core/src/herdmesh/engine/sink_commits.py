@@ -251,9 +251,10 @@ class SinkCommits:
         try:
             self._fence.commit_offsets(offsets, self._group())
         except TaskFailed as error:
-            if not _is_to_be_aborted(error):
+            cause = _cause(error)
+            if cause is None or not cause.txn_requires_abort():  # no broker answered, or there is nothing to abort
                 raise
-            left = self._without_deleted(offsets, error)
+            left = self._without_deleted(offsets) if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else offsets
             if len(left) == len(offsets):
                 self._restate()
                 raise
@@ -261,11 +262,9 @@ class SinkCommits:
             if left:
                 self._commit_offsets(left)
 
-    def _without_deleted(self, offsets: list[TopicPartition], error: TaskFailed) -> list[TopicPartition]:
+    def _without_deleted(self, offsets: list[TopicPartition]) -> list[TopicPartition]:
         """What is left to commit where a topic was deleted since partitions were looked for: Kafka refuses the whole
         transaction for it, and its offsets went with it. The next look lets go of it."""
-        if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return offsets
         deleted = self._missing([(one.topic, one.partition) for one in offsets])
         if deleted:
             _log.warning("partitions were deleted before their offsets were committed: %s", sorted(deleted))
@@ -326,12 +325,7 @@ def _named(offsets: Mapping[PartitionId, int], manifests: Mapping[PartitionId, s
     return [TopicPartition(*one, at, manifest.encode(manifests.get(one, ""))) for one, at in offsets.items()]
 
 
-def _is_to_be_aborted(error: TaskFailed) -> bool:
-    """True when the broker answered, and the client wants the transaction aborted."""
+def _cause(error: TaskFailed) -> KafkaError | None:
+    """What the client said, if it did."""
     cause = error.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].txn_requires_abort()
-
-
-def _code(error: TaskFailed) -> int | None:
-    cause = error.__cause__
-    return cause.args[0].code() if isinstance(cause, KafkaException) else None
+    return cause.args[0] if isinstance(cause, KafkaException) else None
