@@ -24,6 +24,7 @@ from herdmesh.engine.errors import TaskFenced
 from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.outlet import Outlet
+from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.tolerance import Counts, Failure, SourceRecord, error_settings
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.worker.effects import letter_log, letter_replay
@@ -32,7 +33,7 @@ from herdmesh.worker.effects.letter_replay import replay_spec
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.letters import PREFIX, REPLAYED
+from herdmesh.worker.state.letters import CUT, PREFIX, REPLAYED
 from herdmesh.worker.state.model import Config, TaskSpec, UnitId
 from herdmesh.worker.state.questions import ListDeadLetters, ReplayDeadLetters
 from libs.core.tests.engine.harness import Kafka
@@ -61,7 +62,12 @@ class Here:
         }  # fmt: skip
 
     def letters(
-        self, *values: bytes | None, transactional_id: str = "", without: Sequence[str] = (), **errors: str
+        self,
+        *values: bytes | None,
+        transactional_id: str = "",
+        without: Sequence[str] = (),
+        is_cut: bool = False,
+        **errors: str,
     ) -> None:
         """Letters of offsets 100, 101, ... of the topic's partition 1, with a key and a time."""
         config: dict[str, Any] = {"bootstrap.servers": self.kafka.bootstrap}
@@ -78,7 +84,7 @@ class Here:
                 "exception.class.name": "org.apache.kafka.connect.errors.DataException",
                 "exception.stacktrace": "Trace\n\tat x\n", **errors,
             }  # fmt: skip
-            headers: list[Any] = [("own", b"1"), ("none", None)]
+            headers: list[Any] = [("own", b"1"), ("none", None), *([(CUT, b"{}")] if is_cut else [])]
             headers += [(PREFIX + name.replace("_", "."), text) for name, text in told.items() if name not in without]
             key = f"k{number}".encode()
             producer.produce(self.queue, value, key, partition=0, timestamp=1_700_000_000_000 + number, headers=headers)
@@ -256,6 +262,32 @@ def test_a_dry_run_tells_and_changes_nothing(here: Here) -> None:
     assert here.put_back() == []
 
 
+def test_a_letter_that_was_cut_goes_back_as_its_own_topic_has_the_record(here: Here) -> None:
+    """The first by its place; the second is gone from the topic; the third has its edited value from a file."""
+    here.kafka.produce(here.topic, [b"whole"], partition=1, key=b"whole key", headers=[("mine", b"2")])
+    [record] = here.put_back()
+    assert (record.partition(), record.offset()) == (1, 0)
+    here.letters(b"who", offset="0", is_cut=True)
+    here.letters(b"gon", offset="7", is_cut=True)
+    assert [one.cut for one in here.list().letters] == [True, True]
+    reply = here.replay()
+    [refused] = reply.refused
+    assert (reply.replayed_count, refused.place.offset) == (1, 1)
+    assert "-1 has no record at offset 7 (any more): put it back from a file" in refused.reason
+    again = here.put_back()[1]
+    assert (again.partition(), again.key(), again.value()) == (1, b"whole key", b"whole")
+    assert headers_of(again) == [("mine", b"2"), (REPLAYED, f"{here.queue}-0@0".encode())]
+    [given] = here.list().letters
+    given.value, given.mended = b"mine", True
+    request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
+    with pytest.raises(ConfigError, match=r"were cut: put the whole ones into the file and take the header"):
+        asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(here.config, request)))
+    del given.headers[[one.name for one in given.headers].index(CUT)]
+    request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
+    asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(here.config, request)))
+    assert here.put_back()[-1].value() == b"mine"
+
+
 def test_a_mended_letter_goes_back_as_it_was_mended(here: Here) -> None:
     here.letters(b"bad", without=("connector.name", "topic", "partition"))
     given = pb.DeadLetter(partition=0, offset=0, value=b"good", mended=True)
@@ -382,7 +414,7 @@ def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> Non
         "transforms.n.type": "org.apache.kafka.connect.transforms.Cast$Value",
     }  # fmt: skip
     spec = here.specs.without_class(UnitId("a", 0), TaskSpec(config, config, 1))
-    written = SourceDeadLetters(spec, error_settings(config), Counts())
+    written = SourceDeadLetters(spec, error_settings(config), Counts(), lambda: 1_000_000)
     headers = [[Header("h", Int32(7), INT32)], [], []]
     batch = Batch(
         here.topic, 2, ["k", None, None], ["17", "many", None], timestamps_ms=[1_700_000_000_000, None, None],
@@ -392,7 +424,7 @@ def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> Non
         failure = Failure("TRANSFORMATION", "Cast", DataError("bad"), SourceRecord(batch, at, None, None))
         written.report(failure)
     producer = clients.opened(CheckedProducer, "producer", {"bootstrap.servers": here.kafka.bootstrap})
-    written.send(Outlet(Fence(producer, "")))
+    written.send(Outlet(Fence(producer, "")), DeliveryFailures())
     producer.flush()
     assert here.places(stage="transformation") == ["0:2", "0:1", "0:0"]
     reply = here.replay(config=config)

@@ -70,6 +70,7 @@ def brief(connector: str, queue: str, letter: admin.DeadLetter) -> Json:
         "letter": place_text(letter),
         "time": letter.time.ToJsonString() if letter.HasField("time") else None,
         "replayed": letter.replayed,
+        "cut": letter.cut,
         "original": {
             "topic": _header(letter, "topic"),
             "partition": _number(_header(letter, "partition")),

@@ -110,6 +110,7 @@ def _errors(message: task_pb2.TaskErrors) -> Json:
         "retries": message.retries,
         "dead_letters": message.dead_letters,
         "dead_letters_failed": message.dead_letters_failed,
+        "dead_letters_cut": message.dead_letters_cut,
         "last_time_ms": message.last_error_ms,
     }
 

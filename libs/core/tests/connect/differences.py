@@ -169,6 +169,9 @@ _UNSEEN = """\
 - `converter.encoding`: characters which the encoding lacks, and malformed bytes, are replaced as Python does, which is
   as Java does for UTF-8, ISO-8859-1 and US-ASCII. Names that only Python knows are taken, names that only Java
   knows are refused; UTF-32 has a mark.
+- A dead letter that Kafka does not take fails the task, and no offset past its record is committed; Java logs it,
+  counts it and commits, so that the record is lost. One that is too large is cut first, and says so in the header
+  `__herdmesh.cut`.
 - JSON nested deeper than about 3,000 levels cannot be written.
 - Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that nobody reads passes where Java
   fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the

@@ -201,10 +201,30 @@ class Kafka:
         self._until_there(topic, partitions)
         return topic
 
-    def produce(self, topic: str, values: Iterable[bytes | None], *, transactional_id: str = "", **at: Any) -> None:
+    def alter(self, topic: str, **config: str) -> None:
+        """Set the topic's config; "" = the broker's default."""
+        delete, put = AlterConfigOpType.DELETE, AlterConfigOpType.SET
+        entries = [
+            ConfigEntry(key, value or None, incremental_operation=put if value else delete)
+            for key, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        untyped: Any = self.admin
+        untyped.incremental_alter_configs([resource])[resource].result()
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        transactional_id: str = "",
+        client: Mapping[str, Any] | None = None,
+        **at: Any,
+    ) -> None:
         """Records in order, spread over the partitions unless `partition` is given; with numbers as keys unless `key`
-        is given."""
+        is given. `client`: more of the producer's settings."""
         config: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "partitioner": "random"}
+        config |= client or {}
         if transactional_id:
             config["transactional.id"] = transactional_id
         producer = Producer(config)

@@ -4,22 +4,23 @@ letter queue, byte for byte (issue 6, point 4)."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import Message
 
-from herdmesh.connect.connector import SinkBatch, SourceBatch
+from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.converters import CONVERTERS as CONVERTER_CLASSES
 from herdmesh.connect.data import Header, Struct
-from herdmesh.connect.errors import ConfigError, InvalidRecordError, RecordError, RetriableError
+from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
 from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, SchemaBuilder
-from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind, failure
-from herdmesh.engine.contract import Command, Share
-from herdmesh.engine.source_transaction import SourceTransaction
+from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, failure
+from herdmesh.engine.contract import Command
+from herdmesh.engine.dead_letters.letter import CUT_HEADER
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
-from libs.core.tests.engine.sinks import PATH, GivenSource, ListSink, MakingSink
+from libs.core.tests.engine.sinks import PATH, ListSink, MakingSink
 from tests.support.sizes import soak_or
 
 pytestmark = pytest.mark.kafka
@@ -311,15 +312,83 @@ def test_the_queue_is_made_with_the_connectors_admin_settings(
     assert f"{name}-dlq" in kafka_topics.admin.list_topics(timeout=WAIT_S).topics
 
 
-def test_a_letter_the_queue_does_not_take_is_counted_and_ends_nothing(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+def cut_sizes(headers: Any) -> Any:
+    """What the header of a letter that was cut says."""
+    [found] = [value for name, value in headers if name == CUT_HEADER]
+    return json.loads(found)
+
+
+LARGE = {"producer.override.max.request.size": "3000000"}
+
+
+@pytest.mark.parametrize(("queue_bytes", "override", "value_kept"), [
+    (None, {}, 1_024), (None, LARGE, 1_024), ("4500", {}, 1_024), ("1600", {}, 0),
+], ids=["client", "broker", "small", "smaller"])  # fmt: skip
+def test_a_record_too_large_for_the_queue_is_a_letter_that_is_cut(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], queue_bytes: str | None, override: dict[str, str],
+    value_kept: int,
+) -> None:  # fmt: skip
+    """Whoever refuses it, also without context headers: a cut letter says where its record is, the others are whole."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1, **{"max.message.bytes": "3000000"}), tmp_topic("sink")
+    kafka_topics.create_topic(f"{name}-dlq", 1, **({"max.message.bytes": queue_bytes} if queue_bytes else {}))
+    big = b"{" + random.Random(1).randbytes(1_200_000)
+    values, client = [b'{"id":1}', b"{", big, b'{"id":2}', b"[["], {"message.max.bytes": 3_000_000}
+    kafka_topics.produce(topic, values, client=client, partition=0, key=b'"k"', headers=[("own", b"1")])
+    plain = {"errors.deadletterqueue.context.headers.enable": "false"}
+    errors = run_here(
+        sink_spec(kafka_topics, name, topic, {"errors.tolerance": "all", **plain, **override})
+    ).progress.errors
+    assert (errors.skipped, errors.dead_letters, errors.dead_letters_failed, errors.dead_letters_cut) == (3, 3, 0, 1)
+    assert [value["id"] for value in ListSink.values] == [1, 2]
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [5]
+    found = letters_of(kafka_topics, f"{name}-dlq")
+    assert sorted(one.value() or b"" for one in found if len(one.headers() or ()) == 1) == [b"[[", b"{"]
+    [cut] = [one for one in found if len(one.headers() or ()) > 1]
+    headers = cast("list[Any]", cut.headers())
+    assert cut.value() == big[:value_kept] or len(cut.value() or b"") in range(value_kept - 3, value_kept)
+    assert cut_sizes(headers) == {"key_bytes": 3, "value_bytes": len(big), "headers": 1}
+    assert (("own", b"1") in headers, cut.key()) == ((True, b'"k"') if value_kept else (False, b""))
+    said = dict(headers)
+    assert (said[PREFIX + "topic"], said[PREFIX + "partition"], said[PREFIX + "offset"]) == (topic.encode(), b"0", b"2")
+    assert said[PREFIX + "exception.class.name"] == DATA_ERROR
+
+
+def test_letters_that_are_too_large_only_together_are_whole(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """The broker's limit is one of a request's records of a partition together, which the client does not split."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.create_topic(f"{name}-dlq", 1, **{"max.message.bytes": "3000"})
+    bad = [b"{" + b"%d" % number * 300 for number in range(10, 40)]
+    kafka_topics.produce(topic, bad, partition=0)
+    plain = {"errors.deadletterqueue.context.headers.enable": "false", "errors.tolerance": "all"}
+    errors = run_here(sink_spec(kafka_topics, name, topic, plain)).progress.errors
+    assert (errors.dead_letters, errors.dead_letters_failed, errors.dead_letters_cut) == (30, 0, 0)
+    assert sorted(one.value() or b"" for one in letters_of(kafka_topics, f"{name}-dlq")) == bad
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [30]
+
+
+@pytest.mark.parametrize(("queue", "says"), [
+    ({"max.message.bytes": "100"}, r"raise max\.message\.bytes of topic {queue}, and producer\.override\.max\.request"),
+    ({"cleanup.policy": "compact"}, r"{queue} must not be compacted"),
+    ({"message.timestamp.before.max.ms": "1000"}, r"raise message\.timestamp\.before\.max\.ms"),
+], ids=["size", "compacted", "time"])  # fmt: skip
+@pytest.mark.parametrize("tolerance", ["all", "none"])
+def test_a_letter_the_queue_does_not_take_fails_the_task_before_its_record_is_committed(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], queue: dict[str, str], says: str, tolerance: str
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
-    kafka_topics.create_topic(f"{name}-dlq", 1, **{"max.message.bytes": "100"})
-    kafka_topics.produce(topic, [b'{"id":1}', b"{" * 200, b'{"id":2}'], partition=0)
-    errors = run_here(sink_spec(kafka_topics, name, topic, {"errors.tolerance": "all"})).progress.errors
-    assert (errors.skipped, errors.dead_letters, errors.dead_letters_failed) == (1, 1, 1)
-    assert [value["id"] for value in ListSink.values] == [1, 2]
+    kafka_topics.create_topic(f"{name}-dlq", 1, **queue)
+    kafka_topics.produce(topic, [b'{"id":1}', b"{" * 200, b'{"id":2}'], partition=0, key=None, timestamp=1_234)
+    spec = sink_spec(kafka_topics, name, topic, {"errors.tolerance": tolerance})
+    with pytest.raises(TaskFailed, match=says.format(queue=f"{name}-dlq")) as failed:
+        run_here(spec)
+    assert f"the dead letter of topic {topic}, partition 0, offset 1 cannot be written" in failed.value.message
+    assert "The record had failed with: Converting byte[] to Kafka Connect data failed" in failed.value.message
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) < [2]
+    kafka_topics.alter(f"{name}-dlq", **dict.fromkeys(queue, ""))
+    if tolerance == "all":
+        run_here(spec)
+        assert [one.value() for one in letters_of(kafka_topics, f"{name}-dlq")] == [b"{" * 200]
+        assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [3]
 
 
 def test_a_stop_ends_a_wait_for_a_retry_and_the_record_is_read_again(
@@ -357,203 +426,3 @@ def test_a_stop_ends_a_wait_for_a_retry_and_the_record_is_read_again(
     monkeypatch.undo()
     run_here(spec)
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [4]
-
-
-# --- sources
-
-
-def source_spec(kafka: Kafka, name: str, config: Mapping[str, str], *batches: SourceBatch) -> RunSpec:
-    GivenSource.batches = list(batches)
-    more = {
-        "errors.deadletterqueue.topic.name": f"{name}-dlq",
-        "errors.deadletterqueue.topic.replication.factor": "1",
-        "errors.deadletterqueue.context.headers.enable": "true",
-        "topic.creation.default.partitions": "1",
-    }
-    return make_spec(
-        kafka.bootstrap, name, f"{PATH}:GivenSource", {**CHAIN, **more, **config},
-        kind=TaskKind.SOURCE, offset_storage_topic=f"{name}-offsets",
-    )  # fmt: skip
-
-
-def given(topic: str, count: int, first: int = 0, **poison: Any) -> SourceBatch:
-    """Good records with one that is not in their middle, if there is to be one."""
-    ids = range(first, first + count)
-    batch = SourceBatch(
-        topic, [{"id": one} for one in ids], None, None, keys=[str(one) for one in ids],
-        timestamps_ms=[1_234] * count, headers=[[Header("own", 1)] for _ in ids],
-    )  # fmt: skip
-    for column, value in poison.items():
-        cast("list[Any]", getattr(batch, column)).insert(count // 2, value)
-    if poison:
-        for column, value in (
-            ("values", {"id": -1}),
-            ("keys", "k"),
-            ("headers", [Header("own", 1)]),
-            ("timestamps_ms", 5),
-        ):
-            if column not in poison:
-                cast("list[Any]", getattr(batch, column)).insert(count // 2, value)
-    return batch
-
-
-SOURCE_POISONS: list[tuple[str, dict[str, Any], str]] = [
-    ("KEY_CONVERTER", {"keys": object()}, JSON),
-    ("VALUE_CONVERTER", {"values": {"id": object()}}, JSON),
-    ("HEADER_CONVERTER", {"headers": [Header("own", 1), Header("bad", object())]}, JSON),
-    ("TRANSFORMATION", {"values": "text"}, MASK),
-    ("KAFKA_PRODUCE", {"values": {"id": -1, "big": "x" * 2_000}}, "org.apache.kafka.clients.producer.KafkaProducer"),
-]
-SMALL = {"producer.override.max.request.size": "1500"}
-LONG_TRANSACTIONS = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}
-"""The first of a run lasts 50 ms by default, which may end between two polls."""
-SOURCE_STAGES = pytest.mark.parametrize(
-    ("stage", "poison", "class_name"), SOURCE_POISONS, ids=[one[0] for one in SOURCE_POISONS]
-)
-
-
-@SOURCE_STAGES
-def test_a_tolerated_poison_record_of_a_source_is_a_letter_in_its_transaction(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str
-) -> None:
-    topic, name = tmp_topic(), tmp_topic("source")
-    config = {"errors.tolerance": "all", **(SMALL if stage == "KAFKA_PRODUCE" else {})}
-    outcome = run_here(source_spec(kafka_topics, name, config, given(topic, 500, **poison), given(topic, 500, 500)))
-    ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
-    assert ids == list(range(1_000)), "nothing else lost, and in order"
-    progress, errors = outcome.progress, outcome.progress.errors
-    assert (progress.records_in, progress.records_out) == (1_001, 1_000)
-    assert (errors.failures, errors.dead_letters) == (1, 1)
-    letters = letters_of(kafka_topics, f"{name}-dlq")
-    if stage == "KAFKA_PRODUCE":
-        assert errors.dead_letters_failed == 1, "too large for the topic, too large for the queue"
-        assert letters == []
-        return
-    assert errors.skipped == 1
-    [letter] = letters
-    headers = cast("list[Any]", letter.headers())
-    found = told(headers[1:] if stage != "HEADER_CONVERTER" else headers[2:])
-    assert headers[0] == ("own", b'{"schema":null,"payload":1}')
-    assert (found["topic"], found["partition"], found["offset"]) == (topic.encode(), b"-1", b"-1")
-    assert (found["stage"], found["class.name"]) == (stage.encode(), class_name.encode())
-    if stage == "TRANSFORMATION":
-        assert (letter.key(), letter.value()) == (b'{"schema":null,"payload":"k"}', b'{"schema":null,"payload":"text"}')
-        assert letter.timestamp()[1] == 5
-    assert GivenSource.commits[-1] == 2
-
-
-@SOURCE_STAGES
-def test_a_poison_record_of_a_source_that_is_not_tolerated_ends_the_task_before_its_batch(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str
-) -> None:
-    topic, name = tmp_topic(), tmp_topic("source")
-    overrides = LONG_TRANSACTIONS | (SMALL if stage == "KAFKA_PRODUCE" else {})
-    spec = source_spec(kafka_topics, name, overrides, given(topic, 10), given(topic, 10, 10, **poison))
-    with pytest.raises(RecordError, match=f"Error in stage {stage}") as ended:
-        run_here(spec)
-    assert class_name in str(ended.value)
-    assert GivenSource.commits == [], "what was polled last is not in Kafka"
-    ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
-    assert ids == ([] if stage == "KAFKA_PRODUCE" else list(range(10)))
-    assert len(letters_of(kafka_topics, f"{name}-dlq")) == (0 if stage == "KAFKA_PRODUCE" else 1)
-    GivenSource.batches[1] = given(topic, 10, 10)
-    run_here(spec)
-    ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
-    assert ids == list(range(20)), "and once it is mended, the task goes on where it was"
-
-
-def test_a_time_that_kafka_does_not_know_ends_a_source_whatever_is_tolerated(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
-) -> None:
-    """As in Connect, which asks neither tolerance nor queue; -1 is no time there."""
-    topic, name = tmp_topic(), tmp_topic("source")
-    no_time = SourceBatch(topic, [{"id": 1}], None, None, timestamps_ms=[-1])
-    spec = source_spec(kafka_topics, name, {"errors.tolerance": "all"}, no_time)
-    run_here(spec)
-    GivenSource.batches.append(SourceBatch(topic, [{"id": 2}, {"id": 3}], None, None, timestamps_ms=[5, -2]))
-    with pytest.raises(InvalidRecordError, match=r"^Invalid record timestamp -2$"):
-        run_here(spec)
-    [record] = kafka_topics.messages(topic, 1)
-    assert record.timestamp()[1] > 1_600_000_000_000
-    assert letters_of(kafka_topics, f"{name}-dlq") == []
-
-
-def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
-) -> None:
-    topic, name = tmp_topic(), tmp_topic("source")
-    batch = SourceBatch(topic, ["text"], None, None, value_schema=OPTIONAL_STRING, partition=3)
-    run_here(source_spec(kafka_topics, name, {"errors.tolerance": "all"}, batch))
-    [letter] = letters_of(kafka_topics, f"{name}-dlq")
-    assert letter.key() is None
-    assert letter.value() == b'{"schema":{"type":"string","optional":true},"payload":"text"}'
-    assert told(letter.headers())["partition"] == b"3"
-
-
-def test_a_record_for_a_partition_there_is_not_is_a_letter(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """KAFKA_PRODUCE, of a record that the queue does take; also where a busy broker does not say at once how many
-    partitions there are."""
-    asked: list[str] = []
-    ask = SourceTransaction._ask_partitions  # pyright: ignore[reportPrivateUsage]
-
-    def busy(self: SourceTransaction, of: str) -> int:
-        asked.append(of)
-        return 0 if len(asked) < 3 else ask(self, of)
-
-    monkeypatch.setattr(SourceTransaction, "_ask_partitions", busy)
-    topic, name = tmp_topic(), tmp_topic("source")
-    overrides = {"errors.tolerance": "all", "transaction.boundary": "poll"}
-    lost = SourceBatch(topic, [{"id": -1}], None, None, partition=7)
-    spec = source_spec(kafka_topics, name, overrides, given(topic, 5), lost, given(topic, 5, 5))
-    outcome = run_here(spec)
-    ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
-    assert ids == list(range(10))
-    errors = outcome.progress.errors
-    assert (errors.failures, errors.dead_letters, errors.dead_letters_failed) == (1, 1, 0)
-    [letter] = letters_of(kafka_topics, f"{name}-dlq")
-    assert letter.value() == b'{"schema":null,"payload":{"id":-1}}'
-    found = told(letter.headers())
-    assert (found["stage"], found["partition"]) == (b"KAFKA_PRODUCE", b"7")
-    assert found["class.name"] == b"org.apache.kafka.clients.producer.KafkaProducer"
-
-
-def test_a_source_without_errors_waits_for_nobody(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """No `errors.*`: no queue's topic is made, and counts are zero."""
-    topic, name = tmp_topic(), tmp_topic("source")
-    spec = source_spec(kafka_topics, name, {"errors.deadletterqueue.topic.name": ""}, given(topic, 10))
-    assert run_here(spec, Link(lambda _progress: ())).progress.errors.failures == 0
-    assert f"{name}-dlq" not in kafka_topics.admin.list_topics(timeout=WAIT_S).topics
-
-
-def test_a_source_that_tries_a_record_for_ever_yields_its_slot(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic, name = tmp_topic(), tmp_topic("source")
-    looks: list[int] = []
-
-    def away(_self: Any, *_data: Any) -> Any:
-        looks.append(1)
-        raise RetriableError("the registry is away")
-
-    for write in ("write", "write_many"):
-        monkeypatch.setattr(CONVERTER_CLASSES["JsonConverter"], write, away)
-    config = {"errors.retry.timeout": "-1", "errors.retry.delay.max.ms": "10"}
-    spec = source_spec(kafka_topics, name, config, given(topic, 10))
-
-    def say(_progress: Progress) -> list[Command]:
-        tries = len(looks)
-        return [Stop()] if tries > 50 else [Share(0)] if tries else []
-
-    assert run_here(spec, Link(say)).reason is RunEnd.YIELDED
-    monkeypatch.undo()
-    assert run_here(spec).progress.records_in == 10
-
-
-def test_a_source_that_cannot_look_now_is_asked_again(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """RetriableError out of poll, with a linger of 0: it neither fails nor counts as quiet."""
-    topic, name = tmp_topic(), tmp_topic("source")
-    outcome = run_here(source_spec(kafka_topics, name, {"refusals": "2"}, given(topic, 10)))
-    assert (outcome.reason, outcome.progress.records_in) == (RunEnd.QUIET, 10)
-    assert outcome.progress.errors.failures == 0

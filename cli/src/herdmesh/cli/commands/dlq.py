@@ -34,6 +34,10 @@ _REPLAY_BYTES_MAX = 8 * 1024 * 1024
 _NOTE_READERS = (
     "Other readers of the topic a sink's letters are put back to see them once more, behind all that came since."
 )
+_CUT = (
+    "the record was too large for the queue: key and value are their beginnings at most; the whole record is at "
+    "`from`, and `herd dlq replay` reads it there"
+)
 _AGES = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -269,7 +273,7 @@ def _listed(found: Iterable[Json], *, wide: bool, replayed: bool) -> Any:
             "FAILED IN": error["class"] or "-",
             "ATTEMPT": str(letters.attempts(one)) if wide else "",
             "ORIGINAL": _original(one),
-            "MESSAGE": " ".join(message.split()),
+            "MESSAGE": ("(cut, too large) " if one["cut"] else "") + " ".join(message.split()),
             "PUT BACK": "yes" if one["replayed"] else "",
         }
         rows.append([escape(cells[column]) for column in columns])
@@ -300,6 +304,7 @@ def _print_letter(shown: Json) -> None:
     error = shown["error"]
     lines = {
         "letter": f"{shown['letter']} of {shown['queue']}{', put back before' if shown['replayed'] else ''}",
+        "cut": _CUT if shown["cut"] else None,
         "time": shown["time"],
         "from": _original(shown),
         "task": shown["task"],

@@ -127,7 +127,7 @@ def give_up(consumer: Consumer) -> None:
 def producer(
     spec: RunSpec,
     overrides: ClientConfig,
-    on_failure: Callable[[KafkaError, Message], None] | None = None,
+    on_failure: Callable[[KafkaError, Message], object] | None = None,
     *,
     reports: bool = False,
     on_error: Callable[[KafkaError], None] = note_error,
@@ -170,7 +170,7 @@ def producer(
 
 
 def offsets_producer(
-    spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], None] | None = None
+    spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], object] | None = None
 ) -> CheckedProducer:
     """The producer of a worker that changes a connector's offsets. It holds the fence of the task in `spec`, whose name
     it has, as in Connect, where the worker supports exactly-once sources."""
@@ -245,7 +245,7 @@ def opened(
 
 
 def _failures(
-    on_failure: Callable[[KafkaError, Message], None],
+    on_failure: Callable[[KafkaError, Message], object],
 ) -> Callable[[KafkaError | None, Message], None]:
     def reported(error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -192,6 +192,8 @@ class ErrorCounts:
     """Of these, those Kafka did not take."""
     last_error_ms: int = 0
     """Epoch time of the last failure, 0 = none."""
+    dead_letters_cut: int = 0
+    """Of `dead_letters`, those that were too large for the queue's topic: they say where their record is."""
 
     def __add__(self, other: ErrorCounts) -> ErrorCounts:
         return ErrorCounts(
@@ -203,6 +205,7 @@ class ErrorCounts:
             self.dead_letters + other.dead_letters,
             self.dead_letters_failed + other.dead_letters_failed,
             max(self.last_error_ms, other.last_error_ms),
+            self.dead_letters_cut + other.dead_letters_cut,
         )
 
 

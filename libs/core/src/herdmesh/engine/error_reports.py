@@ -53,16 +53,25 @@ def log_text(task: str, failure: Failure, *, messages: bool) -> str:
     return redacted(f"{text}.")
 
 
+def place_of(failure: Failure) -> str:
+    """Where the record is: `topic t, partition 0, offset 5`, or what is known of it for a source's."""
+    topic, partition, offset = _coordinates(failure.record)
+    known = [("topic", topic), ("partition", partition), ("offset", offset)]
+    text = ", ".join(f"{name} {value}" for name, value in known if value not in (-1, None))
+    if not isinstance(failure.record, SourceRecord):
+        return text
+    batch = failure.record
+    return (
+        f"a record for {text}, at or before source offset {_text(batch.source_offset)} of source partition "
+        f"{_text(batch.source_partition)}"
+    )
+
+
 def context_headers(connector: str, task: int, failure: Failure) -> list[tuple[str, bytes | None]]:
     """The headers that say where, in what and of what a record failed, in Connect's order. A source's record has no
     offset, and a partition only when its task chose one; one that a sink's task made has what that gave it: -1, as
     Connect writes what it does not know."""
-    record, error = failure.record, failure.error
-    if isinstance(record, SourceRecord):
-        batch = record.batch
-        place = (batch.topic, _known(batch.partition), -1)
-    else:
-        place = (record.topic(), *_place(record))
+    error, place = failure.error, _coordinates(failure.record)
     message = message_of(error)
     told: list[tuple[str, str | None]] = [
         *zip(("topic", "partition", "offset"), map(str, place), strict=True),
@@ -110,6 +119,12 @@ def _frames(error: BaseException) -> Iterator[str]:
     yield from frames[:FRAMES_MAX]
     if len(frames) > FRAMES_MAX:
         yield f"\t... {len(frames) - FRAMES_MAX} more"
+
+
+def _coordinates(record: Message | SourceRecord) -> tuple[str | None, int, int]:
+    if isinstance(record, SourceRecord):
+        return record.batch.topic, _known(record.batch.partition), -1
+    return record.topic(), *_place(record)
 
 
 def _place(message: Message) -> tuple[int, int]:

@@ -229,7 +229,7 @@ class Fence:
 def held(
     spec: RunSpec,
     overrides: ClientConfig,
-    on_failure: Callable[[KafkaError, Message], None] | None = None,
+    on_failure: Callable[[KafkaError, Message], object] | None = None,
     *,
     reports: bool = False,
 ) -> Fence:

@@ -31,12 +31,15 @@ class DeliveryFailures:
     """The first message Kafka did not take: why the open transaction cannot commit."""
 
     def __init__(self) -> None:
-        self._first: tuple[KafkaError, str | None] | None = None
+        self._first: tuple[KafkaError, str | None, TaskFailed | None] | None = None
 
-    def add(self, error: KafkaError, message: Message) -> None:
-        """Remember it. Messages purged because the run ends are nobody's fault."""
-        if not self.names_culprit and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
-            self._first = error, message.topic()
+    def add(self, error: KafkaError, message: Message | None, told: TaskFailed | None = None) -> bool:
+        """Remember it; False = it is not the one to tell of. Messages purged because the run ends are nobody's fault.
+        `told`: what to raise for it, where that says more than topic and error."""
+        if self.names_culprit or error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            return False
+        self._first = error, None if message is None else message.topic(), told
+        return True
 
     def forget(self) -> None:
         """The transaction it was of is aborted."""
@@ -53,7 +56,9 @@ class DeliveryFailures:
     def raise_first(self) -> None:
         """Raise TaskFailed when there was one."""
         if self._first is not None:
-            error, topic = self._first
+            error, topic, told = self._first
+            if told is not None:
+                raise told
             raise TaskFailed(f"Kafka refused a record for topic {topic}: {error.str()}", classify_kafka(error)) from (
                 KafkaException(error)
             )
@@ -62,7 +67,7 @@ class DeliveryFailures:
 class Receipts:
     """Of one run. `refused`: told of each record that Kafka did not take, as without receipts."""
 
-    def __init__(self, task: SourceTask, refused: Callable[[KafkaError, Message], None]) -> None:
+    def __init__(self, task: SourceTask, refused: Callable[[KafkaError, Message], object]) -> None:
         self._task = task
         self._refused = refused
         self._open: list[tuple[SourceBatch, list[RecordMetadata | None]]] = []

@@ -21,7 +21,7 @@ from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConnectError, RecordTooLargeError
 from herdmesh.engine import clients
 from herdmesh.engine.contract import RunSpec
-from herdmesh.engine.dead_letters import SinkDeadLetters, SourceDeadLetters, make_topic
+from herdmesh.engine.dead_letters import SinkDeadLetters, SourceDeadLetters, make_topic, size_max
 from herdmesh.engine.errant_records import ErrantRecords
 from herdmesh.engine.error_reports import LogReporter
 from herdmesh.engine.settings import access_of
@@ -99,7 +99,9 @@ class SourceErrors:
         self.letters: SourceDeadLetters | None = None
         if settings.dead_letters:
             make_topic(admin, settings)
-            self.letters = SourceDeadLetters(spec, settings, self.counts)
+            self.letters = SourceDeadLetters(
+                spec, settings, self.counts, lambda: size_max(admin, settings.dead_letters)
+            )
         self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self.letters))
         self._polled: SourceBatch | None = None
         self.tolerance.origin = self._origin

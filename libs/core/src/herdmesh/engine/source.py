@@ -102,6 +102,7 @@ class SourceLoop:
         self._admin = admin
         self._spans = spans
         self._errors = errors
+        self._failures = failures
         errors.tolerance.pause = self._pause
         #: None = transactions end when the loop finds it right, else only when the task asks for it.
         self._boundaries = Boundaries() if settings.connector_boundaries else None
@@ -370,7 +371,7 @@ class SourceLoop:
                 self._errors.refused(given, raw.places[place], error, raw.topic)
             sent += len(raw.values) - len(refused)
         if self._errors.letters is not None:
-            self._errors.letters.send(self._outlet)
+            self._errors.letters.send(self._outlet, self._failures)
         return sent
 
     def _commit_before(self, error: RecordError) -> None:
@@ -381,7 +382,7 @@ class SourceLoop:
         letters = self._errors.letters
         if letters is not None and len(letters):
             self._begin()
-            letters.send(self._outlet)
+            letters.send(self._outlet, self._failures)
         self._commit(all_polled=False)
 
     def _ensure_topic(self, topic: str) -> None:

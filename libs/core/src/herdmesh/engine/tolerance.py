@@ -88,12 +88,13 @@ class Counts:
     dead_letters: int = 0
     dead_letters_failed: int = 0
     last_error_ms: int = 0
+    dead_letters_cut: int = 0
 
     def so_far(self) -> ErrorCounts:
         """As a value."""
         return ErrorCounts(
             self.failures, self.errors, self.skipped, self.retries, self.logged, self.dead_letters,
-            self.dead_letters_failed, self.last_error_ms,
+            self.dead_letters_failed, self.last_error_ms, self.dead_letters_cut,
         )  # fmt: skip
 
 

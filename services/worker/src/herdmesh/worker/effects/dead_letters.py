@@ -141,7 +141,9 @@ def _wanted(request: admin_pb.ListDeadLettersRequest) -> Wanted:
 
 def letter_to(letter: Letter, *, brief: bool) -> admin_pb.DeadLetter:
     """The message. What a worker resolved of a config is in no text of it that this worker or a task of it made."""
-    message = admin_pb.DeadLetter(partition=letter.partition, offset=letter.offset, replayed=letter.replayed)
+    message = admin_pb.DeadLetter(
+        partition=letter.partition, offset=letter.offset, replayed=letter.replayed, cut=letter.is_cut
+    )
     if letter.time_ms is not None:
         message.time.FromMilliseconds(letter.time_ms)
     for name, _ in letter.errors:

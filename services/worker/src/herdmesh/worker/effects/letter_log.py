@@ -42,6 +42,16 @@ _CONSUME_MAX: Final = 500
 _NEAR: Final = 1_000
 _POLL_S: Final = 0.1
 _NO_TIME: Final = 0
+_NO_RECORD: Final = frozenset(
+    (
+        KafkaError._PARTITION_EOF,
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    )
+)
 _CLIENT: Final = {"queued.min.messages": 10_000, "queued.max.messages.kbytes": 16_384}
 
 
@@ -136,6 +146,25 @@ class TopicLog:
                 elif not error.retriable():
                     raise KafkaException(error)
         raise TaskFailed(f"Kafka delivers no records of {self.topic}-{partition}", ErrorClass.RETRIABLE)
+
+    def record(self, topic: str, partition: int, offset: int) -> Message | None:
+        """The committed record of any topic at this offset; None when it is not there.
+
+        Raises:
+            KafkaException: it cannot be read.
+        """
+        self._consumer.assign([TopicPartition(topic, partition, offset)])
+        deadline_s = time.monotonic() + _STALLED_S
+        while time.monotonic() < deadline_s:
+            for message in self._next():
+                error, found = message.error(), message.offset()
+                if error is None:
+                    return message if found == offset else None
+                if error.code() in _NO_RECORD:
+                    return None
+                if not error.retriable():
+                    raise KafkaException(error)
+        raise TaskFailed(f"Kafka delivers no record of {topic}-{partition}", ErrorClass.RETRIABLE)
 
     def _next(self) -> list[Message]:
         """What is there, or the first to come. (`consume` would wait for the whole time; a tombstone is falsy.)"""

@@ -174,7 +174,16 @@ class Replay:
             if place not in found
         ]
         for place, letter in found.items():
-            if not letter.belongs_to(self._spec.connector):
+            given = named[place]
+            if given.mended and any(one.name == letters.CUT for one in given.headers):
+                refused.append(
+                    Refused(
+                        letter,
+                        f"key and value of this letter were cut: put the whole ones into the file and take the header "
+                        f"{letters.CUT} out; or put it back by its place alone, as its topic has it",
+                    )
+                )
+            elif not letter.belongs_to(self._spec.connector):
                 refused.append(Refused(letter, f"it is a letter of connector {letter.error(letters.CONNECTOR)}"))
             elif known.has(*place) and not self._request.again:
                 refused.append(Refused(letter, "it was put back before; --again puts it back once more"))

@@ -13,8 +13,10 @@ Invariant: a letter that cannot be put back is a reason in one line, never an er
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, cast
+
+from confluent_kafka import KafkaException
 
 from herdmesh.connect import chain_config
 from herdmesh.connect.converters import make_converter
@@ -33,6 +35,7 @@ _NAMELESS: Final = (
     "it does not say its topic: it was written without errors.deadletterqueue.context.headers.enable=true; put it back "
     "from a file that names one (original.topic)"
 )
+_WHOLE_FROM_FILE: Final = f"put it back from a file with its whole key and value, and without the header {letters.CUT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,9 @@ class SinkTargets:
         self._connector = spec.connector
         self._topics = _Topics(log)
         self._queue = log.topic
+        self._spec = spec
+        #: of records whose letters were cut.
+        self._records: TopicLog | None = None
 
     def put(self, letter: Letter) -> list[Put] | Refused:
         topic = letter.error(letters.TOPIC)
@@ -93,11 +99,32 @@ class SinkTargets:
         partition = _number(letter.error(letters.PARTITION))
         if partition is not None and not 0 <= partition < count:
             partition = None
-        headers = letters.put_back_headers(letter, self._queue)
-        return [Put(letter, topic, partition, letter.key, letter.value, headers)]
+        whole = self._whole(letter, topic) if letter.is_cut else letter
+        if isinstance(whole, Refused):
+            return whole
+        headers = letters.put_back_headers(whole, self._queue)
+        return [Put(whole, topic, partition, whole.key, whole.value, headers)]
 
     def close(self) -> None:
-        pass
+        if self._records is not None:
+            self._records.close()
+
+    def _whole(self, letter: Letter, topic: str) -> Letter | Refused:
+        """The letter with its record as its own topic has it."""
+        partition, offset = _number(letter.error(letters.PARTITION)), _number(letter.error(letters.OFFSET))
+        if partition is None or offset is None:
+            return Refused(letter, f"it was cut, and its record is in no topic: {_WHOLE_FROM_FILE}")
+        if self._records is None:
+            self._records = TopicLog(self._spec, topic)
+        try:
+            record = self._records.record(topic, partition, offset)
+        except KafkaException as error:
+            return Refused(letter, f"it was cut, and {topic}-{partition}@{offset} cannot be read: {error}")
+        if record is None:
+            gone = f"it was cut, and {topic}-{partition} has no record at offset {offset} (any more)"
+            return Refused(letter, f"{gone}: {_WHOLE_FROM_FILE}")
+        headers = cast("Sequence[letters.Header]", record.headers() or ())
+        return replace(letter, key=record.key(), value=record.value(), headers=tuple(headers))
 
 
 class SourceTargets:
@@ -115,6 +142,8 @@ class SourceTargets:
         topic = letter.error(letters.TOPIC)
         if not topic:
             return Refused(letter, _NAMELESS)
+        if letter.is_cut:
+            return Refused(letter, f"it was cut, and its record is in no topic: {_WHOLE_FROM_FILE}")
         try:
             made = self._chain.run(self._batch(letter, topic, _number(letter.error(letters.PARTITION))))
         except ConnectError as error:

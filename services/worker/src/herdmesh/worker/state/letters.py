@@ -25,6 +25,8 @@ EXCEPTION, MESSAGE = PREFIX + "exception.class.name", PREFIX + "exception.messag
 STACK_TRACE = PREFIX + "exception.stacktrace"
 REPLAYED = "__herdmesh.replayed"
 """Says which letter a record was: `<queue>-<partition>@<offset>`."""
+CUT = "__herdmesh.cut"
+"""A letter that was too large for its queue has it, and only the beginning of its record (`engine.dead_letters`)."""
 QUEUE_KEY = "errors.deadletterqueue.topic.name"
 
 
@@ -64,6 +66,11 @@ class Letter:
         """Equal for letters of the same record; None where that cannot be told."""
         place = self.error(TOPIC), self.error(PARTITION), self.error(OFFSET)
         return (*place, self.key, self.value) if (place[2] or "").isdecimal() else None
+
+    @property
+    def is_cut(self) -> bool:
+        """True when it may not be the whole record, or its record is such a letter itself."""
+        return any(name == CUT for name, _ in self.headers)
 
     def belongs_to(self, connector: str) -> bool:
         """True when it is the connector's, and when it does not say whose it is."""

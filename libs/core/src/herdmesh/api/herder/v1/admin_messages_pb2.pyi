@@ -481,6 +481,7 @@ class DeadLetter(_message.Message):
     HEADERS_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
     MENDED_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """partition of the queue topic."""
     offset: _builtins.int
@@ -493,6 +494,8 @@ class DeadLetter(_message.Message):
     """replayed is true when it was put back."""
     mended: _builtins.bool
     """mended is true in a request when key, value, headers and the topic and partition of error_headers are to be put back as they are here, not as they are in the queue."""
+    cut: _builtins.bool
+    """cut is true when the record was too large for the topic of the queue: key and value are their beginnings at most, and putting it back reads the record from its own topic."""
     @_builtins.property
     def error_headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """error_headers are the __connect.errors.* headers of the last failure, by their names; one that is null or missing is not here."""
@@ -517,10 +520,11 @@ class DeadLetter(_message.Message):
         headers: _abc.Iterable[Global___RecordHeader] | None = ...,
         replayed: _builtins.bool = ...,
         mended: _builtins.bool = ...,
+        cut: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "key", b"key", "time", b"time", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "error_headers", b"error_headers", "headers", b"headers", "key", b"key", "mended", b"mended", "offset", b"offset", "partition", b"partition", "replayed", b"replayed", "time", b"time", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "cut", b"cut", "error_headers", b"error_headers", "headers", b"headers", "key", b"key", "mended", b"mended", "offset", b"offset", "partition", b"partition", "replayed", b"replayed", "time", b"time", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
     _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015

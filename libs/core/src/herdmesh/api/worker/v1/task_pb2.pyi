@@ -185,6 +185,7 @@ class TaskErrors(_message.Message):
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FAILED_FIELD_NUMBER: _builtins.int
     LAST_ERROR_MS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_CUT_FIELD_NUMBER: _builtins.int
     failures: _builtins.int
     """failures are attempts that failed, those that were made again among them."""
     errors: _builtins.int
@@ -201,6 +202,8 @@ class TaskErrors(_message.Message):
     """dead_letters_failed of these, which Kafka did not take."""
     last_error_ms: _builtins.int
     """last_error_ms is the epoch time of the last failure. 0 = none."""
+    dead_letters_cut: _builtins.int
+    """dead_letters_cut of these, which were too large for the topic of the queue, and say where their record is."""
     def __init__(
         self,
         *,
@@ -212,10 +215,11 @@ class TaskErrors(_message.Message):
         dead_letters: _builtins.int = ...,
         dead_letters_failed: _builtins.int = ...,
         last_error_ms: _builtins.int = ...,
+        dead_letters_cut: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "dead_letters_failed", b"dead_letters_failed", "errors", b"errors", "failures", b"failures", "last_error_ms", b"last_error_ms", "logged", b"logged", "retries", b"retries", "skipped", b"skipped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "dead_letters_cut", b"dead_letters_cut", "dead_letters_failed", b"dead_letters_failed", "errors", b"errors", "failures", b"failures", "last_error_ms", b"last_error_ms", "logged", b"logged", "retries", b"retries", "skipped", b"skipped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
