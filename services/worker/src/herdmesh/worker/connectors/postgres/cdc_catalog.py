@@ -31,11 +31,14 @@ from herdmesh.worker.connectors.postgres.cdc_position import Position, lsn_of, l
 from herdmesh.worker.connectors.postgres.cdc_replication import BEGIN_ANEW
 from herdmesh.worker.connectors.postgres.cdc_tables import Facts
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, quoted
+from herdmesh.worker.connectors.postgres.earlier.columns import Attribute, Found, found_again
 from herdmesh.worker.connectors.postgres.pgoutput import Column, Relation
 from herdmesh.worker.connectors.postgres.types import PgType
 
 _log = logging.getLogger(__name__)
 _MINIMUM = 130_000
+_KEY_IS_NOT_TOLD = {"f": "FULL", "n": "NOTHING"}
+"""Replica identities that do not mark a primary key's columns."""
 
 _TABLES = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -52,6 +55,12 @@ SELECT a.attname, a.atttypid::int8, a.atttypmod, a.attnotnull, array_position(k.
                WHERE i.indrelid = a.attrelid AND i.indisreplident AND a.attnum = ANY(i.indkey))
 FROM pg_attribute a LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p'
 WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum"""
+_ATTRIBUTES = """
+SELECT a.attnum, a.attname, a.atttypid::int8, a.atttypmod, a.attlen, a.attnotnull, array_position(k.conkey, a.attnum)
+FROM pg_attribute a LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p'
+WHERE a.attrelid = %s::oid AND a.attnum > 0 AND a.attgenerated = '' ORDER BY a.attnum"""
+_HAS_COLUMN_LIST = "SELECT EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = %s::oid AND prattrs IS NOT NULL)"
+_LENGTHS = "SELECT t.oid::int8, t.typlen FROM pg_type t WHERE t.oid = ANY(%s::oid[])"
 _TYPES = """
 SELECT t.oid::int8, t.typname, t.typtype::text, t.typbasetype::int8, t.typtypmod,
        CASE WHEN t.typcategory = 'A' THEN t.typelem::int8 ELSE 0 END,
@@ -279,20 +288,51 @@ def drop_slot(connection: Connection, settings: CdcSettings) -> None:
 
 
 def facts_of(connection: Connection, relation: Relation) -> Facts:
-    """What the catalog says, as it is now, of a relation that may be of the past: a column that is gone counts as one
-    that may be null."""
+    """What today's catalogue says of a relation that may be of the past. A column that is not found again counts as one
+    that may be null.
+
+    Raises ConfigError when the key of its rows cannot be told: the log has the columns of a primary key only where it
+    is the replica identity, and the table has been altered since.
+    """
     with errors_translated(f"table {relation.schema}.{relation.table} cannot be looked up", field=USER):
-        columns = _rows(connection, _COLUMNS, relation.oid)
-        types = _Types(connection, [column.type_oid for column in relation.columns])
-    primary = sorted((place, name) for name, _, _, _, place, _ in columns if place is not None)
+        rows = _rows(connection, _ATTRIBUTES, relation.oid)
+        oids = [column.type_oid for column in relation.columns]
+        types = _Types(connection, oids)
+        lists = connection.info.server_version >= 150_000 and _rows(connection, _HAS_COLUMN_LIST, relation.oid)[0][0]
+        lengths = dict(_rows(connection, _LENGTHS, oids))
+    not_null = {number for number, *_, required, _ in rows if required}
+    primary = [number for _, number in sorted((row[-1], row[0]) for row in rows if row[-1] is not None)]
+    found = found_again(
+        relation.columns, [Attribute(*row[:5]) for row in rows], [*not_null, *primary], lengths, may_leave_out=lists
+    )
+    if relation.replica_identity in _KEY_IS_NOT_TOLD:
+        _refuse_unclear_key(relation, found, primary, {row[0]: row[1] for row in rows})
     return Facts(
-        frozenset(name for name, _, _, not_null, _, _ in columns if not_null),
-        tuple(name for _, name in primary),
+        frozenset(name for number, name in found.names.items() if number in not_null),
+        tuple(found.names[number] for number in primary if number in found.names),
         {
             (column.type_oid, column.type_modifier): types.resolved(column.type_oid, column.type_modifier)
             for column in relation.columns
         },
         types.labels,
+    )
+
+
+def _refuse_unclear_key(relation: Relation, found: Found, primary: Sequence[int], names: Mapping[int, str]) -> None:
+    table = f"{relation.schema}.{relation.table}"
+    if not names:
+        why = "the table is gone"
+    elif lost := [names[number] for number in primary if number not in found.names]:
+        why = f"its primary key has today the column {', '.join(lost)}, which is not found in the row's table"
+    else:
+        return
+    columns = ", ".join(column.name for column in relation.columns)
+    raise ConfigError(
+        f"changes of {table} ({columns}) are older than its table, and their key cannot be told: with REPLICA IDENTITY "
+        f"{_KEY_IS_NOT_TOLD[relation.replica_identity]} the log does not say what the key was, and {why}",
+        field="table.exclude.list",
+        fix=f"leave the table out, or reset the connector's offsets to begin anew with a snapshot; alter {table}'s key "
+        "only while the connector runs and has no lag",
     )
 
 

@@ -22,6 +22,7 @@ from herdmesh.connect.javaregex import compiled
 from herdmesh.connect.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.postgres.cdc_text import SESSION
 from herdmesh.worker.connectors.postgres.common import ConnectionSettings
+from herdmesh.worker.connectors.postgres.unchanged.placeholder import DEFAULT, placeholder_validator
 
 HOST, PORT, USER, PASSWORD, DATABASE = (
     "database.hostname", "database.port", "database.user", "database.password", "database.dbname",
@@ -139,8 +140,8 @@ KEYS = ConfigDef(
     ConfigKey(BINARY, Type.STRING, "bytes", _LOW, "What bytea becomes.",
               one_of("bytes", "base64", "base64-url-safe", "hex")),
     ConfigKey(INTERVALS, Type.STRING, "numeric", _LOW, "What interval becomes.", one_of("numeric", "string")),
-    ConfigKey(PLACEHOLDER, Type.STRING, "__debezium_unavailable_value", _LOW, "What stands for a large value that an "
-              "update did not touch, so that the server does not send it."),
+    ConfigKey(PLACEHOLDER, Type.STRING, DEFAULT, _LOW, "What stands for a large value that an update did not touch, so "
+              "that the server does not send it; hex: and digits stand for bytes.", placeholder_validator()),
     ConfigKey("max.batch.size", Type.INT, 2_048, _MEDIUM, "How many changes are taken at once, at most.", at_least(1)),
     ConfigKey("status.update.interval.ms", Type.INT, 10_000, _LOW, "How often the server is told how far the task is.",
               at_least(1)),
@@ -237,7 +238,7 @@ class Modes:
     times: str = "adaptive"
     binary: str = "bytes"
     intervals: str = "numeric"
-    placeholder: str = "__debezium_unavailable_value"
+    placeholder: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

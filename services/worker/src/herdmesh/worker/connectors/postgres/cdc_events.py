@@ -6,11 +6,15 @@ Owns the envelopes, tombstones and heartbeats, and which offset each batch carri
 A chunk becomes one batch of records and one of tombstones for each of its tables. Any of them may be the last that is
 committed before a crash, so all but the last carry the chunk's start and how far each table is beyond it.
 
+Rows may be older than the catalogue that says which columns have no nulls, and which are the key (`cdc_tables`). A null
+where none may be makes the table's schema looser from that batch on, until the stream describes the table anew.
+
 Invariant: the offset of a batch covers exactly the records of it and of all batches before it.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +26,10 @@ from herdmesh.connect.struct_column import StructColumn
 from herdmesh.worker.connectors.postgres.cdc_config import CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_position import Ahead, Position, Stored, offset_of, source_partition
 from herdmesh.worker.connectors.postgres.cdc_stream import Chunk, Entry, TableChanges, Transaction
-from herdmesh.worker.connectors.postgres.cdc_tables import HEARTBEAT_KEY, HEARTBEAT_VALUE, SOURCE, Table
-from herdmesh.worker.connectors.postgres.pgoutput import DELETE, INSERT, Cell, Row
+from herdmesh.worker.connectors.postgres.cdc_tables import HEARTBEAT_KEY, HEARTBEAT_VALUE, SOURCE, NullFound, Table
+from herdmesh.worker.connectors.postgres.pgoutput import DELETE, INSERT, Cell, Row, Toast
 
+_log = logging.getLogger(__name__)
 VERSION = "0.1.0"
 """Of this connector, in `source.version`."""
 _OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
@@ -65,6 +70,8 @@ class Events:
     def __init__(self, settings: CdcSettings) -> None:
         self._settings = settings
         self._partition = source_partition(settings.prefix)
+        #: by a table's name: the table as it was described, and as its rows turned out to be.
+        self._loosened: dict[str, tuple[Table, Table]] = {}
 
     def of_chunk(self, chunk: Chunk) -> Iterator[SourceBatch]:
         """Its batches, in order. None where it has no records. Raises DataError for a value that cannot be read."""
@@ -141,6 +148,21 @@ class Events:
     def _batch(
         self, table: Table, records: _Records, offset: dict[str, Any], words: list[str], *, has_keys: bool = True
     ) -> SourceBatch:
+        described, found = self._loosened.get(table.full_name, (table, table))
+        if described is not table:
+            found = table
+        while True:
+            try:
+                return self._batch_of(found, records, offset, words, has_keys=has_keys)
+            except NullFound as null:
+                found = found.without_key() if null.of_key else found.loosened(null.column)
+                self._loosened[table.full_name] = table, found
+                _log.warning("%s: the row is older than that; %s", null, "records have no key until the table is "
+                             "described anew" if null.of_key else "the field is optional until then")  # fmt: skip
+
+    def _batch_of(
+        self, table: Table, records: _Records, offset: dict[str, Any], words: list[str], *, has_keys: bool
+    ) -> SourceBatch:
         count = len(records.ops)
         now_ns = time.time_ns()
         commits_us = records.commits_us
@@ -177,7 +199,8 @@ def beyond(ahead: dict[str, Ahead], position: Position) -> dict[str, Ahead]:
 
 def _add(records: _Records, table: Table, entry: Entry) -> None:
     change, old_key, lsn, transaction = entry
-    old, new = change.old, change.new
+    new = change.new
+    old = change.old if change.old is None or change.old_is_whole else _identity_alone(change.old)
     if change.kind == INSERT:
         assert new is not None
         records.add("c", None, new, table.key_of(new), lsn, transaction)
@@ -196,9 +219,14 @@ def _add(records: _Records, table: Table, entry: Entry) -> None:
         records.add("u", old, new, table.key_of(new), lsn, transaction)
 
 
+def _identity_alone(row: Row) -> Row:
+    """A row of which the server sent the identity: what it has as null is not known."""
+    return [Toast.UNKNOWN if cell is None else cell for cell in row]
+
+
 def _headers(table: Table, records: _Records) -> list[list[Header]]:
     """Empty where no key was changed."""
-    if not records.moved:
+    if not records.moved or table.key is None:
         return []
     headers: list[list[Header]] = [[] for _ in records.ops]
     others = table.keys([key for _, key in records.moved.values()])

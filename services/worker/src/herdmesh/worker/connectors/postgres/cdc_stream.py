@@ -6,7 +6,8 @@ and asks for what a table is like by a function. Records are made by `cdc_events
 A chunk holds the changes of many transactions sorted by table, so that a batch of records has many of one table however
 much the tables are mixed. It ends before whatever would make the order within a table, or a key, wrong:
 
-1. a table that is another than in the chunk: its records have another schema;
+1. a table that is described anew: its records may have another schema, and its older rows nulls where newer ones have
+   none;
 2. a change of a key whose tombstone is in the chunk: tombstones go behind all records of their table;
 3. a truncation of a table with changes in the chunk: its record has no key.
 
@@ -203,10 +204,8 @@ class Assembler:
         relation = pgoutput.decode(data)
         assert isinstance(relation, Relation)
         table = self._table_of(relation)
-        if table is not None:
-            there = self._tables.get(table.full_name)
-            if there is not None and not there.table.is_like(table):
-                return False
+        if table is not None and table.full_name in self._tables:
+            return False
         self._relations[relation.oid] = table
         return True
 
@@ -251,7 +250,7 @@ class Assembler:
             there = self._tables[name] = TableChanges(table)
         if wants_record:
             there.entries.append(Entry(change, old_key, lsn, transaction))
-        if wants_tombstone and dead and self._settings.tombstones:
+        if wants_tombstone and dead and None not in dead and self._settings.tombstones:
             there.tombstones[dead] = None
         self._count += 1
         self._last = lsn, transaction

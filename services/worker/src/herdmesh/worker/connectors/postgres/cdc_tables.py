@@ -3,13 +3,19 @@
 Owns their schemas, and reading rows of texts into columns of their fields. What a table is like in the database:
 `cdc_catalog`; what a value becomes: `cdc_types`.
 
-Invariant: two tables that are alike have the same schema objects, and a required field never has null.
+Whether a column may be null is of today's catalogue, and rows may be older. So a null in a column that must have none
+is no value to be made up, but `NullFound`: whoever makes records goes on with the table as `loosened` makes it.
+
+Invariant: two tables that are alike have the same schema objects, a required field never has null, and no field has a
+value that the server did not send, but for the placeholder and, in the row before a change, what its identity leaves
+open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 from herdmesh.connect.errors import DataError
@@ -56,7 +62,7 @@ class Facts:
 
     not_null: frozenset[str]
     primary_key: tuple[str, ...]
-    """In the key's order."""
+    """In the key's order; as its columns are called in the relation."""
     types: Mapping[tuple[int, int], PgType]
     """By the type's oid and modifier."""
     labels: Labels
@@ -73,29 +79,53 @@ class Column:
     reading: Reading
 
     def values(self, table: str, cells: Sequence[Cell]) -> list[Any]:
-        """Its values. Raises DataError that names it."""
+        """Its values.
+
+        Raises:
+            NullFound: one is null, and the column is not optional.
+            DataError: one cannot be read; names the column.
+        """
+        kinds = set(map(type, cells))
+        if NoneType in kinds and not self.optional:
+            raise NullFound(f"column {self.name} of {table} has a null, and must have none", self.name)
         reading = self.reading
         try:
-            if Toast.UNCHANGED in cells:
-                return self._with_unchanged(cells)
-            values = reading.values(cells)  # pyright: ignore[reportArgumentType]
+            if Toast in kinds:
+                return self._with_stand_ins(cells)
+            return reading.values(cells)  # pyright: ignore[reportArgumentType]
         except (DataError, ValueError, ArithmeticError) as error:
             raise DataError(f"column {self.name} of {table} cannot be read: {error}") from error
-        if not self.optional and None in cells:
-            return [reading.empty if value is None else value for value in values]
-        return values
 
-    def _with_unchanged(self, cells: Sequence[Cell]) -> list[Any]:
+    def _with_stand_ins(self, cells: Sequence[Cell]) -> list[Any]:
         reading = self.reading
-        values = reading.values([None if cell is Toast.UNCHANGED else cell for cell in cells])
-        stand_in = reading.unchanged
-        if stand_in is None and not self.optional:
-            stand_in = reading.empty
-        if not self.optional:
-            values = [reading.empty if value is None else value for value in values]
+        if reading.unchanged is None and Toast.UNCHANGED in cells:
+            raise DataError("the server left its value out as unchanged, which it never does for this type")
+        stand_ins = {Toast.UNCHANGED: reading.unchanged, Toast.UNKNOWN: None if self.optional else reading.empty}
+        values = reading.values([None if isinstance(cell, Toast) else cell for cell in cells])
         return [
-            stand_in if cell is Toast.UNCHANGED else value for cell, value in zip(cells, values, strict=True)
+            stand_ins[cell] if isinstance(cell, Toast) else value for cell, value in zip(cells, values, strict=True)
         ]  # fmt: skip
+
+    def key_values(self, table: str, cells: Sequence[Cell]) -> list[Any]:
+        """Its values in keys. Raises as `values`, and DataError for one that was not sent."""
+        if any(isinstance(cell, Toast) for cell in cells):
+            raise DataError(
+                f"column {self.name} of {table} is of the key, and the server did not send it as it is stored out of "
+                "line and did not change: a server with the fixes of February 2022 sends it (14.2, 13.6 or newer)"
+            )
+        try:
+            return self.values(table, cells)
+        except NullFound as null:
+            raise NullFound(f"{null}, being of the key", self.name, of_key=True) from None
+
+
+class NullFound(DataError):
+    """A null where today's catalogue allows none: the row is older than that."""
+
+    def __init__(self, message: str, column: str, *, of_key: bool = False) -> None:
+        super().__init__(message)
+        self.column = column
+        self.of_key = of_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +142,20 @@ class Table:
     """Of `before` and `after`."""
     key: Schema | None
     envelope: Schema
+    origin: tuple[Relation, Facts, CdcSettings]
+    """What it was made of."""
 
     @property
     def full_name(self) -> str:
         """`schema.table`."""
         return f"{self.schema}.{self.name}"
 
-    def is_like(self, other: Table) -> bool:
-        """Whether records of both may be in one batch."""
-        return self._likeness() == other._likeness()
-
-    def _likeness(self) -> tuple[object, ...]:
-        places = [column.place for column in (*self.columns, *self.key_columns)]
-        return self.topic, id(self.envelope), id(self.key), places
-
     def key_of(self, row: Row) -> tuple[Cell, ...]:
         """The key of a row, as the server's texts."""
         return tuple([row[column.place] for column in self.key_columns])
 
     def rows(self, rows: Sequence[Row | None]) -> Sequence[Any]:
-        """A column of structs, None where there is no row. Raises DataError for a value that cannot be read."""
+        """A column of structs, None where there is no row. Raises as `Column.values`."""
         present = [row for row in rows if row is not None]
         if not present:
             return [None] * len(rows)
@@ -142,12 +166,23 @@ class Table:
         return [None if row is None else next(left) for row in rows]
 
     def keys(self, keys: Sequence[tuple[Cell, ...]]) -> Sequence[Any]:
-        """A column of keys; empty where the table has none."""
+        """A column of keys; empty where the table has none. Raises as `Column.key_values`."""
         if self.key is None:
             return ()
         columns = list(zip(*keys, strict=True))
-        fields = [column.values(self.full_name, cells) for column, cells in zip(self.key_columns, columns, strict=True)]
+        name = self.full_name
+        fields = [column.key_values(name, cells) for column, cells in zip(self.key_columns, columns, strict=True)]
         return StructColumn(self.key, fields, len(keys))
+
+    def loosened(self, column: str) -> Table:
+        """It with a column that may be null. Its key is what it was."""
+        relation, facts, settings = self.origin
+        made = table_of(relation, replace(facts, not_null=facts.not_null - {column}), settings)
+        return made if self.key is not None else made.without_key()
+
+    def without_key(self) -> Table:
+        """It as long as it had not the key it has now."""
+        return replace(self, key_columns=(), key=None)
 
     def _fields(self, columns: Sequence[Column], cells: Sequence[Sequence[Cell]]) -> list[list[Any]]:
         name = self.full_name
@@ -175,7 +210,7 @@ def table_of(relation: Relation, facts: Facts, settings: CdcSettings) -> Table:
     key = None
     if keys:
         key = Schema("STRUCT", False, f"{topic}.Key", fields=tuple((one.name, one.reading.schema) for one in keys))
-    return Table(relation.schema, relation.table, topic, chosen, keys, row, key, envelope)
+    return Table(relation.schema, relation.table, topic, chosen, keys, row, key, envelope, (relation, facts, settings))
 
 
 def _column(relation: Relation, place: int, facts: Facts, settings: CdcSettings, *, may_be_null: bool = True) -> Column:

@@ -16,7 +16,6 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from struct import Struct as Packer
 from typing import Any
 
 from herdmesh.connect.data import JavaDate, Struct
@@ -36,20 +35,26 @@ from herdmesh.connect.schemas import (
 from herdmesh.worker.connectors.postgres import cdc_text
 from herdmesh.worker.connectors.postgres.cdc_config import DECIMALS, Modes
 from herdmesh.worker.connectors.postgres.types import PgType, numeric_shape
+from herdmesh.worker.connectors.postgres.unchanged.placeholder import (
+    JSON,
+    POINT,
+    VARIABLE_SCALE_DECIMAL,
+    Placeholder,
+    point,
+)
 
 Labels = Mapping[int, Sequence[str]]
 """The values of each enum, by its type's oid."""
 Read = Callable[[Sequence[bytes]], list[Any]]
 """A column of texts, none of them null, to values."""
 
-_INFINITE_US = {1: 9_223_372_036_825_200_000, -1: -9_223_372_036_832_400_000}
-"""What the Java driver, and so Debezium, has for an infinite timestamp."""
+_INFINITE = {1: 9_223_372_036_825_200_000, -1: -9_223_372_036_832_400_000}
+"""What the Java driver has for an infinite timestamp, in milliseconds; Debezium's microseconds have the same number."""
 _INFINITE_DAYS = {1: (1 << 31) - 1, -1: -(1 << 31)}
 _MONTH_US = 2_629_800_000_000
 """A twelfth of 365.25 days, as Debezium counts."""
 _MONEY_SCALE = 2
 _BITS_MAX = (1 << 31) - 1
-_wkb_point = Packer("<BIdd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Reading:
     empty: Any
     """Stands where a required column has no value: in the row before a change, of which only the key is known."""
     unchanged: Any = None
-    """Stands for a large value that was not sent as it did not change; None = `empty`, or null where that may be."""
+    """Stands for a large value that was not sent as it did not change; None = the server always sends it."""
 
     def values(self, cells: Sequence[bytes | None]) -> list[Any]:
         """A column, nulls among them."""
@@ -74,7 +79,10 @@ class Reading:
 def reading_of(type: PgType, modes: Modes, labels: Labels, *, optional: bool = False) -> Reading:
     """How values of a type are read. What has no type of its own becomes text."""
     found = _reading(type, modes, labels, optional=optional)
-    return replace(found, schema=found.schema.replace(optional=True)) if optional else found
+    schema = found.schema.replace(optional=True) if optional else found.schema
+    # One rule for all types: what a reading does not say itself follows from its schema.
+    unchanged = Placeholder(modes.placeholder).of(schema) if found.unchanged is None else found.unchanged
+    return replace(found, schema=schema, unchanged=unchanged)
 
 
 def _reading(type: PgType, modes: Modes, labels: Labels, *, optional: bool) -> Reading:
@@ -83,7 +91,7 @@ def _reading(type: PgType, modes: Modes, labels: Labels, *, optional: bool) -> R
         return _array(reading_of(type.element, modes, labels, optional=True))
     if type.is_enum:
         allowed = ",".join(labels.get(type.oid, ()))
-        return _text(Schema("STRING", False, "io.debezium.data.Enum", 1, parameters={"allowed": allowed}), modes)
+        return _text(Schema("STRING", False, "io.debezium.data.Enum", 1, parameters={"allowed": allowed}))
     match type.name:
         case "numeric":
             return _numeric(type.typmod, modes, optional=optional)
@@ -97,11 +105,14 @@ def _reading(type: PgType, modes: Modes, labels: Labels, *, optional: bool) -> R
             return _interval(modes)
         case "bytea":
             return _binary(modes)
+        case "hstore":
+            read = _each(cdc_text.hstore_json)
+            return Reading(Schema("STRING", False, JSON, 1), read, "{}", Placeholder(modes.placeholder).hstore)
         case "bit" | "varbit":
             return _bits(type.typmod)
         case name:
             fixed = _FIXED.get(name)
-            return _text(_NAMED.get(name, _STRING), modes) if fixed is None else fixed
+            return _text(_NAMED.get(name, _STRING)) if fixed is None else fixed
 
 
 def _texts(cells: Sequence[bytes]) -> list[Any]:
@@ -112,12 +123,12 @@ def _each(read: Callable[[str], Any]) -> Read:
     return lambda cells: [read(cell.decode()) for cell in cells]
 
 
-def _text(schema: Schema, modes: Modes) -> Reading:
-    return Reading(schema, _texts, "", modes.placeholder)
+def _text(schema: Schema) -> Reading:
+    return Reading(schema, _texts, "")
 
 
 def _binary(modes: Modes) -> Reading:
-    placeholder = modes.placeholder.encode()
+    placeholder = Placeholder(modes.placeholder).raw
     encode = _ENCODERS[modes.binary]
     schema = Schema("BYTES") if modes.binary == "bytes" else _STRING
     # The text begins with \x.
@@ -156,7 +167,7 @@ def _numeric(typmod: int, modes: Modes, *, optional: bool) -> Reading:
         return Reading(_STRING, _texts, "0")
     shape = numeric_shape(typmod)
     if shape is None:
-        schema = Schema("STRUCT", optional, "io.debezium.data.VariableScaleDecimal", 1, "Variable scaled decimal",
+        schema = Schema("STRUCT", optional, VARIABLE_SCALE_DECIMAL, 1, "Variable scaled decimal",
                         fields=(("scale", INT32), ("value", Schema("BYTES"))))  # fmt: skip
 
         def scaled(cells: Sequence[bytes]) -> list[Any]:
@@ -193,7 +204,13 @@ def _days(text: str) -> int:
 
 def _timestamp_us(text: str) -> int:
     infinite = cdc_text.INFINITY.get(text)
-    return cdc_text.timestamp_us(text) if infinite is None else _INFINITE_US[infinite]
+    return cdc_text.timestamp_us(text) if infinite is None else _INFINITE[infinite]
+
+
+def _timestamp_of_connect(text: str) -> JavaDate:
+    """In milliseconds; infinity is what `PostgresSource` has for it and `PostgresSink` reads as such."""
+    infinite = cdc_text.INFINITY.get(text)
+    return JavaDate(cdc_text.timestamp_us(text) // 1_000 if infinite is None else _INFINITE[infinite])
 
 
 def _temporal(type: PgType, modes: Modes) -> Reading:
@@ -213,7 +230,7 @@ def _temporal(type: PgType, modes: Modes) -> Reading:
         case "time":
             return Reading(Schema("INT64", False, "io.debezium.time.MicroTime", 1), _each(cdc_text.time_us), 0)
         case _ if connect:
-            return Reading(timestamp_schema(), _each(lambda text: JavaDate(_timestamp_us(text) // 1_000)), JavaDate(0))
+            return Reading(timestamp_schema(), _each(_timestamp_of_connect), JavaDate(0))
         case _ if in_ms:
             ms = _each(lambda text: _timestamp_us(text) // 1_000)
             return Reading(Schema("INT64", False, "io.debezium.time.Timestamp", 1), ms, 0)
@@ -253,17 +270,14 @@ def _little_endian(bits: str) -> bytes:
 
 def _point(*, optional: bool) -> Reading:
     schema = Schema(
-        "STRUCT", optional, "io.debezium.data.geometry.Point", 1, "Geometry (POINT)",
+        "STRUCT", optional, POINT, 1, "Geometry (POINT)",
         fields=(("x", FLOAT64), ("y", FLOAT64), ("wkb", OPTIONAL_BYTES), ("srid", OPTIONAL_INT32)),
     )  # fmt: skip
 
-    def point(x: float, y: float) -> Struct:
-        return Struct(schema, [x, y, _wkb_point.pack(1, 1, x, y), None])
-
     def read(cells: Sequence[bytes]) -> list[Any]:
-        return [point(*map(float, cell[1:-1].split(b","))) for cell in cells]
+        return [point(schema, *map(float, cell[1:-1].split(b","))) for cell in cells]
 
-    return Reading(schema, read, point(0.0, 0.0))
+    return Reading(schema, read, point(schema, 0.0, 0.0))
 
 
 def _array(element: Reading) -> Reading:
@@ -274,12 +288,9 @@ def _array(element: Reading) -> Reading:
         values = iter(element.values([None if one is None else one.encode() for items in arrays for one in items]))
         return [[next(values) for _ in items] for items in arrays]
 
-    return Reading(
-        Schema("ARRAY", value_schema=element.schema),
-        read,
-        [],
-        [element.unchanged] if element.unchanged is not None else None,
-    )
+    # Elements that a mode turns into text (bytea, hstore) have its placeholder, not their schema's.
+    unchanged = [element.unchanged] if element.schema.type in ("STRING", "BYTES") else None
+    return Reading(Schema("ARRAY", value_schema=element.schema), read, [], unchanged)
 
 
 _STRING = Schema("STRING")
@@ -307,7 +318,6 @@ _FIXED: Mapping[str, Reading] = {
     ),
     "timetz": Reading(Schema("STRING", False, "io.debezium.time.ZonedTime", 1), _each(cdc_text.zoned_time),
                       "00:00:00Z"),
-    "hstore": Reading(Schema("STRING", False, "io.debezium.data.Json", 1), _each(cdc_text.hstore_json), "{}"),
 }  # fmt: skip
 _NAMED: Mapping[str, Schema] = {
     name: Schema("STRING", False, f"io.debezium.data.{schema}", 1)

@@ -30,9 +30,12 @@ _TEXT, _NULL, _UNCHANGED = b"tnu"
 
 
 class Toast(Enum):
-    """What stands for a large value that an update did not touch: the server does not send it again."""
+    """What stands for a value that is there and was not sent."""
 
     UNCHANGED = "unchanged"
+    """A large value that an update did not touch: the server does not send it again."""
+    UNKNOWN = "unknown"
+    """In the row before a change, of which only the identity is sent; never decoded, as nothing tells it from null."""
 
 
 Cell: TypeAlias = bytes | Toast | None
