@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -211,6 +212,29 @@ def test_reading_back_a_manifest_changes_nothing_but_foreign() -> None:
     assert (again.tasks, again.applied_config, again.task_config_generation) == (
         state.tasks, state.applied_config, state.task_config_generation,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("deleted_before", [False, True])
+def test_a_commit_that_met_no_config_leaves_nothing_to_fence(deleted_before: bool) -> None:
+    """Java wrote a task set of a connector that is not there; the connector we then create waits for no fence."""
+    topic = led()
+    if deleted_before:
+        write(topic, PutConnectorConfig("c1", config("0")))
+        write(topic, DeleteConnector("c1"))
+    topic.java(TaskConfigRecord("c1", 0, {"t": "a"}), CommitRecord("c1", 1))
+    orphan_offset = topic.next_offset - 1
+    write(topic, PutConnectorConfig("c1", config("1")))
+    end = topic.next_offset
+    for state in (topic.state, replay(compacted(topic.records, end, tombstones_to=end))):
+        assert not state.connector("c1").pending_fencing
+        assert state.connector("c1").tasks == ()
+    assert f'"orphan_commit_offset":{orphan_offset}'.encode() in (topic.records[-2].value or b"")
+    write(topic, DeleteConnector("c1"))
+    assert not topic.connector("c1").pending_fencing
+    write(topic, PutConnectorConfig("c1", config("1")))
+    write(topic, CommitTaskConfigs("c1", tasks("a")))
+    assert topic.connector("c1").pending_fencing
+    assert b"orphan_commit_offset" not in (topic.records[-2].value or b"")
 
 
 _ConnectorMutation = PutConnectorConfig | CommitTaskConfigs | SetTargetState | PutTaskCount | DeleteConnector

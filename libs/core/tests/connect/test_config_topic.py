@@ -147,6 +147,7 @@ _records: st.SearchStrategy[ConfigRecord] = st.one_of(
         st.booleans(),
         st.text(max_size=6),
         st.dictionaries(st.text(max_size=6), _int64, max_size=3),
+        orphan_commit_offset=st.just(-1) | st.integers(0, 2**63 - 1),
     ),
     st.builds(EpochRecord, _int64, st.text(max_size=6), st.text(max_size=6), _int32),
 )

@@ -107,7 +107,8 @@ class ManifestRecord(msgspec.Struct, frozen=True, gc=False):
     keeps. `restarts[n]` is the generation from which task n (-1 = the connector itself) is to run since its restart was
     asked for. `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions`
     holds the revision per object ("config", "target_state", "tasks") as the next offset after its record. `deleted`
-    marks a connector that is gone, so that compaction cannot bring it back.
+    marks a connector that is gone, so that compaction cannot bring it back. `orphan_commit_offset` is the offset of the
+    latest commit record where that one met no connector config, so that nothing waits for a fence (-1 = it met one).
     """
 
     connector: str
@@ -121,6 +122,7 @@ class ManifestRecord(msgspec.Struct, frozen=True, gc=False):
     revisions: Mapping[str, int] = {}  # msgspec gives each record its own
     stray_digests: Mapping[int, str] = {}
     restarts: Mapping[int, int] = {}
+    orphan_commit_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,6 +283,7 @@ def _decode_manifest(name: str, _task: int | None, value: Any) -> Decoded:
         revisions={key: _integer(cast(_Json, revisions), key) for key in cast(_Json, revisions)},
         stray_digests={number: str(digest) for number, digest in _numbered(members, "stray_digests").items()},
         restarts=_restarts(members),
+        orphan_commit_offset=_integer(members, "orphan_commit_offset") if "orphan_commit_offset" in members else -1,
     )
 
 
@@ -356,6 +357,8 @@ def _encode_manifest(record: ManifestRecord) -> tuple[str, _Json]:
         value["stray_digests"] = {str(number): digest for number, digest in record.stray_digests.items()}
     if record.restarts:
         value["restarts"] = {str(number): record.restarts[number] for number in sorted(record.restarts)}
+    if record.orphan_commit_offset >= 0:
+        value["orphan_commit_offset"] = record.orphan_commit_offset
     return f"herdmesh-connector-{record.connector}", value
 
 

@@ -65,7 +65,9 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
     digests: nobody can vouch for it.
     """
     if state.config is None:
-        return ManifestRecord(state.name, state.incarnation, deleted=True)
+        return ManifestRecord(
+            state.name, state.incarnation, deleted=True, orphan_commit_offset=_orphan_commit_offset(state)
+        )
     tasks = state.tasks
     return ManifestRecord(
         connector=state.name,
@@ -90,6 +92,7 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
             )
             if revision
         },
+        orphan_commit_offset=_orphan_commit_offset(state),
     )
 
 
@@ -97,7 +100,8 @@ def read(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
     """`state` after the manifest was read; see the rules above."""
     state = state.connects or state
     if manifest.deleted:
-        return _in_force(_gone(state), state, manifest)
+        gone = replace(_gone(state), pending_fencing=_pending_fencing(state, manifest))
+        return _in_force(gone, state, manifest)
     if state.config is None or task_config_digest(state.config) != manifest.config_digest:
         return _refused(state, manifest)
     committed = "tasks" in manifest.revisions
@@ -122,8 +126,7 @@ def read(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
         tasks_revision=_tasks_revision(state, manifest) if committed else 0,
         # Nearly always the config itself: then one mapping is enough.
         applied_config=state.config if manifest.applied_config == state.config else manifest.applied_config,
-        # Of a commit and a count, the later one tells, whatever Connect's rules made of the commit at its place.
-        pending_fencing=state.commit_offset > state.fencing_offset,
+        pending_fencing=_pending_fencing(state, manifest),
     )
     return _in_force(shown, state, manifest)
 
@@ -134,8 +137,19 @@ def _gone(state: ConnectorState) -> ConnectorState:
         # Connect leaves a default behind when the target state's tombstone comes before the config's.
         target_state=state.target_state if state.target_state_revision else None,
         inconsistent=False,
-        pending_fencing=state.commit_offset > state.fencing_offset,
     )
+
+
+def _pending_fencing(state: ConnectorState, manifest: ManifestRecord) -> bool:
+    """Of a commit and a task count record the later one decides. Compaction may have moved the config behind a commit
+    that had met one, so what Connect's rules made of the commit at its place does not count; that a commit never met a
+    config (Connect ignores it, reference 4.4 step 1) is known from the manifest alone."""
+    return state.commit_offset > state.fencing_offset and state.commit_offset != manifest.orphan_commit_offset
+
+
+def _orphan_commit_offset(state: ConnectorState) -> int:
+    is_orphan = state.commit_offset > state.fencing_offset and not state.pending_fencing
+    return state.commit_offset if is_orphan else -1
 
 
 def _in_force(shown: ConnectorState, connects: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
