@@ -2,9 +2,9 @@
 
 True of every key whose latest record is ours: it reads as that record, whatever is compacted in whichever partition,
 in whatever order partitions are read, and whatever Java wrote under other keys, the deletion of a task's connector
-apart. For this our writer gives each task of a deleted connector a tombstone of its own, and a reader lets a
-connector's tombstone take nothing along that is younger, and never takes what our workers wrote for late. It needs a
-clock that does not go back when another writer takes over.
+apart. For this our writer gives each task of a deleted connector a tombstone of its own, and puts one before an
+UNASSIGNED that a RUNNING could make stale; and a reader lets a connector's tombstone take nothing along that is
+younger. It needs a clock that does not go back when another writer takes over.
 
 Not true of what Java wrote, by the nature of its topic (reference status-topic 5.2, 5.4): a connector's tombstone takes
 tasks along that lie in other partitions, and an UNASSIGNED that was ignored under a RUNNING shows once compaction has
@@ -95,21 +95,22 @@ class Topic:
 
 
 def left_of(log: list[StoredRecord], chance: Random) -> list[StoredRecord]:
-    """What a cleaner that came some way leaves of a partition: of each key the last record before there and any of the
-    older ones; a tombstone may go too when its retention is over and nothing older of its key is left."""
+    """What a cleaner that came some way leaves of a partition: of each key the last record before there and, where the
+    pass was cut short, some records right before it; a tombstone may go too when its retention is over and nothing
+    older of its key is left. A pass goes through the segments from the oldest on (Kafka's `LogCleaner`), so it never
+    takes a record and leaves an older one of the same key."""
     cleaned_to, tombstones_to = (round(chance.choice([0, 1, chance.random()]) * len(log)) for _ in range(2))
     last = {record.key: record.offset for record in log[:cleaned_to]}
     left: list[StoredRecord] = []
-    kept_older: set[bytes | None] = set()
+    reached: set[bytes | None] = set()  # keys of which the rest stays
     for record in log:
-        if record.offset >= cleaned_to:
+        is_last = last.get(record.key) == record.offset
+        is_kept = is_last and (record.value is not None or record.offset >= tombstones_to)
+        if is_kept or record.offset >= cleaned_to or record.key in reached:
             left.append(record)
-        elif last[record.key] != record.offset:
-            if chance.random() < 0.3:
-                left.append(record)
-                kept_older.add(record.key)
-        elif record.value is not None or record.offset >= tombstones_to or record.key in kept_older:
+        elif not is_last and chance.random() < 0.3:
             left.append(record)
+            reached.add(record.key)
     return left
 
 

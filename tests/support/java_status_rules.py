@@ -1,8 +1,8 @@
 """Java's reading of the status topic, written a second time: an oracle for the status store's fold.
 
 Owns reference status-topic 5 and its last section, as `KafkaStatusBackingStore` has them. Shares nothing with
-`herdmesh.statusstore` nor with the decoders of `herdmesh.connect`. Two things are ours and said where they are: what of
-a deleted connector stays because partitions are read in any order, and whose UNASSIGNED is never late.
+`herdmesh.statusstore` nor with the decoders of `herdmesh.connect`. One thing is ours and said where it is: what of a
+deleted connector stays because partitions are read in any order.
 Invariant: `read` never raises; what Java ignores changes nothing and is told as refused.
 """
 
@@ -25,7 +25,7 @@ class Status:
     """A connector's or task's status as read; `ours` is the incarnation that only our workers name, "" in Java's."""
 
     state: str
-    worker_id: str
+    worker_id: str | None
     generation: int
     trace: str | None
     version: str | None
@@ -82,9 +82,8 @@ class JavaStatuses:
             tasks.pop(number, None)
             return
         status, previous = _status(value, timestamp_ms), tasks.get(number)
-        # Ours: what our writer wrote it had checked, against all that was before it.
         late = previous is not None and previous.state == "RUNNING" and previous.generation >= status.generation
-        if not late or status.state != "UNASSIGNED" or status.ours:
+        if not late or status.state != "UNASSIGNED":
             tasks[number] = status
 
     def _topic(self, rest: str, value: bytes | None) -> None:
@@ -115,7 +114,7 @@ def _status(value: bytes, timestamp_ms: int) -> Status:
     ours = said.get("worker_incarnation")
     return Status(
         state=text(state),
-        worker_id=_text_or_null(said, "worker_id") or "",
+        worker_id=_text_or_null(said, "worker_id"),
         generation=int32(said.get("generation")),
         trace=_text_or_null(said, "trace"),
         version=_text_or_null(said, "version"),

@@ -56,16 +56,18 @@ async def test_one_odd_record_hides_no_other() -> None:
             ("status-topic-t:connector-odd", {"topic": {**topic, "name": "\ud800", "discoverTimestamp": 2**62}}),
             ("status-topic-u:connector-odd", {"topic": topic}),
             ("status-task-odd-1", {**half, "state": "\ud800"}),
+            ("status-task-odd-2", {**half, "worker_id": None}),
         ):
             broker.produce(store.topic, key.encode(), jackson.dumps(value))
         await client.put(put("c"))
         listed = await client.read.ListStatuses(read_pb2.ListStatusesRequest(linearizable=True), timeout=10)
-        assert [status.connector for status in listed.statuses] == ["c", "odd", "odd"]
+        assert [status.connector for status in listed.statuses] == ["c", "odd", "odd", "odd"]
         assert listed.statuses[1].trace == "at \ufffd"
         assert listed.statuses[2].conditions[0].since.ToDatetime().year == 9999
+        assert [status.HasField("worker_id") for status in listed.statuses] == [True, True, True, False]
         topics = (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="odd"), timeout=10)).topics
         assert [topic.discover_time.ToDatetime().year for topic in topics] == [1, 9999]
-        assert len(await Watch(client).until("snapshot_complete")) == 6
+        assert len(await Watch(client).until("snapshot_complete")) == 7
         status = (await client.read.GetStoreStatus(read_pb2.GetStoreStatusRequest(), timeout=10)).status
         assert [one.key for one in status.undecodable] == ["status-task-odd-1"]
 

@@ -81,11 +81,11 @@ def test_read_task_state_should_ignore_stale_statuses_from_other_workers(topic: 
     assert change.stored.status.state is State.UNASSIGNED
 
 
-def test_an_unassigned_that_our_writer_let_in_is_not_stale(topic: Topic) -> None:
-    """It would have been refused over that RUNNING: what stood in between has been compacted away."""
+def test_an_unassigned_of_the_same_process_is_stale_as_in_connect_unless_a_tombstone_precedes_it(topic: Topic) -> None:
     topic.status("status-task-conn-0", "RUNNING", "a:1", 10, worker_incarnation="i1")
-    assert topic.status("status-task-conn-0", "UNASSIGNED", THIS, 9) == ()
-    [change] = topic.status("status-task-conn-0", "UNASSIGNED", THIS, 10, worker_incarnation="i1")
+    assert topic.status("status-task-conn-0", "UNASSIGNED", "a:1", 10, worker_incarnation="i1") == ()
+    topic.read("status-task-conn-0", None)
+    [change] = topic.status("status-task-conn-0", "UNASSIGNED", "a:1", 10, worker_incarnation="i1")
     assert change.stored.status.state is State.UNASSIGNED
 
 

@@ -19,6 +19,7 @@ from herdmesh.statusstore.state.writes import (
     decide_topics,
 )
 from herdmesh.topicstore.contract import NewRecord, StoredRecord
+from tests.support.java_status_rules import JavaStatuses
 
 THIS = "localhost:8083"
 OTHER = "localhost:8084"
@@ -100,6 +101,26 @@ def test_what_readers_would_ignore_is_refused() -> None:
     assert _one(state, _task(State.UNASSIGNED, THIS, 5), PutMode.PUT_SAFE) is PutResult.STATUS_NEWER
     assert _one(state, _task(State.UNASSIGNED, THIS, 5), PutMode.PUT) is PutResult.STATUS_NEWER
     assert _one(state, _task(State.UNASSIGNED, THIS, 6), PutMode.PUT_SAFE) is PutResult.APPLIED
+
+
+@pytest.mark.parametrize("generation", [5, 4])
+@pytest.mark.parametrize("mode", PutMode)
+def test_an_unassigned_of_the_process_that_runs_the_task_is_shown_by_every_reader(
+    mode: PutMode, generation: int
+) -> None:
+    """Java would take it for stale beside that RUNNING: a tombstone goes before it (fault F2)."""
+    unassigned = _task(State.UNASSIGNED, THIS, generation, "i1")
+    running = _task(State.RUNNING, THIS, 5, "i1")
+    decision = decide_puts(_state(running), [Put(unassigned, mode)])
+    assert decision.results == (PutResult.APPLIED,)
+    key, value = status_topic.encode(unassigned)
+    assert decision.records == (NewRecord(key, None), NewRecord(key, value))
+    java = JavaStatuses()
+    for record in (NewRecord(*status_topic.encode(running)), *decision.records):
+        java.read(record.key, record.value, 0)
+    assert java.tasks["conn"][0].state == "UNASSIGNED"
+    other = _task(State.UNASSIGNED, OTHER, generation, "i2")
+    assert _one(_state(running), other, PutMode.PUT_SAFE) is PutResult.STATUS_NEWER
 
 
 def test_expected_revision_is_the_records_own() -> None:

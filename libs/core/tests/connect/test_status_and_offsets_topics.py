@@ -68,6 +68,17 @@ def test_a_missing_version_and_trace_are_null_and_more_members_are_ignored() -> 
     assert status_topic.decode(b"status-connector-c", value) == ConnectorStatus("c", State.FAILED, "w", 1)
 
 
+@pytest.mark.parametrize("more", [b"", b',"conditions":[]'])
+@pytest.mark.parametrize("worker", [b'"worker_id":null,', b""])
+def test_a_worker_id_of_null_is_read_as_null(worker: bytes, more: bytes) -> None:
+    value = b'{"state":"FAILED",' + worker + b'"generation":1' + more + b"}"
+    assert status_topic.decode(b"status-connector-c", value) == ConnectorStatus("c", State.FAILED, None, 1)
+    assert status_topic.decode(b"status-task-c-0", value) == TaskStatus("c", 0, State.FAILED, None, 1)
+    assert status_topic.encode(TaskStatus("c", 0, State.FAILED, None, 1))[1] == (
+        b'{"state":"FAILED","trace":null,"worker_id":null,"generation":1,"version":null}'
+    )
+
+
 def test_a_topic_status_is_filed_under_its_key() -> None:
     assert status_topic.decode(b"status-topic-t:connector-c", _TOPIC) == TopicStatus("t", "c", 0, 5)
     # The text of the separator is not looked at, and the value may say something else.

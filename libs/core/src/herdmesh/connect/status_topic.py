@@ -51,13 +51,14 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
 class ConnectorStatus(msgspec.Struct, frozen=True, gc=False):
     """`status-connector-<c>`.
 
-    `generation` is the writer's (int32), `trace` the stack trace of a FAILED one, `version` the connector plugin's.
-    `conditions`, `commit_scope`, `worker_incarnation` are ours, absent by default.
+    `worker_id` is host:port (None only where a foreign writer left null), `generation` the writer's (int32), `trace`
+    the stack trace of a FAILED one, `version` the connector plugin's. `conditions`, `commit_scope`,
+    `worker_incarnation` are ours, absent by default.
     """
 
     connector: str
     state: State
-    worker_id: str
+    worker_id: str | None
     generation: int
     trace: str | None = None
     version: str | None = None
@@ -72,7 +73,7 @@ class TaskStatus(msgspec.Struct, frozen=True, gc=False):
     connector: str
     task: int
     state: State
-    worker_id: str
+    worker_id: str | None
     generation: int
     trace: str | None = None
     version: str | None = None
@@ -243,7 +244,7 @@ def _decode_connector(key: str, value: bytes | None) -> Decoded:
     return ConnectorStatus(
         connector,
         plain.state,
-        plain.worker_id or "",
+        plain.worker_id,
         plain.generation,
         plain.trace,
         plain.version,
@@ -267,7 +268,7 @@ def _decode_task(key: str, value: bytes | None) -> Decoded:
         connector,
         task,
         plain.state,
-        plain.worker_id or "",
+        plain.worker_id,
         plain.generation,
         plain.trace,
         plain.version,
@@ -334,7 +335,7 @@ def _status_members(value: bytes) -> _Json:
         raise _Refused(f"unknown state '{state}'")
     return {
         "state": State(state),
-        "worker_id": _text_or_null(members, "worker_id") or "",
+        "worker_id": _text_or_null(members, "worker_id"),
         "generation": wrap_int32(_integer(members, "generation")),
         "trace": _text_or_null(members, "trace"),
         "version": _text_or_null(members, "version"),

@@ -187,7 +187,7 @@ def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> st
         task=stored.task,
         state=_STATES_OUT[status.state],
         trace=None if status.trace is None else foreign.text(status.trace),
-        worker_id=foreign.text(status.worker_id),
+        worker_id=None if status.worker_id is None else foreign.text(status.worker_id),
         generation=status.generation,
         version=None if status.version is None else foreign.text(status.version),
         commit_scope=commit_scopes.to_proto(status.commit_scope),

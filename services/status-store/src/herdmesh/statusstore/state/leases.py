@@ -155,7 +155,7 @@ class LeaseTable:
             return status.state, ""
         if self._silent:
             return State.UNASSIGNED, LEASE_UNKNOWN
-        entry = self._entries.get(status.worker_id)
+        entry = None if status.worker_id is None else self._entries.get(status.worker_id)
         if entry is not None and entry.lease.live and entry.lease.incarnation == status.worker_incarnation:
             return status.state, ""
         return State.UNASSIGNED, LEASE_EXPIRED
@@ -303,7 +303,7 @@ def running_workers(state: StatusState) -> dict[str, str]:
     newest: dict[str, tuple[int, str]] = {}
     for stored in _all(state):
         status = stored.status
-        if status.state is State.RUNNING and status.worker_incarnation:
+        if status.state is State.RUNNING and status.worker_incarnation and status.worker_id is not None:
             seen = (stored.timestamp_ms, status.worker_incarnation)
             newest[status.worker_id] = max(newest.get(status.worker_id, seen), seen)
     return {worker_id: incarnation for worker_id, (_, incarnation) in newest.items()}

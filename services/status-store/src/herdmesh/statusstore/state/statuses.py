@@ -5,9 +5,8 @@ Owns the read rules of reference status-topic 5 (and "Seen on 4.3.1"). Owns no w
 Beyond Connect, because partitions are read in any order and compaction removes what stood in between:
 - A connector's tombstone takes along only the tasks whose records are not younger: the tombstone of an earlier life
   must not hide the tasks of this one.
-- What our workers wrote (it names a `worker_incarnation`) is never late: our writer had checked it against everything
-  that was before it.
-So what our writer wrote last under a key is what is read, as long as no writer's clock is behind its predecessor's.
+What our writer wrote last under a key is what is read, by us and by Java, as long as no writer's clock is behind its
+predecessor's: where an UNASSIGNED could be taken for stale, it puts a tombstone of the task before it (`writes`).
 
 Invariant: values are immutable and inner maps are replaced, never changed, so that a copy can be shallow; a record that
 cannot be read changes nothing but the count.
@@ -150,7 +149,7 @@ class StatusState:
     def _put(self, stored: StoredStatus) -> Sequence[Change]:
         status = stored.status
         previous = self.get(status.connector, stored.task)
-        if previous is not None and not status.worker_incarnation and ignored_when_read(previous.status, status):
+        if previous is not None and ignored_when_read(previous.status, status):
             return ()
         if isinstance(status, TaskStatus):
             self.tasks[status.connector] = {**self.tasks.get(status.connector, {}), status.task: stored}
@@ -205,10 +204,12 @@ def ignored_when_read(previous: AnyStatus, status: AnyStatus) -> bool:
 
     A worker that lost a task writes UNASSIGNED while the next owner already writes RUNNING; the late one is stale.
     """
-    if not isinstance(status, TaskStatus) or status.state is not State.UNASSIGNED:
-        return False
-    same_process = bool(status.worker_incarnation) and status.worker_incarnation == previous.worker_incarnation
-    return previous.state is State.RUNNING and previous.generation >= status.generation and not same_process
+    return (
+        isinstance(status, TaskStatus)
+        and status.state is State.UNASSIGNED
+        and previous.state is State.RUNNING
+        and previous.generation >= status.generation
+    )
 
 
 def _as_value_says(status: TopicStatus) -> TopicStatus:

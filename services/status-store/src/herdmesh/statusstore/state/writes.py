@@ -3,8 +3,9 @@
 Owns PUT, PUT_SAFE, compare-and-set, and which records a deletion needs. Owns no bytes (`herdmesh.connect.status_topic`)
 and no waiting (`herdmesh.topicstore`).
 
-Invariant: a put is reported APPLIED only if readers will show it (or show nothing after a DESTROYED), so a write that
-the read rules would ignore is refused instead of written.
+Invariant: a put is reported APPLIED only if all readers, Java's too, will show it (or show nothing after a DESTROYED).
+A write that the read rules would ignore is refused; the UNASSIGNED of the process whose RUNNING is stored is not stale,
+whatever its generation, so a tombstone is written before it, in the same transaction.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ def decide_puts(state: StatusState, puts: Sequence[Put], late: Collection[Key] =
             result = PutResult.APPLIED
             key, value = status_topic.encode(put.status)
             records += [_tombstone(Tombstone("status-task", *taken)) for taken in _taken_along(state, written, put)]
+            if _could_be_read_as_stale(put.status, stored):
+                records.append(NewRecord(key, None))
             if value is not None or stored is not None:
                 records.append(NewRecord(key, _bounded(put, value)))
         results.append(result)
@@ -120,7 +123,16 @@ def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
         and (old.worker_id != new.worker_id or (other_process and new.worker_incarnation))
     ):
         return PutResult.STATUS_NEWER
-    return PutResult.STATUS_NEWER if ignored_when_read(old, new) else None
+    same_process = bool(new.worker_incarnation) and not other_process
+    return PutResult.STATUS_NEWER if ignored_when_read(old, new) and not same_process else None
+
+
+def _could_be_read_as_stale(new: AnyStatus, stored: StoredStatus | None) -> bool:
+    """True for an UNASSIGNED of a process of ours that a reader may meet right behind a RUNNING which makes it stale:
+    its own, or one that the connector's tombstone took along, which may lie in another partition."""
+    if not isinstance(new, TaskStatus) or new.state is not State.UNASSIGNED or not new.worker_incarnation:
+        return False
+    return stored is None or ignored_when_read(stored.status, new)
 
 
 def _of_java(old: AnyStatus, new: AnyStatus) -> bool:

@@ -27,7 +27,7 @@ from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(herdmesh/api/statusstore/v1/status.proto\x12\x1bherdmesh.api.statusstore.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\"\x97\x04\n\x06Status\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x12\n\x05trace\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x11\n\tworker_id\x18\x05 \x01(\t\x12\x12\n\ngeneration\x18\x06 \x01(\x05\x12\x14\n\x07version\x18\x07 \x01(\tH\x02\x88\x01\x01\x12\x35\n\nconditions\x18\x08 \x03(\x0b\x32!.herdmesh.api.common.v1.Condition\x12\x39\n\x0c\x63ommit_scope\x18\t \x01(\x0b\x32#.herdmesh.api.common.v1.CommitScope\x12\x1a\n\x12worker_incarnation\x18\n \x01(\t\x12\x32\n\x08revision\x18\x0b \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x39\n\x0f\x65\x66\x66\x65\x63tive_state\x18\x0c \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x18\n\x10\x65\x66\x66\x65\x63tive_reason\x18\r \x01(\t\x12/\n\x0bupdate_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x07\n\x05_taskB\x08\n\x06_traceB\n\n\x08_version\"p\n\x0bTopicStatus\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\x05\x12\x31\n\rdiscover_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"n\n\x05Lease\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0c\n\x04live\x18\x03 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestampb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(herdmesh/api/statusstore/v1/status.proto\x12\x1bherdmesh.api.statusstore.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\"\xaa\x04\n\x06Status\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x12\n\x05trace\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x16\n\tworker_id\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x12\n\ngeneration\x18\x06 \x01(\x05\x12\x14\n\x07version\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x35\n\nconditions\x18\x08 \x03(\x0b\x32!.herdmesh.api.common.v1.Condition\x12\x39\n\x0c\x63ommit_scope\x18\t \x01(\x0b\x32#.herdmesh.api.common.v1.CommitScope\x12\x1a\n\x12worker_incarnation\x18\n \x01(\t\x12\x32\n\x08revision\x18\x0b \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x39\n\x0f\x65\x66\x66\x65\x63tive_state\x18\x0c \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x18\n\x10\x65\x66\x66\x65\x63tive_reason\x18\r \x01(\t\x12/\n\x0bupdate_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x07\n\x05_taskB\x08\n\x06_traceB\x0c\n\n_worker_idB\n\n\x08_version\"p\n\x0bTopicStatus\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\x05\x12\x31\n\rdiscover_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"n\n\x05Lease\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0c\n\x04live\x18\x03 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestampb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,9 +35,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.statusstore.v1
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_STATUS']._serialized_start=186
-  _globals['_STATUS']._serialized_end=721
-  _globals['_TOPICSTATUS']._serialized_start=723
-  _globals['_TOPICSTATUS']._serialized_end=835
-  _globals['_LEASE']._serialized_start=837
-  _globals['_LEASE']._serialized_end=947
+  _globals['_STATUS']._serialized_end=740
+  _globals['_TOPICSTATUS']._serialized_start=742
+  _globals['_TOPICSTATUS']._serialized_end=854
+  _globals['_LEASE']._serialized_start=856
+  _globals['_LEASE']._serialized_end=966
 # @@protoc_insertion_point(module_scope)

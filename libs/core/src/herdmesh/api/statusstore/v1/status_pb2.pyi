@@ -50,7 +50,7 @@ class Status(_message.Message):
     trace: _builtins.str
     """trace of the failure. Unset = none (null in the topic)."""
     worker_id: _builtins.str
-    """worker_id that wrote it, host:port."""
+    """worker_id that wrote it, host:port. Unset = null in the topic, which only a foreign writer leaves."""
     generation: _builtins.int
     """generation of the assignment it was written under."""
     version: _builtins.str
@@ -88,7 +88,7 @@ class Status(_message.Message):
         task: _builtins.int | None = ...,
         state: _connector_pb2.RunState.ValueType = ...,
         trace: _builtins.str | None = ...,
-        worker_id: _builtins.str = ...,
+        worker_id: _builtins.str | None = ...,
         generation: _builtins.int = ...,
         version: _builtins.str | None = ...,
         conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
@@ -99,9 +99,9 @@ class Status(_message.Message):
         effective_reason: _builtins.str = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "_trace", b"_trace", "_version", b"_version", "commit_scope", b"commit_scope", "revision", b"revision", "task", b"task", "trace", b"trace", "update_time", b"update_time", "version", b"version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "_trace", b"_trace", "_version", b"_version", "_worker_id", b"_worker_id", "commit_scope", b"commit_scope", "revision", b"revision", "task", b"task", "trace", b"trace", "update_time", b"update_time", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "_trace", b"_trace", "_version", b"_version", "commit_scope", b"commit_scope", "conditions", b"conditions", "connector", b"connector", "effective_reason", b"effective_reason", "effective_state", b"effective_state", "generation", b"generation", "revision", b"revision", "state", b"state", "task", b"task", "trace", b"trace", "update_time", b"update_time", "version", b"version", "worker_id", b"worker_id", "worker_incarnation", b"worker_incarnation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "_trace", b"_trace", "_version", b"_version", "_worker_id", b"_worker_id", "commit_scope", b"commit_scope", "conditions", b"conditions", "connector", b"connector", "effective_reason", b"effective_reason", "effective_state", b"effective_state", "generation", b"generation", "revision", b"revision", "state", b"state", "task", b"task", "trace", b"trace", "update_time", b"update_time", "version", b"version", "worker_id", b"worker_id", "worker_incarnation", b"worker_incarnation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
     _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015
@@ -109,12 +109,16 @@ class Status(_message.Message):
     _WhichOneofArgType__trace: _TypeAlias = _typing.Literal["_trace", b"_trace"]  # noqa: Y015
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    _WhichOneofReturnType__worker_id: _TypeAlias = _typing.Literal["worker_id"]  # noqa: Y015
+    _WhichOneofArgType__worker_id: _TypeAlias = _typing.Literal["_worker_id", b"_worker_id"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__task) -> _WhichOneofReturnType__task | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__trace) -> _WhichOneofReturnType__trace | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__worker_id) -> _WhichOneofReturnType__worker_id | None: ...
 
 Global___Status: _TypeAlias = Status  # noqa: Y015
 
