@@ -15,6 +15,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as connectors
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.cli.commands import apply as command
+from herdmesh.cli.commands.apply import read_all
 from herdmesh.cli.errors import from_reason
 from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
@@ -142,3 +143,28 @@ def test_what_has_not_the_effect_it_asks_for_is_told(apply: Apply, tmp_path: Pat
     _, told = apply(file, output=Format.JSON)
     document, _ = json.JSONDecoder().raw_decode(told[told.index("{") :])
     assert document["warnings"] == [{"name": "x", "message": "x has no effect: none", "fix": "leave it out"}]
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        ('{"name": "a\\ud800", "connector.class": "X"}', '"name" of'),
+        ('{"name": "a", "connector.class": "X", "file": "\\udfff"}', "file has half"),
+        ('{"name": "a", "connector.class": "X", "\\ud800": "y"}', "\\ud800"),
+    ],
+)
+def test_half_of_a_character_is_refused_by_name(tmp_path: Path, document: str, named: str) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(document)
+    given, bad = read_all([str(file)])
+    assert given == []
+    assert named in bad[0][1].message
+    assert "lone surrogate" in bad[0][1].message
+
+
+def test_names_that_differ_in_blanks_around_them_are_one(tmp_path: Path) -> None:
+    for number, name in enumerate((" a", "a")):
+        (tmp_path / str(number)).write_text(json.dumps({"name": name, "connector.class": "X"}))
+    given, bad = read_all([str(tmp_path / "0"), str(tmp_path / "1")])
+    assert [one.name for one in given] == [" a"]
+    assert "connector a is in" in bad[0][1].message

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState, UnitId
+from herdmesh.herder.state.configs import NAME_BYTES_MAX
+from herdmesh.herder.state.model import ConnectorEntry, Properties, RunState, TargetState, UnitId
 from herdmesh.herder.state.requests import (
     CreateConnector,
     DeleteConnector,
@@ -62,6 +66,15 @@ def states(world: World, name: str = "a") -> list[RunState]:
 
 def held(world: World) -> dict[UnitId, RunState]:
     return {unit: one.state for unit, one in world.workers["w1"].held.items()}
+
+
+def put_by_java(world: World, name: str) -> None:
+    """The config of a connector that Java's PUT has created under this very name."""
+    config = sink(1, name=name)
+    made = ConnectorEntry(name, config=config, config_revision=world.config.next(), incarnation="java")
+    world.config.entries[name] = made
+    world.post(ev.ConfigChanged(name, made, made.config_revision))
+    world.advance(50)
 
 
 def failing_store(world: World, kind: type) -> None:
@@ -317,17 +330,21 @@ def test_request_processing_order(world: World) -> None:
     assert isinstance(world.answers[quick], Written)
 
 
+@pytest.mark.parametrize("make", [CreateConnector, partial(UpdateConnector, allow_missing=True)])
 @pytest.mark.parametrize(
     ("given", "stored"),
     [("a", "a"), (" \t a b\n", "a b"), ("\x01a\x1f", "a"), ("\u00a0a", "\u00a0a"), ("a/b?c", "a/b?c"), ("ä漢", "ä漢")],
 )
-def test_create_trims_names_as_java_does(world: World, given: str, stored: str) -> None:
-    ask(world, CreateConnector(given, sink(1)))
+def test_a_new_connector_has_the_same_name_by_create_and_by_update(
+    world: World, given: str, stored: str, make: Callable[[str, Properties], CreateConnector | UpdateConnector]
+) -> None:
+    """As Java's POST trims it."""
+    ask(world, make(given, sink(1, name=given)))
     assert world.herder.connector_names() == [stored]
     assert world.config.entries[stored].config["name"] == stored
 
 
-@pytest.mark.parametrize("name", ["a\nb", "a\x7f", "\x85a\x9fb", "a\0"])
+@pytest.mark.parametrize("name", ["a\nb", "a\x7f", "\x85a\x9fb", "a\0b"])
 def test_names_with_control_characters_are_refused(world: World, name: str) -> None:
     request = UpdateConnector(name, sink(1), allow_missing=True)
     with pytest.raises(InvalidConfig) as refused:
@@ -343,7 +360,25 @@ def test_a_name_that_differs_from_the_configs_is_refused(world: World) -> None:
 
 def test_a_connector_that_java_named_with_spaces_can_be_addressed(world: World) -> None:
     """PUT in Connect does not trim."""
-    ask(world, UpdateConnector(" a ", sink(1), allow_missing=True))
+    put_by_java(world, " a ")
+    ask(world, UpdateConnector(" a ", sink(1, topics="u")))
+    assert world.config.entries[" a "].config["name"] == " a "
     ask(world, CreateConnector("a", sink(1)))
     ask(world, DeleteConnector(" a "))
     assert world.herder.connector_names() == ["a"]
+
+
+def test_every_call_finds_a_connector_by_its_name_with_blanks(world: World) -> None:
+    ask(world, CreateConnector(" a ", sink(1)))
+    ask(world, PatchConnector("a ", {"topics": "u"}))
+    ask(world, SetTarget("\ta", TargetState.PAUSED))
+    assert world.herder.name_of(" a") == "a"
+    ask(world, DeleteConnector(" a"))
+    assert world.herder.connector_names() == []
+
+
+def test_a_name_too_long_for_kafkas_ids_is_refused_with_the_limit(world: World) -> None:
+    ask(world, CreateConnector("n" * NAME_BYTES_MAX, sink(1)))
+    for request in (CreateConnector("漢" * 334, sink(1)), UpdateConnector("漢" * 334, sink(1), allow_missing=True)):
+        with pytest.raises(InvalidConfig, match=r"at most 1000 bytes .* has 1002: choose a shorter one"):
+            ask(world, request)

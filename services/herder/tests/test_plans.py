@@ -213,17 +213,14 @@ def test_a_plan_is_refused_as_the_create_would_be(world: World) -> None:
     assert actions(plan(world, "", sink(1, name="c")))[0] is PlanAction.START
 
 
-def test_a_name_with_blanks_is_an_updates_and_what_a_create_does_is_told(world: World) -> None:
+def test_a_name_with_blanks_is_planned_as_create_and_apply_take_it(world: World) -> None:
     apply(world, "a", sink(1))
-    planned = check(world, " a ", sink(1))
-    assert "A create takes them off: 'a', which is there: it would be refused (CONNECTOR_EXISTS)" in planned.notes[0]
+    assert actions(plan(world, " a ", sink(1))) == actions(plan(world, "a", sink(1)))
+    assert actions(plan(world, "", sink(1, name=" c ")))[0] is PlanAction.START
     with pytest.raises(ConnectorExists):
         world.ask(CreateConnector(" a ", sink(1)))
-    assert not any("A create" in note for note in plan(world, " a ", sink(1)).notes), "now it is there itself"
-    assert "takes them off: 'b'." in plan(world, " b ", sink(1)).notes[0], "free for both"
-    for asked in (PlanConfig("", sink(1, name=" c ")), CreateConnector("", sink(1, name=" c "))):
-        with pytest.raises(InvalidConfig, match=r"\( c \) doesn't match connector name in the request \(c\)"):
-            world.ask(asked)
+    with pytest.raises(InvalidConfig, match=r"\( d \) doesn't match connector name in the request \(c\)"):
+        world.ask(PlanConfig(" c ", sink(1, name=" d ")))
 
 
 # --- what a human should know

@@ -175,7 +175,10 @@ _UNSEEN = """\
 - JSON nested deeper than about 3,000 levels cannot be written.
 - Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that nobody reads passes where Java
   fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the
-  value has it decoded, and the error is Java's.""".splitlines()
+  value has it decoded, and the error is Java's.
+- Every call takes the blanks around a connector's name off, as Java's POST does; Java's PUT makes another connector.
+  One that Java made so is meant by its exact name.
+- A connector's name has at most 1,000 bytes (UTF-8): it is part of ids that Kafka and gRPC bound.""".splitlines()
 
 
 if __name__ == "__main__":

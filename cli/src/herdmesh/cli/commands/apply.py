@@ -23,6 +23,8 @@ from herdmesh.cli.output import Format, err, out, print_json
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
+_TRIMMED = "".join(map(chr, range(0x21)))
+"""What is taken off both ends of a new connector's name, as Java's `String.trim` does."""
 FilesOption = Annotated[
     list[str],
     typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
@@ -184,9 +186,12 @@ def read_all(files: list[str]) -> tuple[list[GivenConnector], list[tuple[str, Co
         try:
             for name, config in read_connectors(source):
                 to_properties(config)
-                if name in seen:
-                    raise unusable(source, f"connector {name} is in {_named(seen[name])} too: leave one of them out")
-                seen[name] = source
+                stored = name.strip(_TRIMMED)
+                if stored in seen:
+                    raise unusable(
+                        source, f"connector {stored} is in {_named(seen[stored])} too: leave one of them out"
+                    )
+                seen[stored] = source
                 given.append(GivenConnector(source, name, config))
         except CommandError as error:
             bad.append((source, error))
@@ -235,8 +240,9 @@ def _connector(source: str, item: Any) -> ConnectorDocument:
     inner = fields.get("config")
     config = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields
     name = fields.get("name", config.get("name"))
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not name.strip(_TRIMMED):
         raise unusable(source, 'no "name": add one beside "config" or inside it')
+    _check_text(f'"name" of {name!r}', name)
     if "connector.class" not in config:
         raise unusable(source, 'no "connector.class": it says what the connector is')
     state = fields.get("initial_state") if config is not fields else None
@@ -247,6 +253,9 @@ def to_properties(config: dict[str, Any]) -> common.Properties:
     """A config for the wire. Numbers and booleans become text, as Connect's REST API has it; null stays null."""
     entries: dict[str, common.PropertyValue] = {}
     for key, value in config.items():
+        _check_text(repr(key), key)
+        if isinstance(value, str):
+            _check_text(key, value)
         if value is None:
             entries[key] = common.PropertyValue()
         elif isinstance(value, str):
@@ -256,6 +265,13 @@ def to_properties(config: dict[str, Any]) -> common.Properties:
         else:
             raise CommandError("CONFIG_INVALID", f"{key}: values are text, numbers, true, false or null", exit_code=5)
     return common.Properties(entries=entries)
+
+
+def _check_text(what: str, text: str) -> None:
+    """Raises CommandError for half a character (an escape such as \\ud800 alone), which no topic can hold."""
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        message = f"{what} has half of a character (a lone surrogate, as \\ud800): write both halves or leave it out"
+        raise CommandError("CONFIG_INVALID", message.encode(errors="backslashreplace").decode(), exit_code=5)
 
 
 def unusable(source: str, what: str) -> CommandError:

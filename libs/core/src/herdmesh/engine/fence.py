@@ -24,6 +24,7 @@ from herdmesh.engine.settings import ClientConfig
 from herdmesh.kafka.bounded import CallHangs, bounded
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.transaction_offsets import send_offsets
 from herdmesh.kafka.trouble import transaction_trouble
 
 CALL_TIMEOUT_S = 2.0
@@ -101,7 +102,7 @@ class Fence:
         """
         self.begin()
         self._until_done(
-            self._watched(lambda: self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT_S)),
+            self._watched(lambda: send_offsets(self.producer, offsets, group, CALL_TIMEOUT_S)),
             "committing offsets",
         )
         self.commit()

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine import native
 from herdmesh.kafka.groups import QUESTION_S
+from herdmesh.kafka.librdkafka import Partitions
 
 _ANY_OPERATION = 0
 """RD_KAFKA_ADMIN_OP_ANY."""
@@ -40,27 +41,6 @@ class Told:
     """Below 0: none."""
     metadata: str
     error: KafkaError | None
-
-
-class _Partition(ctypes.Structure):
-    """rd_kafka_topic_partition_t, of librdkafka's public header."""
-
-    _fields_ = (
-        ("topic", ctypes.c_char_p),
-        ("partition", ctypes.c_int32),
-        ("offset", ctypes.c_int64),
-        ("metadata", ctypes.c_void_p),
-        ("metadata_size", ctypes.c_size_t),
-        ("opaque", ctypes.c_void_p),
-        ("err", ctypes.c_int),
-        ("private", ctypes.c_void_p),
-    )
-
-
-class _Partitions(ctypes.Structure):
-    """rd_kafka_topic_partition_list_t."""
-
-    _fields_ = (("cnt", ctypes.c_int), ("size", ctypes.c_int), ("elems", ctypes.POINTER(_Partition)))
 
 
 def is_possible() -> bool:
@@ -186,7 +166,7 @@ def _library() -> Any:
         ("event_error_string", text, [pointer]),
         ("event_destroy", None, [pointer]),
         ("group_result_error", pointer, [pointer]),
-        ("group_result_partitions", ctypes.POINTER(_Partitions), [pointer]),
+        ("group_result_partitions", ctypes.POINTER(Partitions), [pointer]),
         ("error_code", number, [pointer]),
         ("error_string", text, [pointer]),
     ):

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from herdmesh.kafka.bounded import CallHangs, bounded
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.transaction_offsets import send_offsets
 from herdmesh.kafka.trouble import transaction_trouble
 from herdmesh.topicstore.calls import client_logger, close, on_client_error
 from herdmesh.topicstore.contract import Beside
@@ -159,7 +160,7 @@ def _send_offsets(producer: Producer, beside: Beside, settings: TopicSettings) -
         while True:
             try:
                 # The writer's thread must come back. A call that hangs keeps the producer, which is thrown away.
-                bounded(lambda: producer.send_offsets_to_transaction(offsets, group, _CALL_S), _HANG_S)
+                bounded(lambda: send_offsets(producer, offsets, group, _CALL_S), _HANG_S)
                 return
             except CallHangs as failure:
                 raise CommitNotSent(f"the call that sends {what} does not return") from failure

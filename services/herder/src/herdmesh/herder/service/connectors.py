@@ -75,7 +75,7 @@ class ConnectorServicer(OffsetRpcs):
 
     async def GetConnector(self, request: pb.GetConnectorRequest, context: _Context) -> pb.GetConnectorResponse:
         with self._loop.reading("GetConnector"):
-            return pb.GetConnectorResponse(meta=self._meta(), connector=self._view(_named(request.name)))
+            return pb.GetConnectorResponse(meta=self._meta(), connector=self._view(self._herder.name_of(request.name)))
 
     async def ListConnectors(self, request: pb.ListConnectorsRequest, context: _Context) -> pb.ListConnectorsResponse:
         with self._loop.reading("ListConnectors"):
@@ -197,14 +197,14 @@ class ConnectorServicer(OffsetRpcs):
 
     async def ListTopics(self, request: admin_pb.ListTopicsRequest, context: _Context) -> admin_pb.ListTopicsResponse:
         with self._loop.reading("ListTopics"):
-            topics = await self._topics.of(_named(request.name), self._timeout_of(context))
+            topics = await self._topics.of(self._herder.name_of(request.name), self._timeout_of(context))
             return admin_pb.ListTopicsResponse(meta=self._meta(), topics=topics)
 
     async def ResetTopics(
         self, request: admin_pb.ResetTopicsRequest, context: _Context
     ) -> admin_pb.ResetTopicsResponse:
         with self._loop.reading("ResetTopics"):
-            name = _named(request.name)
+            name = self._herder.name_of(request.name)
             await self._topics.reset(name, request.request_id, self._timeout_of(context))
             self._tracking.reset(name)
             return admin_pb.ResetTopicsResponse(meta=self._meta())

@@ -113,15 +113,15 @@ def _begin(mesh: Mesh, call: Call) -> None:
             call.name = checked_name(trimmed(name) or (trimmed(given) if isinstance(given, str) else ""))
             _validate_first(mesh, call, {**config, NAME_KEY: own_name(config, call.name)})
         case UpdateConnector(name=name, config=config):
-            call.name = checked_name(given_name(name))
+            call.name = checked_name(given_name(mesh, name))
             _validate_first(mesh, call, {**config, NAME_KEY: own_name(config, call.name)})
         case PatchConnector(name=name):
-            call.name = given_name(name)
+            call.name = given_name(mesh, name)
             _merge(mesh, call)
         case ValidateConfig(config=config):
             _validate_first(mesh, call, config)
         case DeleteConnector(name=name) | SetTarget(name=name) | RestartConnector(name=name) | RestartTask(name=name):
-            call.name = given_name(name)
+            call.name = given_name(mesh, name)
             _write_when_free(mesh, call)
         case DrainWorker() | UndrainWorker():
             drains.begin(mesh, call, call.request)
@@ -306,7 +306,8 @@ def _merge(mesh: Mesh, call: Call) -> None:
         raise ConnectorNotFound(call.name)
     call.revision = entry.config_revision
     config = merged(entry.config, call.request.patch)
-    own_name(config, call.name)
+    if NAME_KEY in config:
+        config = {**config, NAME_KEY: own_name(config, call.name)}
     _validate_first(mesh, call, config)
 
 

@@ -25,7 +25,7 @@ _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FE
 
 def ask(mesh: Mesh, call: Call, request: ListDeadLetters | ReplayDeadLetters) -> None:
     """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
-    call.name = given_name(request.name)
+    call.name = given_name(mesh, request.name)
     entry = mesh.entries.get(call.name)
     if entry is None or not entry.has_config:
         raise ConnectorNotFound(call.name)

@@ -28,6 +28,7 @@ from herdmesh.herder.state import (
     views,
 )
 from herdmesh.herder.state import events as ev
+from herdmesh.herder.state.configs import given_name
 from herdmesh.herder.state.instructions import Instruction, RenewEpoch, Reply
 from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.model import ConnectorEntry, Plugin, Rules, TargetState
@@ -91,6 +92,10 @@ class Herder:
     def connector(self, name: str) -> views.ConnectorView | None:
         """One connector; None when there is none."""
         return views.connector_view(self._mesh, name)
+
+    def name_of(self, given: str) -> str:
+        """The name of the connector that a request means (`configs.given_name`). Raises RequestInvalid."""
+        return given_name(self._mesh, given)
 
     def connector_names(self) -> list[str]:
         """All connectors, sorted."""

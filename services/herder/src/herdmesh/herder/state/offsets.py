@@ -54,7 +54,7 @@ _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FE
 
 def read(mesh: Mesh, call: Call, request: GetOffsets) -> None:
     """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
-    call.name = given_name(request.name)
+    call.name = given_name(mesh, request.name)
     entry = _entry(mesh, call.name)
     call.stage = Stage.READING_OFFSETS
     commands.ask_able(mesh, call, ReadOffsets(call.name, entry.config))
@@ -74,7 +74,7 @@ def begin(mesh: Mesh, call: Call, request: ChangeOffsets) -> OffsetsTold | None:
     """Start a change. Raises as `go_on`, and RequestInvalid."""
     if not (request.offsets or request.reset or request.rewind_to_ms is not None):
         raise RequestInvalid("Partitions / offsets need to be provided for an alter offsets request", "offsets")
-    call.name = given_name(request.name)
+    call.name = given_name(mesh, request.name)
     call.stage = Stage.STOPPING
     return go_on(mesh, call, request)
 

@@ -46,7 +46,7 @@ def notes(
     """Sentences, the most important first. `made` None = no task configs are asked for; `runs` = a worker could take
     the connector; `others` = units of other connectors that move."""
     old = before if before is not None and before.has_config else None
-    found: list[str] = list(_name(mesh, old, entry.name))
+    found: list[str] = []
     if not runs:
         found.append(
             f"No worker that takes work has {entry.class_name}: nothing starts until one does "
@@ -63,18 +63,6 @@ def notes(
     found += _policy(mesh, old, entry)
     found += _offsets(mesh, old, entry, made if failure is None else None)
     return found
-
-
-def _name(mesh: Mesh, old: ConnectorEntry | None, name: str) -> Iterator[str]:
-    """Where the two requests that this may plan take a name differently, as Connect's do."""
-    as_created = configs.trimmed(name)
-    if old is not None or as_created == name:
-        return
-    other = mesh.entries.get(as_created)
-    refused = (
-        ", which is there: it would be refused (CONNECTOR_EXISTS)" if other is not None and other.has_config else ""
-    )
-    yield f"This is an update that creates {name!r}, blanks included. A create takes them off: {as_created!r}{refused}."
 
 
 def _target(entry: ConnectorEntry) -> Iterator[str]:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from herdmesh.herder.state import abilities, commands, holds, lifecycle, placement, plan_notes, tasksets
-from herdmesh.herder.state.configs import checked_name, own_name, trimmed
+from herdmesh.herder.state.configs import checked_name, given_name, own_name
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import NAME_KEY, ConnectorEntry, Failure, Properties, TargetState, UnitId
@@ -29,8 +29,8 @@ from herdmesh.herder.state.requests import PlanAction, PlanConfig, Planned, Plan
 def begin(mesh: Mesh, call: Call, request: PlanConfig) -> None:
     """Check the name and have the config validated. Raises as a create does."""
     given = request.config.get(NAME_KEY)
-    # As an update takes it, whose name is exact; one that stands in the config alone only a create takes, and trims.
-    call.name = checked_name(request.name or (trimmed(given) if isinstance(given, str) else ""))
+    written = request.name or (given if isinstance(given, str) else "")
+    call.name = checked_name(written and given_name(mesh, written))
     call.config = {**request.config, NAME_KEY: own_name(request.config, call.name)}
     call.stage = Stage.VALIDATING
     commands.ask_able(mesh, call, ValidateOnWorker(call.config))
