@@ -170,6 +170,8 @@ KEYS = ConfigDef(
               "are a struct. Without it records have no key.", None, _HOW, 7, "MEDIUM", "Key columns"),
 )  # fmt: skip
 
+_HIDDEN_WRITERS = ("MATERIALIZED VIEW", "FOREIGN TABLE")
+"""A refresh shows what was committed then; what is foreign is written elsewhere."""
 _QUOTED = "names are always quoted; a column is found whatever its case"
 _ONE_STATEMENT = "each look at a table is one statement"
 #: Confluent's keys without effect: why, and the values that ask for nothing else.
@@ -356,6 +358,13 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     found = warnings_of_connection(config)
     own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}
     found += warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT)
+    hidden = [kind for kind in settings.tables.types if kind in _HIDDEN_WRITERS] if not settings.query else []
+    if settings.mode is Mode.INCREMENTING and settings.waits_for_writers and hidden:
+        message = (
+            f"table.types: with mode=incrementing rows of a {' or a '.join(hidden)} can be missed: who may still "
+            "commit a lower number is not seen there, so a row that comes later is not read"
+        )
+        found.append(FieldViolation("table.types", message, "read the tables themselves, or write mode=bulk"))
     if settings.mode is not Mode.INCREMENTING and config.get(WAIT_FOR_WRITERS) is not None:
         message = f"{WAIT_FOR_WRITERS} has no effect: with mode={settings.mode} no number alone says what is new"
         found.append(FieldViolation(WAIT_FOR_WRITERS, message, "leave it out, or set timestamp.delay.interval.ms"))

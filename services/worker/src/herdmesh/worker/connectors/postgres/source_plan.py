@@ -161,9 +161,10 @@ class Plan:
         where = self.order.between(after, upto)
         return f"SELECT {selected} FROM {self.relation.source} AS {_ROWS}{where}{self.order.by('ASC')}{self._suffix}"
 
-    def highest(self) -> str:
-        """A query for the highest number there is."""
-        return f"SELECT max({self.order.number})::int8 FROM {self.relation.source} AS {_ROWS}"
+    def highest(self, after: Place) -> str:
+        """A query for the highest number behind a place; it is null where there is none."""
+        where = self.order.between(after)
+        return f"SELECT max({self.order.number})::int8 FROM {self.relation.source} AS {_ROWS}{where}"
 
     def ties(self, one: Row, other: Row) -> bool:
         """True when two rows have one place, which no place lies between."""

@@ -41,7 +41,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
 from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place, table_partition
 from herdmesh.worker.connectors.postgres.source_plan import Plan, Relation, opened
 from herdmesh.worker.connectors.postgres.source_sweep import Sweep
-from herdmesh.worker.connectors.postgres.source_writers import Writers
+from herdmesh.worker.connectors.postgres.source_writers import Read, Writers
 
 _CONNECT_AGAIN_S: Final = 1.0
 """How soon after another a connection is tried."""
@@ -58,6 +58,8 @@ class _Waiting:
     """Numbers up to a bound are read when these have ended."""
 
     upto: int
+    read: Read
+    """What is read, and so may be written to."""
     writers: Writers
 
 
@@ -74,6 +76,8 @@ class _Source:
     """When it is to be looked at next, of the monotonic clock."""
     plan: Plan | None = None
     waiting: _Waiting | None = None
+    is_warned: bool = False
+    """It was looked whether there are writers that cannot be seen."""
 
 
 class PostgresSourceTask(SourceTask):
@@ -181,8 +185,8 @@ class PostgresSourceTask(SourceTask):
             source.place, source.from_now = Place(moment_us=_now_us(connection)), False
             return SourceBatch(source.relation.topic, (), source.relation.partition, source.place.offset())
         upto: int | None = None
-        if source.table is not None and self._settings.mode is Mode.INCREMENTING and self._settings.waits_for_writers:
-            upto = self._decided(connection, source, source.table.sql, plan)
+        if self._settings.mode is Mode.INCREMENTING and self._settings.waits_for_writers:
+            upto = self._decided(connection, source, plan)
             if upto is None:
                 return None
         try:
@@ -194,22 +198,39 @@ class PostgresSourceTask(SourceTask):
         self._swept = source
         return None
 
-    def _decided(self, connection: Connection, source: _Source, table: str, plan: Plan) -> int | None:
+    def _decided(self, connection: Connection, source: _Source, plan: Plan) -> int | None:
         """Up to which number all rows are decided; None = there is no new one, or not yet."""
         if source.waiting is None:
             with errors_translated(f"cannot read {source.relation.label}"):
-                row = connection.execute(plan.highest().encode()).fetchone()
+                row = connection.execute(plan.highest(source.place).encode()).fetchone()
             highest = row[0] if row is not None else None
-            if highest is None or (source.place.number is not None and highest <= source.place.number):
+            if highest is None:
                 self._put_off(source)
                 return None
-            source.waiting = _Waiting(highest, source_writers.writers_of(connection, table))
+            read = source_writers.relations_read(connection, source.relation.source, source.relation.label)
+            self._warn_of_hidden(connection, source, read)
+            source.waiting = _Waiting(highest, read, source_writers.writers_of(connection, read))
         waiting = source.waiting
-        waiting.writers = source_writers.still_open(connection, table, waiting.writers)
+        waiting.writers = source_writers.still_open(connection, waiting.read, waiting.writers)
         if waiting.writers:
             return None
         source.waiting = None
         return waiting.upto
+
+    def _warn_of_hidden(self, connection: Connection, source: _Source, read: Read) -> None:
+        """Once for each source: lower numbers may be committed by somebody who is not seen."""
+        if source.is_warned:
+            return
+        source.is_warned = True
+        with errors_translated("cannot ask what the server is"):
+            row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+        standby = ["a standby"] if row is not None and row[0] else []
+        if hidden := [*read.hidden, *standby]:
+            _log.warning(
+                "%s reads %s: who writes there is not seen, so a row that is committed after one with a higher number "
+                "is not read; read the tables themselves at the primary, or use mode=bulk",
+                source.relation.label, ", ".join(hidden),
+            )  # fmt: skip
 
     def _plan(self, connection: Connection, source: _Source) -> Plan | None:
         """The plan for the columns there are now; None = the table is gone."""

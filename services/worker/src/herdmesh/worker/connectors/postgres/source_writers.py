@@ -7,42 +7,87 @@ An INSERT locks its table before it draws the number and until its transaction e
 known: whoever holds such a lock then may have a lower one, and whoever does not draws a higher one (of a sequence with
 CACHE 1, the default, by a column's own DEFAULT). When all those have ended, every number up to that one is decided.
 
+Which tables are read is what the server says: whoever plans a statement holds locks on all relations in it, those under
+views, in subqueries and in functions that are inlined, and on partitions and children. Two kinds hide their writers:
+a materialized view shows what was committed when it was refreshed, and a foreign table is written elsewhere (`hidden`).
+
 Invariant: changes nothing and waits for nobody; it only asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
 
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated
 
-#: Of a partitioned table, those of its parts and of what it is a part of, too.
+_FIRST_OF_USERS = 16_384
+"""Lower oids are the system's own relations."""
+_READ = f"""
+SELECT l.relation::int8, c.relkind::text, c.oid::pg_catalog.regclass::text
+FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND c.oid >= {_FIRST_OF_USERS}
+  AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+  AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1
+"""
+#: Whoever inserts through what a partition is a part of draws the number before the partition is found.
 _WRITERS = """
 SELECT l.virtualtransaction, max(l.pid) FROM pg_catalog.pg_locks l
 WHERE l.locktype = 'relation' AND l.granted
   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
   AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-  AND l.relation IN (SELECT to_regclass(%(table)s)
-                     UNION SELECT p.relid FROM pg_partition_tree(to_regclass(%(table)s)) p
-                     UNION SELECT a.relid FROM pg_partition_ancestors(to_regclass(%(table)s)) a)
+  AND l.relation IN (SELECT r.oid FROM unnest(%(oids)s::oid[]) r (oid)
+                     UNION SELECT a.relid FROM unnest(%(oids)s::oid[]) r (oid), pg_partition_ancestors(r.oid) a)
 GROUP BY 1
 """
 _PREPARED = "-1/"
 """What the name of a prepared transaction, which no process has any more, begins with."""
+_HIDDEN = {"m": "materialized view", "f": "foreign table"}
 
 Writers = Mapping[str, int | None]
 """Transactions, with the process of each; None = it is prepared, and of none."""
 
 
-def writers_of(connection: Connection, table: str) -> Writers:
-    """Transactions that write to a table now. `table` as SQL names it."""
-    with errors_translated(f"cannot see who writes to {table}"):
-        return dict(connection.execute(_WRITERS, {"table": table}).fetchall())
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The relations that a table, a view or a query reads."""
+
+    oids: Sequence[int]
+    hidden: Sequence[str]
+    """Those whose writers cannot be seen, as messages name them."""
 
 
-def still_open(connection: Connection, table: str, writers: Writers) -> Writers:
+def relations_read(connection: Connection, source: str, label: str) -> Read:
+    """What is read by a statement that selects from a source, as SQL's FROM has it. Raises RetriableError when the
+    server is away, ConfigError when it refuses the statement."""
+    statements = f"BEGIN READ ONLY; SELECT FROM {source} AS herdmesh_read LIMIT 0; {_READ}"
+    found: list[tuple[int, str, str]] = []
+    with errors_translated(f"cannot see what {label} reads"):
+        try:
+            cursor = connection.execute(statements.encode(), prepare=False)
+            while cursor.nextset():
+                pass
+            found = cursor.fetchall()
+        finally:
+            with contextlib.suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+    return Read(
+        [oid for oid, _, _ in found], [f"{_HIDDEN[kind]} {name}" for _, kind, name in found if kind in _HIDDEN]
+    )  # fmt: skip
+
+
+def writers_of(connection: Connection, read: Read) -> Writers:
+    """Transactions that write to one of these now."""
+    with errors_translated("cannot see who writes to what is read"):
+        return dict(connection.execute(_WRITERS, {"oids": read.oids}).fetchall())
+
+
+def still_open(connection: Connection, read: Read, writers: Writers) -> Writers:
     """Those of them that have not ended. One that was prepared since has another name: any prepared one counts."""
     if not writers:
         return {}
-    now = writers_of(connection, table)
+    now = writers_of(connection, read)
     return {one: process for one, process in now.items() if one in writers or one.startswith(_PREPARED)}
