@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,11 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as config_write
-from herdmesh.api.configstore.v1 import leadership_service_pb2 as leadership
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write
 from herdmesh.rpc import properties
 from tests.support.beside_java import OurStores, RawTopics, beside_java, java_view
+from tests.support.configstore_process import leading
 from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, QUICK_CLIENTS, JavaConnect
 from tests.support.sizes import SOAKING
 
@@ -112,33 +111,6 @@ class Writer:
         puts = [status_write.StatusPut(status=status, mode=status_write.PUT_MODE_PUT) for status in statuses]
         answer = await self.ours.status.write.PutStatuses(status_write.PutStatusesRequest(writer=_WORKER, puts=puts))
         assert {outcome.result for outcome in answer.outcomes} == {status_write.PUT_RESULT_APPLIED}
-
-
-@asynccontextmanager
-async def leading(ours: OurStores) -> AsyncGenerator[identity_pb2.LeaderToken]:
-    """Lead, with heartbeats, until the end of the block."""
-    over = asyncio.Event()
-    granted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    async def heartbeats() -> AsyncIterator[leadership.CampaignRequest]:
-        yield leadership.CampaignRequest(herder_id="herder-1", address="127.0.0.1:7203")
-        while not over.is_set():
-            try:
-                await asyncio.wait_for(over.wait(), 1.0)
-            except TimeoutError:
-                yield leadership.CampaignRequest()
-
-    async def campaign() -> None:
-        async for reply in ours.config.lead.Campaign(heartbeats()):
-            if reply.HasField("granted"):
-                granted.set_result(reply.granted.leadership.epoch)
-
-    campaigning = asyncio.create_task(campaign())
-    try:
-        yield identity_pb2.LeaderToken(epoch=await granted, leader_id="herder-1")
-    finally:
-        over.set()
-        await campaigning
 
 
 class Files:
@@ -252,7 +224,7 @@ async def test_java_runs_what_we_stored_and_we_take_it_back(
 
     async with ours.running():
         await asyncio.gather(ours.config.until_writing(), ours.status.until_writing())
-        async with leading(ours) as token:
+        async with leading(ours.config) as token:
             await _write_everything(Writer(ours, token), files)
         before = await ours.view()
     raw = await asyncio.to_thread(RawTopics, kafka_bootstrap, java.topics.config, java.topics.status)
@@ -333,7 +305,7 @@ async def _taken_back(ours: OurStores, last: dict[str, Any], files: Files) -> No
     assert not entries["again"].has_config
     assert entries["snk"].target_state == common.TARGET_STATE_PAUSED
 
-    async with leading(ours) as token:
+    async with leading(ours.config) as token:
         writer = Writer(ours, token)
         await writer.set_state("snk", common.TARGET_STATE_STARTED)
         await writer.commit("src", files.source_config(**{"batch.size": "50"}), 1)

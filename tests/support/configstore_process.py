@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc.aio
 
+from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.configstore.v1 import (
     config_read_service_pb2,
     config_read_service_pb2_grpc,
@@ -14,6 +17,7 @@ from herdmesh.api.configstore.v1 import (
     config_write_service_pb2_grpc,
     leadership_service_pb2_grpc,
 )
+from herdmesh.api.configstore.v1 import leadership_service_pb2 as leadership
 from herdmesh.rpc import properties
 from tests.support.store_process import StoreProcess
 
@@ -76,3 +80,30 @@ class ConfigStoreProcess(StoreProcess):
         """Every connector's config, read to the end of the topic."""
         answer = await self.read.GetSnapshot(_Read.GetSnapshotRequest(linearizable=True))
         return {entry.name: properties.from_proto(entry.config) for entry in answer.connectors if entry.has_config}
+
+
+@asynccontextmanager
+async def leading(config: ConfigStoreProcess) -> AsyncGenerator[identity_pb2.LeaderToken]:
+    """Lead as a herder does, with heartbeats, until the end of the block."""
+    over = asyncio.Event()
+    granted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def heartbeats() -> AsyncIterator[leadership.CampaignRequest]:
+        yield leadership.CampaignRequest(herder_id="herder-1", address="127.0.0.1:7203")
+        while not over.is_set():
+            try:
+                await asyncio.wait_for(over.wait(), 1.0)
+            except TimeoutError:
+                yield leadership.CampaignRequest()
+
+    async def campaign() -> None:
+        async for reply in config.lead.Campaign(heartbeats()):
+            if reply.HasField("granted"):
+                granted.set_result(reply.granted.leadership.epoch)
+
+    campaigning = asyncio.create_task(campaign())
+    try:
+        yield identity_pb2.LeaderToken(epoch=await granted, leader_id="herder-1")
+    finally:
+        over.set()
+        await campaigning
