@@ -1,15 +1,14 @@
-"""What a CDC source asks a database in SQL: rights, publication, slot, tables.
+"""What a CDC source asks a database in SQL: rights, slot, tables.
 
-Owns the questions and what is done about the answers. The stream is `cdc_replication`'s, the snapshot `cdc_snapshot`'s.
+Owns the questions and what is done about the answers. The stream is `cdc_replication`'s, the snapshot `cdc_snapshot`'s,
+the publication `publication.prepare`'s.
 
-Invariant: nothing that belongs to somebody else is changed: a slot or a publication that exists is used or refused.
-Tables alone are added to a publication, and that with publication.autocreate.mode=filtered only.
+Invariant: nothing that belongs to somebody else is changed: a slot that exists is used or refused.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,13 +17,11 @@ from psycopg.rows import TupleRow
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.worker.connectors.postgres.cdc_config import (
-    AUTOCREATE,
     DATABASE,
     HOST,
     PUBLICATION,
     SLOT,
     USER,
-    Autocreate,
     CdcSettings,
 )
 from herdmesh.worker.connectors.postgres.cdc_position import Position, lsn_of, lsn_text
@@ -35,14 +32,10 @@ from herdmesh.worker.connectors.postgres.earlier.columns import Attribute, Found
 from herdmesh.worker.connectors.postgres.pgoutput import Column, Relation
 from herdmesh.worker.connectors.postgres.types import PgType
 
-_log = logging.getLogger(__name__)
 _MINIMUM = 130_000
 _KEY_IS_NOT_TOLD = {"f": "FULL", "n": "NOTHING"}
 """Replica identities that do not mark a primary key's columns."""
 
-_TABLES = """
-SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND c.relpersistence = 'p' ORDER BY 1, 2"""
 _PUBLISHED = """
 SELECT p.schemaname, p.tablename, c.oid::int8, c.relkind = 'p', c.relreplident::text,
        EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p'), {columns}
@@ -140,63 +133,6 @@ def check_server(connection: Connection, settings: CdcSettings) -> None:
         )
 
 
-def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
-    """Make the publication when it is absent, or complete it, as the config says.
-
-    Raises ConfigError when there is none, none can be made, or it has nothing that is captured.
-    """
-    name = settings.publication
-    with errors_translated(f"publication {name} cannot be made", field=AUTOCREATE):
-        found = _rows(connection, "SELECT puballtables FROM pg_publication WHERE pubname = %s", name)
-        if not found and settings.autocreate is Autocreate.DISABLED:
-            raise ConfigError(
-                f"{PUBLICATION}: there is no publication {name} in {settings.connection.place}",
-                field=PUBLICATION,
-                fix=f"CREATE PUBLICATION {quoted(name)} FOR TABLE ..., or write {AUTOCREATE}=filtered",
-            )
-        if not found and settings.autocreate is Autocreate.ALL_TABLES:
-            _make_for_all(connection, name)
-        elif settings.autocreate is Autocreate.FILTERED and not (found and found[0][0]):
-            _make_or_add(connection, settings, exists=bool(found))
-        of_all = bool(found[0][0]) if found else settings.autocreate is Autocreate.ALL_TABLES
-    tables = published(connection, settings)
-    if not tables and not of_all:  # of those, one may be made any time
-        raise ConfigError(
-            f"publication {name} has no table that the config captures",
-            field="table.include.list",
-            fix="name tables as schema.table that exist, or leave out the lists",
-        )
-    _warn_of_identities(tables)
-
-
-def _make_for_all(connection: Connection, name: str) -> None:
-    if not _one(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user")[0]:
-        raise ConfigError(
-            f"{AUTOCREATE}: only a superuser can make a publication of all tables",
-            field=AUTOCREATE,
-            fix=f"write filtered, or have a superuser do: CREATE PUBLICATION {quoted(name)} FOR ALL TABLES",
-        )
-    _run(connection, f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES")
-    _log.info("made the publication %s of all tables", name)
-
-
-def _make_or_add(connection: Connection, settings: CdcSettings, *, exists: bool) -> None:
-    name = settings.publication
-    wanted = [(schema, table) for schema, table in _rows(connection, _TABLES) if settings.tables.has(schema, table)]
-    if exists:
-        question = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"
-        there = {(schema, table) for schema, table in _rows(connection, question, name)}
-        wanted = [one for one in wanted if one not in there]
-    if not wanted:
-        return
-    tables = ", ".join(quoted(*one) for one in wanted)
-    command = (
-        f"ALTER PUBLICATION {quoted(name)} ADD TABLE" if exists else f"CREATE PUBLICATION {quoted(name)} FOR TABLE"
-    )
-    _run(connection, f"{command} {tables}")
-    _log.info("publication %s: %s", name, f"added {tables}" if exists else f"made of {tables}")
-
-
 def published(connection: Connection, settings: CdcSettings) -> list[Published]:
     """The tables that are captured: published, and chosen by the config."""
     columns = "p.attnames::text[], p.rowfilter" if connection.info.server_version >= 150_000 else "NULL, NULL"
@@ -207,17 +143,6 @@ def published(connection: Connection, settings: CdcSettings) -> list[Published]:
         for schema, table, oid, is_root, identity, has_key, names, rule in rows
         if settings.tables.has(schema, table)
     ]
-
-
-def _warn_of_identities(tables: Iterable[Published]) -> None:
-    bare = [one.sql for one in tables if one.replica_identity == "n" or
-            (one.replica_identity == "d" and not one.has_primary_key)]  # fmt: skip
-    if bare:
-        _log.warning(
-            "tables without a replica identity: %s; as long as they are published PostgreSQL refuses every UPDATE and "
-            "DELETE of them, from anybody: add a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL",
-            ", ".join(bare),
-        )
 
 
 def find_slot(connection: Connection, settings: CdcSettings) -> Slot | None:
@@ -387,7 +312,3 @@ def _rows(connection: Connection, question: str, *values: Any) -> list[TupleRow]
 
 def _one(connection: Connection, question: str) -> TupleRow:
     return _rows(connection, question)[0]
-
-
-def _run(connection: Connection, command: str) -> None:
-    connection.execute(cast(Any, command))

@@ -28,6 +28,7 @@ HOST, PORT, USER, PASSWORD, DATABASE = (
     "database.hostname", "database.port", "database.user", "database.password", "database.dbname",
 )  # fmt: skip
 PREFIX, SLOT, PUBLICATION, AUTOCREATE = "topic.prefix", "slot.name", "publication.name", "publication.autocreate.mode"
+VIA_ROOT = "publish.via.partition.root"
 SNAPSHOT_MODE, DECIMALS, TIMES = "snapshot.mode", "decimal.handling.mode", "time.precision.mode"
 BINARY, INTERVALS, PLACEHOLDER = "binary.handling.mode", "interval.handling.mode", "unavailable.value.placeholder"
 TABLES = ("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list")
@@ -119,6 +120,8 @@ KEYS = ConfigDef(
     ConfigKey(AUTOCREATE, Type.STRING, Autocreate.ALL_TABLES, _MEDIUM, "What is done about a publication that is not "
               "there: all_tables makes one of all, filtered one of the captured tables (and adds some), disabled none.",
               one_of(*Autocreate)),
+    ConfigKey(VIA_ROOT, Type.BOOLEAN, False, _LOW, "Whether rows of a partitioned table are captured as that table's, "
+              "not as its partitions', where the config captures both."),
     *(ConfigKey(key, Type.LIST, [], _HIGH, f"Regular expressions of whole names, any case: {what}.", _regexes())
       for key, what in zip((*TABLES, *COLUMNS), (
           "schemas to capture", "schemas not to capture", "tables (schema.table) to capture",
@@ -163,7 +166,6 @@ _NOT_BUILT: Mapping[str, tuple[str, ...]] = {
     "heartbeat.action.query": ("",),
     "topic.naming.strategy": ("io.debezium.schema.SchemaTopicNamingStrategy",),
     "include.schema.comments": ("false",),
-    "publish.via.partition.root": ("false",),
     "replica.identity.autoset.values": ("",),
     "database.initial.statements": ("",),
     "slot.stream.params": ("",),
@@ -252,6 +254,8 @@ class CdcSettings:
     drops_slot: bool
     publication: str
     autocreate: Autocreate
+    via_root: bool
+    """Partitioned tables are sent as themselves."""
     tables: Tables
     columns: Choice
     """By `schema.table.column`."""
@@ -288,6 +292,7 @@ def settings_of(config: Config) -> CdcSettings:
         drops_slot=values["slot.drop.on.stop"],
         publication=values[PUBLICATION],
         autocreate=Autocreate(values[AUTOCREATE]),
+        via_root=values[VIA_ROOT],
         tables=Tables(Choice(values[TABLES[0]], values[TABLES[1]]), Choice(values[TABLES[2]], values[TABLES[3]])),
         columns=Choice(values[COLUMNS[0]], values[COLUMNS[1]]),
         snapshot=SnapshotMode(values[SNAPSHOT_MODE]),

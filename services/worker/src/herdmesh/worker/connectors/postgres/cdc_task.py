@@ -50,6 +50,7 @@ from herdmesh.worker.connectors.postgres.cdc_stream import Assembler
 from herdmesh.worker.connectors.postgres.cdc_tables import Table, table_of
 from herdmesh.worker.connectors.postgres.common import Connection
 from herdmesh.worker.connectors.postgres.pgoutput import Relation
+from herdmesh.worker.connectors.postgres.publication.prepare import prepare_publication
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 0.02
@@ -159,7 +160,7 @@ class CdcSourceTask(SourceTask):
         settings = self._settings
         connection = self._connection = connected(settings.connection, self._run_name)
         cdc_catalog.check_server(connection, settings)
-        cdc_catalog.prepare_publication(connection, settings)
+        prepare_publication(connection, settings)
         if self._assembler is None:
             begun = yield from self._begin(connection)
             if settings.snapshot is SnapshotMode.INITIAL_ONLY:
