@@ -213,3 +213,37 @@ def test_bytes_that_mean_nothing(registry: FakeRegistry, payload: bytes) -> None
             made.read(data)
         except DataError:
             continue
+
+
+def fields_of(text: Any) -> dict[str, str]:
+    schema = connect_schema(JsonTree(json.dumps(text)), JsonSchemaOptions())
+    assert schema is not None
+    return {field.name: field.schema.type for field in schema.fields}
+
+
+def test_references_to_the_ids_of_schemas_within() -> None:
+    """Relative to the `$id` around them; a pointer begins at the nearest one with an `$id`, or at the document."""
+    port = {"$id": "ports/port.json", "type": "object", "properties": {"x": {"type": "integer"}}}
+    code = {"$id": "http://h/codes/code.json", "$ref": "#/$defs/c", "$defs": {"c": {"type": "boolean"}}}
+    text = {
+        "$id": "http://h/flights/flight.json", "type": "object", "properties": {
+            "absolute": {"$ref": "http://h/flights/ports/port.json"}, "relative": {"$ref": "ports/port.json"},
+            "rooted": {"$ref": "/flights/ports/port.json#/properties/x"}, "own": {"$ref": "flight.json#/$defs/t"},
+            "code": {"$ref": "http://h/codes/code.json#/$defs/c"}, "odd": {"$id": "/odd", "$ref": "#/$defs/t"},
+        }, "$defs": {"port": port, "code": code, "t": {"type": "string"}},
+    }  # fmt: skip
+    assert fields_of(text) == {
+        "absolute": "STRUCT", "relative": "STRUCT", "rooted": "INT64", "own": "STRING", "code": "BOOLEAN",
+        "odd": "STRING",
+    }  # fmt: skip
+
+
+def test_ids_of_draft_4_and_ids_that_are_values() -> None:
+    text = {
+        "$schema": "http://json-schema.org/draft-04/schema#", "id": "http://h/a.json", "type": "object",
+        "properties": {"id": {"id": "b.json", "type": "boolean"}, "b": {"$ref": "http://h/b.json"}},
+    }  # fmt: skip
+    assert fields_of(text) == {"id": "BOOLEAN", "b": "BOOLEAN"}
+    text = {"type": "object", "properties": {"a": {"$ref": "x"}, "b": {"enum": ["v"], "default": {"$id": "x"}}}}
+    with pytest.raises(DataError, match="'x' is not among the references"):
+        fields_of(text)

@@ -149,7 +149,7 @@ def _parsed(wire: Any) -> Any:
 
     parse: Callable[..., Any] = parse_schema
     try:
-        return parse(wire, named_schemas={})
+        return parse(wire, named_schemas={}, _ignore_default_error=True)  # Java lets defaults pass that fit no type
     except (*UNFIT, SchemaParseException, UnknownType) as error:
         raise DataError(f"Not an Avro schema: {error}") from error
 

@@ -4,12 +4,14 @@ Owns reading and writing of schema JSON; what a schema means to Connect is in `a
 Source: the Avro 1.12 specification ("Names", "Schema Declaration"); the text's order of members is that of Java's
 `Schema.toString`, so that a registry takes a schema of Java's converter and one of ours for the same.
 
+A type without a namespace inherits that of the named type around it, and no other: not one of an array, map or union.
+
 Invariant: in a tree every named type is defined once, under its full name, and used by that name elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -28,6 +30,7 @@ class AvroTree:
     def __init__(self, text: str, used: Mapping[str, AvroTree] | None = None) -> None:
         """`used` are the trees of referenced schemas. Raises DataError when the text is no Avro schema."""
         self.names: dict[str, dict[str, Any]] = {}
+        self._awaited: set[str] = set()
         for one in (used or {}).values():
             self.names.update(one.names)
         try:
@@ -38,6 +41,13 @@ class AvroTree:
             self.root: Node = self._full(given, "")
         except RecursionError as error:
             raise DataError("Not an Avro schema: nested too deeply") from error
+        if undefined := sorted(self._awaited - self.names.keys()):
+            raise DataError(f'Not an Avro schema: undefined name "{undefined[0]}"')
+
+    @property
+    def has_forward_references(self) -> bool:
+        """Whether a name is used before its definition."""
+        return bool(self._awaited)
 
     def resolve(self, node: Node) -> Node:
         """What a name stands for; anything else is itself."""
@@ -45,7 +55,7 @@ class AvroTree:
 
     def _full(self, node: Any, namespace: str) -> Node:
         if isinstance(node, list):
-            return [self._full(one, namespace) for one in cast("list[Any]", node)]
+            return self._union(cast("list[Any]", node), namespace)
         if isinstance(node, str):
             return self._used(node, namespace)
         if not isinstance(node, dict) or "type" not in node:
@@ -64,41 +74,111 @@ class AvroTree:
             return self._used(kind, namespace)
         return one
 
+    def _union(self, node: list[Any], namespace: str) -> list[Node]:
+        made = [self._full(one, namespace) for one in node]
+        seen: set[str] = set()
+        for one in made:
+            if isinstance(one, list):
+                raise DataError(f"Not an Avro schema: a union within a union: {node}")
+            name = one if isinstance(one, str) else one.get("name", one["type"]) if _is_named(one) else one["type"]
+            if name in seen:
+                raise DataError(f"Not an Avro schema: {name} is twice in one union")
+            seen.add(name)
+        return made
+
     def _used(self, name: str, namespace: str) -> str:
+        """The full name. As in Java, a name that is not in the namespace it is used in may be one without a namespace,
+        and one that is not defined yet may be defined later."""
         if name in PRIMITIVE:
             return name
-        for full in (name, f"{namespace}.{name}") if "." in name or not namespace else (f"{namespace}.{name}", name):
-            if full in self.names:
-                return full
-        raise DataError(f'Not an Avro schema: undefined name "{name}"')
+        full = f"{namespace}.{name}" if namespace and "." not in name else name
+        if full in self.names:
+            return full
+        if "." not in name and name in self.names:
+            return name
+        self._awaited.add(full)
+        return full
 
-    def _defined(self, one: dict[str, Any], kind: str, namespace: str) -> dict[str, Any]:
-        name, own = one.get("name"), one.pop("namespace", None)
-        if not isinstance(name, str) or not name:
-            raise DataError(f"Not an Avro schema: a {kind} without a name")
-        if "." not in name:
-            space = own if isinstance(own, str) else namespace
-            name = f"{space}.{name}" if space else name
+    def _defined(self, one: dict[str, Any], kind: str, namespace: str) -> Node:
+        name = _full_name(one.get("name"), one.pop("namespace", None), kind, namespace)
         one["name"] = name
-        if name in self.names:
-            raise DataError(f"Not an Avro schema: can't redefine {name}")
-        self.names[name] = one
+        known = self.names.get(name)
+        if known is None:
+            self.names[name] = one
         if kind == "fixed":
-            if not isinstance(one.get("size"), int) or one["size"] < 0:
+            size = one.get("size")
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 raise DataError(f"Not an Avro schema: fixed {name} needs a size")
         elif kind == "enum":
-            symbols = one.get("symbols")
-            if not isinstance(symbols, list) or not all(isinstance(s, str) for s in cast("list[Any]", symbols)):
-                raise DataError(f"Not an Avro schema: enum {name} needs symbols")
+            _check_symbols(one, name)
+        elif not isinstance(one.get("fields"), list):
+            raise DataError(f"Not an Avro schema: record {name} has no fields")
         else:
-            one["fields"] = [self._field(field, name) for field in one.get("fields") or ()]
-        return one
+            one["fields"] = [self._field(field, name) for field in one["fields"]]
+            if (twice := _first_twice(field["name"] for field in one["fields"])) is not None:
+                raise DataError(f"Not an Avro schema: field {twice} is twice in record {name}")
+        if known is None:
+            return one
+        if known != one:
+            raise DataError(f"Not an Avro schema: can't redefine {name}")
+        return name  # the same definition a second time, which Java takes, too
 
     def _field(self, field: Any, record: str) -> dict[str, Any]:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:  # pyright: ignore[reportUnknownMemberType]
             raise DataError(f"Not an Avro schema: a field of {record} needs a name and a type")
         one = cast("dict[str, Any]", field)
+        _check_name(one["name"])
         return {**one, "type": self._full(one["type"], record.rpartition(".")[0])}
+
+
+def _is_named(node: dict[str, Any]) -> bool:
+    return node["type"] in _NAMED
+
+
+def _full_name(name: Any, own: Any, kind: str, namespace: str) -> str:
+    """Of a definition: a name with a dot is a full name, whatever `namespace` says; one without is in its own
+    namespace, "" = in none, or else in that of the type around it. Raises DataError."""
+    if not isinstance(name, str) or not name:
+        raise DataError(f"Not an Avro schema: a {kind} without a name")
+    space, dot, simple = name.rpartition(".")
+    if not dot:
+        space = own if isinstance(own, str) else namespace
+    for part in (*space.split("."), simple) if space else (simple,):
+        _check_name(part)
+    if not space and simple in PRIMITIVE:
+        raise DataError(f"Not an Avro schema: a {kind} cannot have the name {simple} of a primitive type")
+    return f"{space}.{simple}" if space else simple
+
+
+def _check_name(name: str) -> None:
+    """As Java's parser: letters of any script, digits, and underscores. Raises DataError."""
+    if not name:
+        raise DataError("Not an Avro schema: an empty name, or an empty part of a namespace")
+    first, *others = name
+    if not (first == "_" or first.isalpha()) or not all(c == "_" or c.isalpha() or c.isdecimal() for c in others):
+        raise DataError(f"Not an Avro schema: illegal character in name {name!r}: letters, digits and _ are allowed")
+
+
+def _check_symbols(enum: dict[str, Any], name: str) -> None:
+    symbols = enum.get("symbols")
+    if not isinstance(symbols, list) or not all(isinstance(s, str) for s in cast("list[Any]", symbols)):
+        raise DataError(f"Not an Avro schema: enum {name} needs symbols")
+    for symbol in cast("list[str]", symbols):
+        _check_name(symbol)
+    if (twice := _first_twice(cast("list[str]", symbols))) is not None:
+        raise DataError(f"Not an Avro schema: symbol {twice} is twice in enum {name}")
+    default = enum.get("default")
+    if default is not None and default not in symbols:
+        raise DataError(f"Not an Avro schema: the default {default} of enum {name} is none of its symbols")
+
+
+def _first_twice(names: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def text_of(node: Node) -> str:
@@ -111,14 +191,14 @@ def _written(node: Node, namespace: str) -> Any:
         return [_written(one, namespace) for one in cast("list[Any]", node)]
     if isinstance(node, str):
         space, _, simple = node.rpartition(".")
-        return simple if space and space == namespace else node
+        return simple if space and space == namespace and simple not in PRIMITIVE else node
     one: dict[str, Any] = dict(node)
     kind = one.pop("type")
     written: dict[str, Any] = {"type": kind}
     if kind in _NAMED:
         space, _, written["name"] = one.pop("name").rpartition(".")
-        if space and space != namespace:
-            written["namespace"] = space
+        if space != namespace:
+            written["namespace"] = space  # also none within one, which would be inherited
         if one.get("doc") is not None:
             written["doc"] = one["doc"]
         one.pop("doc", None)

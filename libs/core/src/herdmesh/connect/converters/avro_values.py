@@ -3,6 +3,10 @@
 Owns the schema fastavro is given (`wire_schema`) and the functions for values. Source: Confluent's
 `AvroData.toConnectData`, `fromConnectData`.
 
+The schema for fastavro has names of its own without namespaces (`wire_name`), as fastavro would have the records below,
+and names without a namespace, inherit one. An enum that fastavro would refuse for its symbols is the int that its bytes
+are.
+
 A real union's types are each put into a record of one field, named after the type's place, for fastavro to say and be
 told which it is: a record's bytes are its fields' bytes, so Avro's bytes stay what they are.
 
@@ -11,6 +15,7 @@ Invariant: what the functions make and take depends on the schema alone; a part 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -24,7 +29,18 @@ from herdmesh.connect.logical import TEMPORAL, decimal_from_bytes, decimal_to_by
 from herdmesh.connect.schemas import DECIMAL, Schema
 
 Change = Callable[[Any], Any]
-_MEMBER = "herdmesh.union_member"
+_MEMBER = "union_member"
+_PLAIN_SYMBOL = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def wire_name(full: str) -> str:
+    """The name in fastavro's schema of a type with that full name: another for every other, and without a namespace."""
+    return "t_" + full.replace("_", "_u").replace(".", "_d")
+
+
+def is_enum_by_number(node: Node) -> bool:
+    """Whether fastavro is given the enum as the int of its symbol's place. Java takes letters of any script."""
+    return kind_of(node) == "enum" and not all(map(_PLAIN_SYMBOL.fullmatch, node["symbols"]))
 
 
 def wire_schema(tree: AvroTree, options: AvroOptions) -> Any:
@@ -54,7 +70,9 @@ def wire_schema(tree: AvroTree, options: AvroOptions) -> Any:
             return {"type": "map", "values": wire(node["values"])}
         if kind not in ("record", "enum", "fixed"):
             return kind
-        name = node["name"]
+        if is_enum_by_number(node):
+            return "int"
+        name = wire_name(node["name"])
         if name in done:
             return name
         done.add(name)
@@ -99,6 +117,8 @@ class _Values:
                 return self._read_union(schema, node)
             change = self.reading(schema, plain)
             return None if change is None else (lambda value: None if value is None else change(value))
+        if is_enum_by_number(node):
+            return dict(enumerate(cast("list[str]", node["symbols"]))).__getitem__
         if schema.name == DECIMAL:
             return lambda value: decimal_from_bytes(schema, value)
         if schema.name in TEMPORAL:
@@ -174,6 +194,8 @@ class _Values:
         return lambda value: inner(default if value is None else value)
 
     def _write_value(self, schema: Schema, node: Any, names_above: tuple[str, ...]) -> Change | None:
+        if is_enum_by_number(node):
+            return {symbol: place for place, symbol in enumerate(node["symbols"])}.__getitem__
         if schema.name == DECIMAL:
             size: int | None = node["size"] if kind_of(node) == "fixed" else None
             return lambda value: _padded(decimal_to_bytes(schema, value), size)
@@ -232,7 +254,7 @@ class _Values:
             if change is None and default is None:
                 return None
             inner = change or _same
-            name: str | None = plain["name"] if kind_of(plain) == "record" else None
+            name = wire_name(plain["name"]) if kind_of(plain) == "record" else None
 
             def write_plain(value: Any) -> Any:
                 value = default if value is None else value

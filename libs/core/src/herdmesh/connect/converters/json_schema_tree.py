@@ -27,6 +27,8 @@ _OF_KIND = {
 _TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 _CRITERIA = ("allOf", "anyOf", "oneOf")
 _HOPS_MAX = 100
+_VALUES = frozenset(("enum", "const", "default", "examples"))
+"""What they have in them is no schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class JsonTree:
         self._documents = {name: _parsed(one) for name, one in (used or {}).items()}
         self._documents[""] = _parsed(text)
         self.root = Place("", self._documents[""])
+        #: schemas with an `$id` by that, made absolute; and of each schema that refers to one, the `$id` it is under.
+        self._identified: dict[str, Place] = {}
+        self._bases: dict[int, str] = {}
+        for name, document in self._documents.items():
+            self._identify(name, document)
 
     def resolve(self, place: Place) -> Place:
         """The schema that references lead to; anything else is itself."""
@@ -117,30 +124,58 @@ class JsonTree:
             raise DataError(f"Not a JSON Schema: unknown type {kind!r}")
         return [Part(kind, place)]
 
+    def _identify(self, document: str, root: Any) -> None:
+        """Note the `$id`s of a document (`id` in draft 4): each is relative to that of the schema around it."""
+        keyword = _id_keyword(root)
+        pending: list[tuple[Any, str]] = [(root, document)]
+        while pending:
+            node, base = pending.pop()
+            if isinstance(node, list):
+                pending.extend((one, base) for one in cast("list[Any]", node))
+            if not isinstance(node, dict):
+                continue
+            members = cast("dict[str, Any]", node)
+            own = members.get(keyword)
+            if isinstance(own, str) and not own.startswith("#"):
+                base = urldefrag(urljoin(base, own)).url
+                self._identified.setdefault(base, Place(document, members))
+            if isinstance(members.get("$ref"), str):
+                self._bases[id(members)] = base
+            pending.extend((one, base) for name, one in members.items() if name not in _VALUES)
+
     def _followed(self, place: Place, reference: str) -> Place:
         target, fragment = urldefrag(reference)
-        document = self._document(place.document, target) if target else place.document
-        node = self._documents[document]
+        base = self._bases.get(id(place.node), place.document)
+        roots = [self._target(place.document, base, target)] if target else [
+            *([self._identified[base]] if base in self._identified else []),
+            Place(place.document, self._documents[place.document]),  # also where an `$id` within is none that is meant
+        ]  # fmt: skip
         fragment = unquote(fragment)
-        if not fragment or fragment == "/":
-            return Place(document, node)
-        found = _pointed(node, fragment) if fragment.startswith("/") else _anchored(node, fragment)
-        if found is None:
-            raise DataError(f"Not a JSON Schema: the reference {reference!r} leads nowhere")
-        return Place(document, found)
+        for root in roots:
+            if not fragment or fragment == "/":
+                return root
+            found = _pointed(root.node, fragment) if fragment.startswith("/") else _anchored(root.node, fragment)
+            if found is not None:
+                return root.at(found)
+        raise DataError(f"Not a JSON Schema: the reference {reference!r} leads nowhere")
 
-    def _document(self, base: str, target: str) -> str:
-        own = self._documents[base]
-        own_id = cast("dict[str, Any]", own).get("$id", "") if isinstance(own, dict) else ""
-        for name in (target, urljoin(str(own_id), target), urljoin(base, target)):
+    def _target(self, document: str, base: str, target: str) -> Place:
+        """The schema that a reference names beside its fragment."""
+        for name in (target, urljoin(base, target), urljoin(document, target)):
             if name in self._documents:
-                return name
-            if name and name == own_id:
-                return base
+                return Place(name, self._documents[name])
+            if name in self._identified:
+                return self._identified[name]
         raise DataError(
             f"Not a JSON Schema: {target!r} is not among the references registered with it "
             f"({', '.join(filter(None, self._documents)) or 'none'})"
         )
+
+
+def _id_keyword(root: Any) -> str:
+    """`id` in the drafts up to 4, `$id` since."""
+    version = cast("dict[str, Any]", root).get("$schema") if isinstance(root, dict) else None
+    return "id" if isinstance(version, str) and ("draft-04" in version or "draft-03" in version) else "$id"
 
 
 def _parsed(text: str) -> Any:
