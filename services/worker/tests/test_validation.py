@@ -252,3 +252,56 @@ def test_what_a_connector_says_has_no_effect_is_a_warning() -> None:
     assert {one.name for one in result.warnings} == {"sync.topic.acls.enabled", "topicz"}
     wrong = answered({**config, "source.cluster.alias": ""})
     assert set(errors(wrong)) == {"source.cluster.alias"}
+
+
+_SINK: dict[str, str | None] = {"name": "v", "connector.class": "FileStreamSink", "topics": "t", "file": "f"}
+_BAD_OVERRIDES = {
+    "consumer.override.auto.offset.reset": "bogus",
+    "consumer.override.max.poll.interval.ms": "-1",
+    "consumer.override.max.poll.records": "0",
+    "consumer.override.group.id": "",
+    "consumer.override.client.dns.lookup": "nowhere",
+    "consumer.override.debug": "everything",
+    "consumer.override.queued.min.messages": "-5",
+    "producer.override.compression.type": "bogus",
+    "producer.override.message.max.bytes": "1",
+    "admin.override.client.dns.lookup": "nowhere",
+}
+
+
+def test_every_override_a_run_would_end_with_is_refused_at_once() -> None:
+    """I5, I6: the run's own functions read the settings and make the clients."""
+    config = {**_SINK, "errors.deadletterqueue.topic.name": "d", **_BAD_OVERRIDES}
+    assert set(errors(answered(config))) == set(_BAD_OVERRIDES)
+    source = {key: value for key, value in _BAD_OVERRIDES.items() if not key.startswith("consumer.")}
+    assert set(errors(answered({**SOURCE, **source}))) == set(source)
+
+
+@pytest.mark.parametrize("name", _BAD_OVERRIDES)
+def test_each_bad_override_is_refused_by_its_own_name(name: str) -> None:
+    config = {**_SINK, "errors.deadletterqueue.topic.name": "d", name: _BAD_OVERRIDES[name]}
+    ((field, (text,)),) = errors(answered(config)).items()
+    assert field == name
+    assert name in text
+
+
+@pytest.mark.parametrize("reset", ["none", "by_duration:PT1H"])
+def test_a_reset_of_offsets_that_is_not_built_is_refused_by_name(reset: str) -> None:
+    result = answered({**_SINK, "consumer.override.auto.offset.reset": reset})
+    (text,) = errors(result)["consumer.override.auto.offset.reset"]
+    assert "not built" in text
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        {"consumer.override.auto.offset.reset": "latest", "consumer.override.max.poll.interval.ms": "600000"},
+        {"consumer.override.group.id": "ünïcödé", "consumer.override.fetch.min.bytes": "1"},
+        {"consumer.override.security.protocol": "SASL_PLAINTEXT", "consumer.override.sasl.mechanism": "PLAIN",
+         "consumer.override.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required '
+         'username="u" password="p";'},
+    ],
+    ids=range(3),
+)  # fmt: skip
+def test_overrides_that_a_run_takes_are_valid(good: dict[str, str]) -> None:
+    assert errors(answered({**_SINK, **good})) == {}

@@ -58,7 +58,6 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
     ("change", "field", "says"),
     [
         ({"topics": ABSENT, "topics.regex": "\\p{javaMirrored}"}, "topics.regex", "has no counterpart outside Java"),
-        ({"consumer.override.max.poll.records": "0"}, "consumer.override.max.poll.records", "Value must be at least 1"),
         ({"herdmesh.rate.records.per.second": "0"}, "herdmesh.rate.records.per.second", "Value must be at least 1"),
         ({"herdmesh.rate.bytes.per.second": "-1"}, "herdmesh.rate.bytes.per.second", "Value must be at least 1"),
         ({"herdmesh.rate.bytes.per.second": "1MB"}, "herdmesh.rate.bytes.per.second", "Not a number of type LONG"),

@@ -72,7 +72,9 @@ SETTINGS: Mapping[str, Meaning] = {
     "acks": Fixed("a task's producer is transactional, which needs all", ("all", "-1")),
     "allow.auto.create.topics": Passed(),
     "auto.commit.interval.ms": Fixed("offsets are committed by Herdmesh, in the task's transaction"),
-    "auto.offset.reset": Engine("where a sink begins that has no committed offset: earliest or latest"),
+    "auto.offset.reset": Engine(
+        "where a sink begins that has no committed offset: earliest or latest; none and by_duration:... are refused"
+    ),
     "batch.size": Passed(least=1, most=2_147_483_647),
     "bootstrap.controllers": Meaningless("librdkafka asks brokers, not controllers"),
     "bootstrap.servers": Fixed("every client of a task is one of the workers' cluster"),

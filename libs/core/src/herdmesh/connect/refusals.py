@@ -24,7 +24,6 @@ from herdmesh.connect.plugins import PluginDescriptor
 
 _RESTART_BACKOFF_MS = "herdmesh.restart.backoff.ms"
 _RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
-_POLL_RECORDS = "consumer.override.max.poll.records"
 
 
 def refusals(
@@ -51,7 +50,6 @@ def refusals(
     ]
     found += [
         *_restart_rules(config),
-        *_poll_records(config),
         *contradictions(config, is_source=plugin.kind is ConnectorKind.SOURCE),
     ]
     found += override_violations(clients_of(PluginKind(plugin.kind.value), config, exactly_once=True), config, worker)
@@ -94,15 +92,6 @@ def _only_javas(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
         except ConfigError as error:
             found.append(FieldViolation(field, str(error), error.fix))
     return found
-
-
-def _poll_records(config: RawConfig) -> list[FieldViolation]:
-    """Connect does not look at this number before a task starts."""
-    text = _text(config, _POLL_RECORDS)
-    if not text.isdecimal() or int(text) > 0:
-        return []  # what is no number is told already
-    message = f"Invalid value {text} for configuration {_POLL_RECORDS}: Value must be at least 1"
-    return [FieldViolation(_POLL_RECORDS, message, "write 1 or more")]
 
 
 def _restart_rules(config: RawConfig) -> list[FieldViolation]:

@@ -85,6 +85,12 @@ class SinkSettings:
         return not topic.startswith("__") and matches(self.topics_regex, topic)
 
 
+def _named(config: Mapping[str, str | None], setting: str) -> str:
+    """The property that says it: the connector's or else the worker's."""
+    own = f"consumer.override.{setting}"
+    return own if own in config else f"consumer.{setting}"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
     """What a source run needs to know."""
@@ -134,11 +140,19 @@ def sink_settings(spec: RunSpec) -> SinkSettings:
     config = spec.connector_config
     given = client_settings("consumer", spec.worker_config, config)
     group = given.engine.get("group.id", f"connect-{spec.connector}")
+    if not group:  # librdkafka ends the process for it
+        raise ConfigError.for_value(
+            _named(config, "group.id"),
+            group,
+            "a sink's offsets need a group",
+            fix=f"leave it out: connect-{spec.connector}",
+        )
     reset = given.engine.get("auto.offset.reset", "earliest").lower()
     if reset not in ("earliest", "latest", "beginning", "end", "smallest", "largest"):
-        raise ConfigError.for_value(
-            "consumer.override.auto.offset.reset", reset, "must be earliest or latest", fix="earliest"
-        )
+        built = reset != "none" and not reset.startswith("by_duration:")
+        why = "must be earliest or latest" if built else "not built here: earliest and latest are"
+        fix = "write earliest" if built else "write earliest, and rewind the new connector with `herd offsets rewind`"
+        raise ConfigError.for_value(_named(config, "auto.offset.reset"), reset, why, fix=fix)
     missing = _text(config, OFFSETS_MISSING) or "fail"
     if missing not in ("fail", "reset"):
         raise ConfigError.for_value(OFFSETS_MISSING, missing, "must be fail or reset", fix="fail")

@@ -16,7 +16,6 @@ import structlog
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.client_security import client_access
-from herdmesh.connect.client_settings import client_settings
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Connector, ConnectorKind, SourceConnector
@@ -26,6 +25,7 @@ from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginReg
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
 from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim
+from herdmesh.engine.trial import poll_interval_max_ms
 from herdmesh.worker.effects.memory_watch import MEMORY_MAX
 from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.settings import WorkerSettings
@@ -35,7 +35,6 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _KNOWN_MAX: Final = 10_000
 LINGER_MS = "herdmesh.linger.ms"
-POLL_INTERVAL_MAX_MS = "max.poll.interval.ms"
 TRIGGER = "herdmesh.trigger"
 TRIGGERS = ("available", "continuous")
 
@@ -171,7 +170,7 @@ class RunSpecs:
             worker_config=worker,
             linger_ms=self._linger_ms(config),
             stays_warm=self._settings.warm_count() > 0 and not _own_linger(config),
-            poll_interval_max_ms=_poll_interval_max_ms(config, worker),
+            poll_interval_max_ms=poll_interval_max_ms(config, worker),
             memory_max_bytes=self._memory_max_bytes(config),
             # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
             continuous=_continuous(config) or not watched,
@@ -257,15 +256,6 @@ def _own_linger(config: Properties) -> str:
 def _has_own_login(config: Properties, worker: Properties) -> bool:
     """True when the connector's consumer reaches the brokers otherwise than the worker's consumers do."""
     return client_access("consumer", worker, config).config != client_access("consumer", worker).config
-
-
-def _poll_interval_max_ms(config: Properties, worker: Properties) -> int:
-    text = client_settings("consumer", worker, config).engine.get(POLL_INTERVAL_MAX_MS, "300000")
-    if not text.isdecimal() or int(text) == 0:
-        field = f"consumer.override.{POLL_INTERVAL_MAX_MS}"
-        field = field if field in config else f"consumer.{POLL_INTERVAL_MAX_MS}"
-        raise ConfigError.for_value(field, text, "must be a number of milliseconds, 1 or more", fix="300000")
-    return int(text)
 
 
 def _continuous(config: Properties) -> bool:

@@ -25,9 +25,10 @@ from herdmesh.connect.plugin_fields import fields_of_plugin
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginRegistry
 from herdmesh.connect.redaction import redacted, secrets_of_one_answer, without_url_passwords
 from herdmesh.connect.refusals import refusals
-from herdmesh.engine.contract import Properties
+from herdmesh.engine.contract import Properties, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
+from herdmesh.engine.trial import client_violations
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -71,6 +72,11 @@ def _validation(
         result = validate_connector(config, plugins, worker_facts(worker, plugins))
         refused = [*for_the_herder, *refusals(config, _plugin(config, plugins), worker, plugins.authored)]
         refused += _in_two_folders(config, plugins, worker)
+        if result.kind is not None:
+            used, kind = clients_of(result.kind, config, exactly_once=True), result.kind
+            refused += client_violations(
+                used, config, worker, TaskKind.SINK if kind is PluginKind.SINK else TaskKind.SOURCE
+            )
     except ConfigError as error:
         result = _without_plugin(config)
         refused = [*for_the_herder, FieldViolation(error.field, str(error), error.fix)]

@@ -1,0 +1,146 @@
+"""A trial of what a connector sets of its Kafka clients, before any task runs.
+
+Owns finding every setting that a run would end with: the run's own functions read the settings and make the clients,
+here without a broker. So nothing passes that a run refuses, and nothing is refused that it takes. Logins and
+encryption, which need files and other systems, are for `client_security`.
+
+Invariant: no client that is made here connects, and each is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from herdmesh.connect.client_security import is_access
+from herdmesh.connect.client_settings import client_settings
+from herdmesh.connect.config import FieldViolation, RawConfig
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine import clients
+from herdmesh.engine.contract import RunSpec, TaskKind
+from herdmesh.engine.settings import ClientConfig, sink_settings, source_settings
+
+_POLL_INTERVAL_MAX_MS = "max.poll.interval.ms"
+_POLL_INTERVAL_MAX_MS_DEFAULT = 300_000
+_MAX = 50
+"""Wrong settings found at once, at most."""
+
+
+def client_violations(
+    used: Iterable[str], config: RawConfig, worker: RawConfig, kind: TaskKind
+) -> list[FieldViolation]:
+    """Every override that a run of this kind would end with.
+
+    Args:
+        used: the kinds of clients that the connector has (`client_overrides.clients_of`).
+        config: of the connector, with references resolved.
+        worker: what a run gets as the worker's settings.
+    """
+    prefixes = tuple(f"{client}.override." for client in used)
+    left = {key: value for key, value in config.items() if value is not None}
+    found: list[FieldViolation] = []
+    while len(found) < _MAX and any(key.startswith(prefixes) for key in left):
+        try:
+            _try(prefixes, left, worker, kind)
+        except ConfigError as error:
+            key = error.field if error.field in left else _java_name(error.field, left, worker)
+            if not error.field:
+                key = _guilty(prefixes, left, worker, kind)
+            if not key.startswith(prefixes):
+                return found  # not of the overrides: told elsewhere
+            text = str(error) if key in str(error) else f"{key}: {error}"
+            found.append(FieldViolation(key, text, error.fix or "leave it out, or write a value that it takes"))
+            del left[key]  # and whatever else is wrong shows without it
+        else:
+            return found
+    return found
+
+
+def poll_interval_max_ms(config: RawConfig, worker: RawConfig) -> int:
+    """How long a run may stand still. Raises ConfigError."""
+    text = client_settings("consumer", worker, config).engine.get(
+        _POLL_INTERVAL_MAX_MS, str(_POLL_INTERVAL_MAX_MS_DEFAULT)
+    )
+    if not text.isdecimal() or int(text) == 0:
+        field = f"consumer.override.{_POLL_INTERVAL_MAX_MS}"
+        field = field if field in config else f"consumer.{_POLL_INTERVAL_MAX_MS}"
+        why = "must be a number of milliseconds, 1 or more"
+        raise ConfigError.for_value(field, text, why, fix=str(_POLL_INTERVAL_MAX_MS_DEFAULT))
+    return int(text)
+
+
+def _try(prefixes: tuple[str, ...], config: RawConfig, worker: RawConfig, kind: TaskKind) -> None:
+    """Raises ConfigError for the first setting that a run would end with."""
+    spec = _spec(config, worker, kind)
+    if "consumer.override." in prefixes:
+        poll_interval_max_ms(config, worker)
+    if kind is TaskKind.SINK:
+        read = sink_settings(spec)
+        clients.give_up(clients.consumer(spec, read.group, _plain(read.consumer)))
+        if "producer.override." in prefixes:
+            given = client_settings("producer", worker, config)
+            clients.dead_letter_producer(spec, _plain(given.config))
+    else:
+        read = source_settings(spec)
+        fenced = not read.at_least_once
+        clients.producer(spec, _plain(read.producer), is_fenced=fenced)
+        if "consumer.override." in prefixes:
+            given = client_settings("consumer", worker, config)
+            clients.give_up(clients.consumer(spec, "trial", _plain(given.config)))
+    if "admin.override." in prefixes:
+        given = client_settings("admin", worker, config)
+        clients.admin(spec, _plain(given.config))
+
+
+def _spec(config: RawConfig, worker: RawConfig, kind: TaskKind) -> RunSpec:
+    name = str(config.get("name") or "trial")
+    return RunSpec(
+        run_id="",
+        connector=name,
+        task=0,
+        task_count=1,
+        kind=kind,
+        task_class="",
+        connector_config={key: None if value is None else str(value) for key, value in config.items()},
+        task_config={},
+        bootstrap_servers="",
+        group_id="trial",
+        offset_storage_topic="trial",
+        transactional_id=f"trial-{name}",
+        worker_config={key: None if value is None else str(value) for key, value in worker.items()},
+    )
+
+
+def _plain(config: Mapping[str, Any]) -> ClientConfig:
+    return {name: value for name, value in config.items() if not is_access(name)}
+
+
+def _guilty(prefixes: tuple[str, ...], config: RawConfig, worker: RawConfig, kind: TaskKind) -> str:
+    """The override without which the clients can be made, or else the first."""
+    own = [key for key in config if key.startswith(prefixes)]
+    for key in own:
+        try:
+            _try(prefixes, {name: value for name, value in config.items() if name != key}, worker, kind)
+        except ConfigError as error:
+            if error.field:  # another fault, which hides that of the key no more
+                return key
+        else:
+            return key
+    return own[0]
+
+
+def _java_name(field: str, config: RawConfig, worker: RawConfig) -> str:
+    """The override that librdkafka's name under a client's prefix was made from."""
+    client, middle, name = field.partition(".override.")
+    if not middle:
+        return field
+    for key, value in config.items():
+        own = key.removeprefix(f"{client}.override.")
+        if own != key and value is not None:
+            alone = {key: value, "name": "trial"}
+            try:
+                if name in client_settings(client, {}, alone).config:
+                    return key
+            except ConfigError:
+                continue
+    return field
