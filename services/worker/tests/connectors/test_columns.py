@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.worker.connectors.columns import chunk_of, column_of, table_of, text_of
+from herdmesh.worker.connectors.values.columns import chunk_of, column_of, table_of, text_of
 
 pa: Any = pyarrow
 

@@ -21,9 +21,10 @@ from herdmesh.worker.connectors.file_stream import (
     FileStreamSinkTask,
     FileStreamSource,
     FileStreamSourceTask,
-    lines_of,
     split_lines,
 )
+from herdmesh.worker.connectors.values import lines
+from herdmesh.worker.connectors.values.payloads import payloads
 
 
 def source(path: Path, position: int | None = None, more: Mapping[str, str] | None = None) -> FileStreamSourceTask:
@@ -159,6 +160,9 @@ def test_lines_do_not_depend_on_where_a_read_ends(data: bytes, at: int) -> None:
 
 
 def test_a_line_is_text_as_it_is_and_json_otherwise() -> None:
+    def lines_of(values: list[Any]) -> bytes:
+        return lines.lines_of(values, None, payloads())
+
     assert lines_of([{"a": 1.0, "b": None}, {"é": [True]}]) == '{"a":1.0,"b":null}\n{"é":[true]}\n'.encode()
     assert lines_of(["té", None, 5, b"raw", {"a": 1}]) == 'té\nnull\n5\nraw\n{"a":1}\n'.encode()
     assert lines_of([{"lone": "\ud800"}]) == b'{"lone":"\\uD800"}\n'

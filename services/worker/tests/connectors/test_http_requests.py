@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.data import Struct
-from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.schemas import INT32, STRING, Schema
 from herdmesh.worker.connectors.http_config import HttpSettings, settings_of
 from herdmesh.worker.connectors.http_requests import RANGES_MAX, HttpRequest, ranges_text, requests_of
@@ -44,11 +43,11 @@ class Refused:
     def __init__(self) -> None:
         self.all: list[tuple[int, str]] = []
 
-    def __call__(self, _batch: SinkBatch, place: int, error: ConnectError) -> None:
+    def __call__(self, _batch: SinkBatch, place: int, error: BaseException) -> None:
         self.all.append((place, str(error)))
 
 
-def never(_batch: SinkBatch, place: int, error: ConnectError) -> None:
+def never(_batch: SinkBatch, place: int, error: BaseException) -> None:
     raise AssertionError((place, error))
 
 
@@ -121,14 +120,19 @@ def test_a_request_says_who_it_is_by_what_was_read() -> None:
 @pytest.mark.parametrize(
     ("config", "values", "schema", "bodies"),
     [
-        ({}, [{"a": 1.5}, "x", b"\xff", [None]], None, [b'{"a":1.5}', b'"x"', b'"/w=="', b"[null]"]),
+        (
+            {"request.body.format": "json"}, [{"a": 1.5}, "x", b"\xff", [None]], None,
+            [b'{"a":1.5}', b'"x"', b'"/w=="', b"[null]"],
+        ),
+        ({}, [{"a": 1.5}, '{"a":1}', b"\xff", [None]], None, [b'{"a":1.5}', b'{"a":1}', b"\xff", b"[null]"]),
         (
             {"request.body.format": "string"}, [{"a": 1}, "x\ud800é", b"\xff", 5], None,
             [b'{"a":1}', "x?é".encode(), b"\xff", b"5"],
         ),
         ({}, [Struct(POINT, [1, "n"])], POINT, [b'{"x":1,"name":"n"}']),
         ({"request.body.format": "string"}, [Struct(POINT, [1, "n"])], POINT, [b'{"x":1,"name":"n"}']),
-        ({}, ["x"], STRING, [b'"x"']),
+        ({}, ['{"a":1}'], STRING, [b'{"a":1}']),
+        ({"request.body.format": "json"}, ["x"], STRING, [b'"x"']),
         ({"batching.enabled": "true"}, [1, None, 2], None, [b"1\n2\n"]),
         ({"batching.enabled": "true", "batch.json.as.array": "true"}, [1, "b"], None, [b'[1,"b"]']),
         (

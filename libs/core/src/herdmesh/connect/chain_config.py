@@ -22,7 +22,13 @@ from herdmesh.connect.authored import (
 from herdmesh.connect.authored_steps import AuthoredConverter, AuthoredPredicate, AuthoredTransformation
 from herdmesh.connect.chain import SinkChain, SourceChain
 from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
-from herdmesh.connect.converters import Converter, HeaderConverter, make_converter, make_header_converter
+from herdmesh.connect.converters import (
+    Converter,
+    HeaderConverter,
+    make_converter,
+    make_header_converter,
+    settings_source,
+)
 from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.connect.predicates import PREDICATES, Predicate
 from herdmesh.connect.program import Step
@@ -56,6 +62,20 @@ def converters(config: RawConfig, *, worker: RawConfig | None = None) -> tuple[C
     assert isinstance(key, Converter)
     assert isinstance(value, Converter)
     return key, value, header
+
+
+def has_defaults(config: RawConfig, field: str, *, worker: RawConfig | None = None) -> bool:
+    """Whether a null that a converter (`key.converter`, `value.converter`) gives under a schema with a default stands
+    for that default: not with its `replace.null.with.default=false` (JsonConverter), nor with its
+    `ignore.default.for.nullables=true` (those of a schema registry). Raises ConfigError with the full key."""
+    source = settings_source(field, config, worker)
+
+    def says(setting: str, default: bool) -> bool:
+        key = f"{field}.{setting}"
+        value: bool | None = parse_value(key, source.get(key), Type.BOOLEAN)
+        return default if value is None else value
+
+    return says("replace.null.with.default", True) and not says("ignore.default.for.nullables", False)
 
 
 def _converter_makers(

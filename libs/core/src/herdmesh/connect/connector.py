@@ -19,12 +19,16 @@ from typing import Any, ClassVar, Protocol
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.data import ConnectRecord, Header
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.errors import ConfigError, RecordError
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.sink_reading import NO_READING, PartitionId, SinkReading
 from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
 
 Config = Mapping[str, str | None]
+TASK_PUT = "TASK_PUT"
+"""Connect's name of the stage in which a sink's task has a record."""
+SINK_TASK_CLASS = "org.apache.kafka.connect.sink.SinkTask"
+"""What is told to be at work in that stage."""
 TASK_CLASS = "task.class"
 """In every stored task config, as Connect has it; added by the worker, not by the author."""
 OffsetMap = Mapping[str, Any]
@@ -233,6 +237,27 @@ class TaskContext:
     """Of sink tasks, when the connector has a dead letter queue or logs its errors; None = raise what is wrong."""
     reading: SinkReading = NO_READING
     """To seek, pause and resume partitions, and ask for a commit; with `start` no partition is owned yet."""
+    errant: ErrantRecordReporter | None = None
+    """As `reporter`, and there in each run, with a dead letter queue or without: for `give_up`."""
+    key_defaults: bool = True
+    """Of sink tasks: a null in a key stands for its schema's default (`key.converter.replace.null.with.default`)."""
+    value_defaults: bool = True
+    """The same of values (`value.converter.replace.null.with.default`)."""
+
+    def give_up(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+        """Give up one record that a sink task cannot write, as `errors.tolerance` says: it is counted, and told to log
+        and dead letter queue where the connector has them. Returns when the task is to go on without it; called as
+        `ErrantRecordReporter.report`, whose arguments it has.
+
+        Raises:
+            RecordError: errors are not tolerated; it has topic, partition and offset, and ends the run.
+        """
+        reporter = self.errant or self.reporter
+        if reporter is not None:
+            reporter.report(batch, index, error)
+            return
+        topic = batch.original_topic or batch.topic
+        raise RecordError(TASK_PUT, SINK_TASK_CLASS, topic, batch.partition, batch.offsets[index], error) from error
 
 
 @dataclass(slots=True)

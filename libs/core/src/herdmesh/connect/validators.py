@@ -93,6 +93,17 @@ def one_of(*choices: str) -> Validator:
     return Validator(f"[{', '.join(choices)}]", check)
 
 
+def optional_one_of(*choices: str) -> Validator:
+    """As `one_of`, but null passes."""
+    inner = one_of(*choices)
+
+    def check(field: str, value: Any) -> None:
+        if value is not None:
+            inner.check(field, value)
+
+    return Validator(inner.text, check)
+
+
 def one_of_ignoring_case(*choices: str) -> Validator:
     """One of the texts in any case. Give the choices in the order Connect prints them."""
 

@@ -16,12 +16,11 @@ from concurrent.futures import Future
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 from herdmesh.connect.chain import SinkChain
-from herdmesh.connect.connector import SinkBatch
+from herdmesh.connect.connector import SINK_TASK_CLASS, TASK_PUT, SinkBatch
 from herdmesh.connect.data import ConnectRecord
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine.tolerance import TASK_PUT, Failure, Tolerance
+from herdmesh.engine.tolerance import Failure, Tolerance
 
-SINK_TASK_CLASS = "org.apache.kafka.connect.sink.SinkTask"
 _NO_TIME_MS = -1
 
 

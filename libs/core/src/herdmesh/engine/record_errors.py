@@ -59,24 +59,24 @@ class SinkErrors:
             make_topic(_queue_admin(spec, admin), settings)
             self._letters = _sink_letters(spec, settings, self.counts)
         self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
-        self.reporter = ErrantRecords(self.tolerance, self.settle, chain) if settings.reports else None
+        #: whoever is told: a task's records are given up by it.
+        self.errant = ErrantRecords(self.tolerance, self.settle, chain)
+        self.reporter = self.errant if settings.reports else None
 
     def settle(self) -> None:
         """Return once no dead letter is on its way. Raises TaskFailed when that takes too long."""
         if self._letters is not None:
             self._letters.settle()
-        if self.reporter is not None:
-            self.reporter.settled()
+        self.errant.settled()
 
     @property
     def is_ending(self) -> bool:
         """True once the reporter raised what ends the run."""
-        return self.reporter is not None and self.reporter.is_ending
+        return self.errant.is_ending
 
     def raise_swallowed(self) -> None:
         """Raise what the reporter raised and the task caught, when it ends the run."""
-        if self.reporter is not None:
-            self.reporter.raise_swallowed()
+        self.errant.raise_swallowed()
 
     def hear(self) -> None:
         """Have the producer say what it has to."""

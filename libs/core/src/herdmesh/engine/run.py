@@ -80,6 +80,11 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
             run_id=spec.run_id,
             reporter=errors.reporter,
             reading=reading,
+            errant=errors.errant,
+            key_defaults=chain_config.has_defaults(spec.connector_config, "key.converter", worker=spec.worker_config),
+            value_defaults=chain_config.has_defaults(
+                spec.connector_config, "value.converter", worker=spec.worker_config
+            ),
         )
         exits.callback(task.stop)
         # Before the take-over: what was staged by then is of earlier owners, and of them alone (`staging`).

@@ -296,11 +296,10 @@ class SinkLoop:
         begun_s = time.monotonic()
         failpoints.hit("before-write")
         self._is_putting = True
-        originals = () if self._errors.reporter is None else records
         for done, begin, end in batches.ranges(made, first, last):
             given = SinkBatch(
                 done.topic, number, begin, end, done.values, done.keys, done.offsets, done.timestamps_ms,
-                done.headers, done.key_schema, done.value_schema, topic, originals,
+                done.headers, done.key_schema, done.value_schema, topic, records,
             )  # fmt: skip
             self._errors.tolerance.until_taken(partial(self._task.put, given))
             self._errors.raise_swallowed()

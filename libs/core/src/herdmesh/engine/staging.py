@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from herdmesh.connect.connector import PartitionId, StagingSinkTask
-from herdmesh.engine.errors import ManifestInvalid, OffsetsLost
+from herdmesh.engine.errors import ManifestInvalid, OffsetsLost, TaskFailed
 from herdmesh.engine.files import Files, LocalFiles, OpenFiles
 
 T = TypeVar("T")
@@ -120,10 +120,15 @@ class StagingFolder:
     ) -> str:
         """A name no published file has: `<topic>+<partition>+<first>+<last><suffix>`, and a number when these offsets
         were published before, as after a rewind. `subfolder`: "" or `a/b`, made when the file is published. No two
-        files of a partition that are staged at a time may begin at one offset."""
+        files of a partition that are staged at a time may begin at one offset.
+
+        Raises TaskFailed: the subfolder is outside of this folder, or hidden. A sink that makes it of what records say
+        has to escape that, or to refuse the record, before.
+        """
         topic, number = partition
         stem = f"{short_topic(topic)}+{number}+{first_offset:010d}+{last_offset:010d}"
         if subfolder:
+            check_inside(subfolder)
             stem = f"{subfolder}/{stem}"
         name, attempt = stem + suffix, 1
         while self._files.exists(name):
@@ -229,6 +234,13 @@ def _each(files: Files, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [call(item) for item in items]
     with ThreadPoolExecutor(min(files.at_once, len(items)), thread_name_prefix="files") as pool:
         return list(pool.map(call, items))
+
+
+def check_inside(subfolder: str) -> None:
+    """Raises TaskFailed for a path that is not that of a folder within the one it is relative to, or whose names hide
+    it from readers."""
+    if "\0" in subfolder or any(not part or part.startswith(".") for part in subfolder.split("/")):
+        raise TaskFailed(f"{subfolder!r} is no path of a subfolder: no part may be empty or begin with a dot")
 
 
 def short_topic(topic: str) -> str:

@@ -31,7 +31,7 @@ from herdmesh.engine.contract import ErrorCounts, RunEnd
 
 T = TypeVar("T")
 
-TASK_PUT, KAFKA_PRODUCE = "TASK_PUT", "KAFKA_PRODUCE"
+KAFKA_PRODUCE = "KAFKA_PRODUCE"
 FIRST_DELAY_MS = 300
 _ENDS_ANYWAY = (ConfigError, MemoryError)
 _TELL_EVERY = 1_000

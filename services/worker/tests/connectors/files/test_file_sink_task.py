@@ -17,7 +17,7 @@ import pytest
 
 from herdmesh.connect.connector import SinkBatch, TaskContext
 from herdmesh.connect.data import Schema, Struct
-from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.connect.errors import ConfigError, RecordError
 from herdmesh.worker.connectors.files.file_sink import FileSink
 from herdmesh.worker.connectors.files.task import FileSinkTask
 from services.worker.tests.connectors.files.places import Place, local_place
@@ -222,7 +222,7 @@ def test_a_record_without_a_folder_is_given_up_or_ends_the_run(tmp_path: Any) ->
     rows = [{"id": 0, "country": "DE"}, {"id": 1, "country": ["no", "folder"]}, {"id": 2, "country": "x" * 300}]
     place = local_place(tmp_path / "out")
     task = task_of(place, format="json", partitioner="field", partition_fields="country")
-    with pytest.raises(DataError, match=r"country cannot name a folder.*partition 0, offset 1"):
+    with pytest.raises(RecordError, match=r"partition 0, offset 1: .*country cannot name a folder"):
         task.put(batch(rows))
 
     reporter = _Reporter()

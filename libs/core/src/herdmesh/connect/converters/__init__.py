@@ -86,6 +86,11 @@ def _made(field: str, source: RawConfig, authored: MakeAuthored) -> Converter:
     return converter_class(field, name)()
 
 
+def settings_source(field: str, config: RawConfig, defaults: RawConfig | None) -> RawConfig:
+    """Whose settings count for a converter: of `config` where that names one, else of `defaults` (the worker's)."""
+    return config if config.get(field) is not None else defaults or {}
+
+
 def make_converter(
     field: str, config: RawConfig, *, role: Role, defaults: RawConfig | None = None, authored: MakeAuthored = _none
 ) -> Converter:
@@ -96,7 +101,7 @@ def make_converter(
     Raises:
         ConfigError: no or an unknown converter, or a bad setting; `field` is the full key.
     """
-    source: RawConfig = config if config.get(field) is not None else defaults or {}
+    source = settings_source(field, config, defaults)
     name = source.get(field)
     if name is None:
         raise ConfigError(
@@ -117,7 +122,7 @@ def make_header_converter(
     field: str, config: RawConfig, *, defaults: RawConfig | None = None, authored: MakeAuthored = _none
 ) -> HeaderConverter:
     """The configured header converter: SimpleHeaderConverter when neither names one. As `make_converter`."""
-    source: RawConfig = config if config.get(field) is not None else defaults or {}
+    source = settings_source(field, config, defaults)
     name = str(source.get(field) or SimpleHeaderConverter.java_class)
     converter: HeaderConverter
     converter = SimpleHeaderConverter() if name in _SIMPLE else _made(field, source, authored)
@@ -131,4 +136,7 @@ def make_header_converter(
     return converter
 
 
-__all__ = ["CONVERTERS", "Converter", "HeaderConverter", "converter_class", "make_converter", "make_header_converter"]
+__all__ = [
+    "CONVERTERS", "Converter", "HeaderConverter", "converter_class", "make_converter", "make_header_converter",
+    "settings_source",
+]  # fmt: skip

@@ -18,10 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
 import numpy as np
 
-from herdmesh.connect import jackson
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.connector import (
     Config,
@@ -37,10 +35,12 @@ from herdmesh.connect.connector import (
 )
 from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, UnreadTexts, is_utf8
+from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, is_utf8
 from herdmesh.connect.validators import non_empty_string
 from herdmesh.engine.errors import OffsetsLost
-from herdmesh.worker.connectors import payloads
+from herdmesh.worker.connectors.values.lines import lines_of
+from herdmesh.worker.connectors.values.payloads import payloads
+from herdmesh.worker.connectors.values.refusals import taken
 
 VERSION = "4.3.1"
 """Connect's version: what these two answer to is its behaviour."""
@@ -51,9 +51,6 @@ WAKE_AFTER_MS = 1_000
 
 _STRING = Schema("STRING")
 _LF_BYTES = np.uint64(1)
-_ONLY_MAPS = frozenset((dict,))
-_ONLY_TEXTS = frozenset((str,))
-_encode_lines = msgspec.json.Encoder().encode_lines
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -290,6 +287,8 @@ class FileStreamSinkTask(SinkTask):
     uses_keys = False
 
     def start(self, config: Config, context: TaskContext) -> None:
+        self._context = context
+        self._payloads = payloads(defaults=context.value_defaults)
         path = _require_file(config, "write to")
         try:
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - lasts as long as the task
@@ -299,11 +298,11 @@ class FileStreamSinkTask(SinkTask):
         self._is_on_disk = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def put(self, batch: SinkBatch) -> None:
-        schema = batch.value_schema
-        if payloads.needs_writing(schema):
-            _write_all(self._file, payloads.lines_of(batch.values, schema))
-        else:
-            _write_all(self._file, lines_of(batch.values))
+        for _, data in taken(batch, self._lines, self._context.give_up):
+            _write_all(self._file, data)
+
+    def _lines(self, batch: SinkBatch) -> bytes:
+        return lines_of(batch.values, batch.value_schema, self._payloads)
 
     def flush(self) -> None:
         if self._is_on_disk:
@@ -313,31 +312,6 @@ class FileStreamSinkTask(SinkTask):
         file = getattr(self, "_file", None)
         if file is not None:
             file.close()
-
-
-def lines_of(values: Sequence[Any]) -> bytes:
-    """One line per value: strings and bytes as they are, `null` for a tombstone, all else compact JSON (ADR 0002)."""
-    if (joined := _as_read(values)) is not None:
-        return joined
-    if _ONLY_MAPS.issuperset(map(type, values)):
-        try:
-            return _encode_lines(values)
-        except (OverflowError, UnicodeEncodeError, TypeError):
-            pass  # an integer beyond 64 bits, a lone surrogate, a type of Connect's own: one by one
-    elif _ONLY_TEXTS.issuperset(map(type, values)):
-        return "\n".join([*values, ""]).encode("utf-8", "replace")
-    return b"".join([_line_of(value) + b"\n" for value in values])
-
-
-def _as_read(values: Sequence[Any]) -> bytes | None:
-    """The lines of texts as they came from Kafka; None where they have to be read."""
-    return values.joined(b"\n") if isinstance(values, UnreadTexts) else None
-
-
-def _line_of(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace")
-    return value if isinstance(value, bytes) else jackson.dumps(value)
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:

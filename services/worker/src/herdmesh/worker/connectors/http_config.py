@@ -71,6 +71,9 @@ class HttpSettings:
     own_key_file: str
     own_key_password: str = field(repr=False)
     checks_host: bool = True
+    key_defaults: bool = True
+    value_defaults: bool = True
+    """Of the task's context: nulls under a schema with a default are that default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,11 @@ class UrlTemplate:
     def by_key(self) -> bool:
         """Whether each key has its own URL."""
         return "key" in self.parts[1::2]
+
+    @property
+    def by_topic(self) -> bool:
+        """Whether each topic has its own URL."""
+        return "topic" in self.parts[1::2]
 
     @property
     def is_fixed(self) -> bool:
@@ -109,7 +117,7 @@ def settings_of(config: Config) -> HttpSettings:
         batch_records_max=batch_max,
         framing=framing,
         splits=values[keys.SPLIT],
-        as_text=values[keys.FORMAT] == "string",
+        as_text=_as_text(values),
         gzip=values[keys.COMPRESSION] == "gzip",
         retries=values[keys.RETRIES],
         retry_backoff_s=values[keys.BACKOFF_MS] / 1000,
@@ -333,6 +341,11 @@ def _oauth2(values: Mapping[str, Any]) -> OAuth2 | None:
         values[keys.SCOPE] or "",
         values[keys.TOKEN_PROPERTY] or "access_token",
     )
+
+
+def _as_text(values: Mapping[str, Any]) -> bool:
+    """As Aiven's and Confluent's connectors have it where nothing is said; an array of JSON has JSON in it."""
+    return values[keys.FORMAT] == "string" or (values[keys.FORMAT] is None and not values[keys.AS_ARRAY])
 
 
 def _on_null(values: Mapping[str, Any]) -> str:

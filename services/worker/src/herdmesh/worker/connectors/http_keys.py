@@ -16,7 +16,14 @@ from typing import Any
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type, Validator
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import all_of, at_least, one_of, one_of_ignoring_case, optional_between
+from herdmesh.connect.validators import (
+    all_of,
+    at_least,
+    one_of,
+    one_of_ignoring_case,
+    optional_between,
+    optional_one_of,
+)
 
 URL = "http.url"
 METHOD = "request.method"
@@ -111,9 +118,9 @@ KEYS = ConfigDef(
     ConfigKey(AS_ARRAY, Type.BOOLEAN, False, _MEDIUM, "Whether a batch is one JSON array: `[`, `,` and `]`."),
     ConfigKey(SPLIT, Type.BOOLEAN, True, _MEDIUM,
               "Whether a refused batch is sent again in halves to find the record that is refused."),
-    ConfigKey(FORMAT, Type.STRING, "json", _MEDIUM,
-              "json: each value as JSON. string: text and bytes as they are, all else as JSON.",
-              one_of("json", "string")),
+    ConfigKey(FORMAT, Type.STRING, None, _MEDIUM,
+              "string: text and bytes as they are, all else as JSON. json: each value as JSON, a text in quotes. When "
+              "it is unset: as string, unless batch.json.as.array is true.", optional_one_of("json", "string")),
     ConfigKey(COMPRESSION, Type.STRING, "none", _LOW, "Of request bodies.", one_of("none", "gzip")),
     ConfigKey(RETRIES, Type.INT, 10, _MEDIUM,
               "How often a request is tried again before a commit that waits for it fails the run.", at_least(0)),

@@ -16,18 +16,21 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 from urllib.parse import quote
 
-from herdmesh.connect import jackson
 from herdmesh.connect.connector import PartitionId, SinkBatch
 from herdmesh.connect.errors import ConnectError, DataError
-from herdmesh.worker.connectors import payloads
 from herdmesh.worker.connectors.http_config import HttpSettings
+from herdmesh.worker.connectors.values.lines import is_text, text_of
+from herdmesh.worker.connectors.values.payloads import payloads
+from herdmesh.worker.connectors.values.refusals import part_of
 
 RANGES_MAX = 100
 """Ranges of offsets in one request: a header of the largest stays below 4,000 bytes, and servers take twice that."""
-Refuse = Callable[[SinkBatch, int, ConnectError], None]
+_NO_PLACE = (b"", b".", b"..")
+"""What stands for another place in a path than that of a record."""
+Refuse = Callable[[SinkBatch, int, BaseException], None]
 """Told of a record that no request can be made of: its batch, its place there and why. May raise."""
 
 
@@ -107,6 +110,10 @@ def ranges_text(offsets: Sequence[int]) -> str:
 def requests_of(batch: SinkBatch, settings: HttpSettings, refuse: Refuse) -> list[HttpRequest]:
     """The requests of a batch, in the order of its records. Records without a value are left out where they are to be
     ignored; one that cannot be sent is told to `refuse`, and left out when that returns."""
+    if settings.url.by_topic and batch.topic.encode() in _NO_PLACE:
+        for place in range(len(batch)):
+            refuse(batch, place, DataError(f"the topic '{batch.topic}' cannot stand in a URL"))
+        return []
     texts, offsets = _texts(batch, settings, refuse), list(batch.offsets)
     is_whole = None not in texts and bool(offsets) and offsets[-1] - offsets[0] == len(offsets) - 1
     if is_whole and not settings.url.by_key:  # nothing to look at record by record
@@ -140,34 +147,28 @@ def _grouped(
 
 def _texts(batch: SinkBatch, settings: HttpSettings, refuse: Refuse) -> list[bytes | None]:
     """What is sent of each value; None where there is none to send."""
-    values = batch.values
     try:
-        return _written(values, batch, settings)
+        return _written(batch, settings)
     except ConnectError:
         pass  # one of them: find it, the others go
     made: list[bytes | None] = []
-    for place, value in enumerate(values):
+    for place in range(len(batch)):
         try:
-            made += _written((value,), batch, settings)
+            made += _written(part_of(batch, place, place + 1), settings)
         except ConnectError as error:
             refuse(batch, place, error)
             made.append(None)
     return made
 
 
-def _written(values: Sequence[Any], batch: SinkBatch, settings: HttpSettings) -> list[bytes | None]:
+def _written(batch: SinkBatch, settings: HttpSettings) -> list[bytes | None]:
     """Raises ConnectError when one of them has no JSON."""
-    schema = batch.value_schema
-    if settings.as_text and not payloads.needs_writing(schema):
-        return [None if value is None else _text_of(value) for value in values]
-    texts = payloads.texts_of(values, schema)
+    values, schema = batch.values, batch.value_schema
+    writer = payloads(defaults=settings.value_defaults)
+    if settings.as_text and (schema is None or is_text(schema)):
+        return [None if value is None else text_of(value, schema, writer) for value in values]
+    texts = writer.texts(values, schema)
     return [None if value is None else text for value, text in zip(values, texts, strict=True)]
-
-
-def _text_of(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace")  # a lone surrogate has no UTF-8
-    return bytes(value) if isinstance(value, bytes | bytearray) else jackson.dumps(value)
 
 
 def _urls(
@@ -192,22 +193,19 @@ def _urls(
             yield place, fixed
             continue
         try:
-            variables["key"] = _key_text(batch, place)
+            variables["key"] = _key_text(batch, place, settings)
         except ConnectError as error:
             refuse(batch, place, error)
             continue
         yield place, (method, template.filled(variables))
 
 
-def _key_text(batch: SinkBatch, place: int) -> str:
+def _key_text(batch: SinkBatch, place: int, settings: HttpSettings) -> str:
     """A key as it stands in a URL. Raises DataError for one that cannot."""
     key = batch.keys[place]
     if key is None:
         raise DataError("the record has no key, and http.url has ${key} in it")
-    if payloads.needs_writing(batch.key_schema):
-        data = payloads.texts_of((key,), batch.key_schema)[0]
-    else:
-        data = _text_of(key)
-    if data in (b"", b".", b".."):  # another place than that of a record
+    data = text_of(key, batch.key_schema, payloads(defaults=settings.key_defaults))
+    if data in _NO_PLACE:
         raise DataError(f"the key '{data.decode()}' cannot stand in a URL")
     return quote(data, safe="")

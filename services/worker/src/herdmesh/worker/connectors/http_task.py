@@ -9,8 +9,10 @@ a run that ends for a record that nobody tolerates never gets past a `flush` aga
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from herdmesh.connect.connector import Config, SinkBatch, SinkTask, TaskContext
-from herdmesh.connect.errors import ConnectError, DataError, RecordError
+from herdmesh.connect.errors import RecordError
 from herdmesh.worker.connectors.http_client import HttpClient
 from herdmesh.worker.connectors.http_config import settings_of
 from herdmesh.worker.connectors.http_lanes import Lanes
@@ -24,8 +26,10 @@ class HttpSinkTask(SinkTask):
     _lanes: Lanes | None = None
 
     def start(self, config: Config, context: TaskContext) -> None:
-        self._settings = settings_of(config)
-        self._reporter = context.reporter
+        self._context = context
+        self._settings = replace(
+            settings_of(config), key_defaults=context.key_defaults, value_defaults=context.value_defaults
+        )
         self._given: tuple[SinkBatch, list[HttpRequest]] | None = None
         self._ended: RecordError | None = None
         self._client = HttpClient(self._settings, context.connector)
@@ -35,7 +39,7 @@ class HttpSinkTask(SinkTask):
             retries=self._settings.retries,
             backoff_s=self._settings.retry_backoff_s,
             splits=self._settings.splits,
-            keeps_refused=self._reporter is not None,
+            keeps_refused=context.errant is not None or context.reporter is not None,
         )
 
     def put(self, batch: SinkBatch) -> None:
@@ -65,21 +69,14 @@ class HttpSinkTask(SinkTask):
         assert self._lanes is not None
         for request, error in self._lanes.refused():
             for place in request.places:
-                self._report(request.batch, place, error)
+                self._refuse(request.batch, place, error)
 
-    def _refuse(self, batch: SinkBatch, place: int, error: ConnectError) -> None:
-        """A record that no request can be made of."""
-        if self._reporter is None:
-            name = f"record {batch.original_topic}-{batch.partition}@{batch.offsets[place]}"
-            raise DataError(f"{name} cannot be sent: {error}") from error
-        self._report(batch, place, error)
-
-    def _report(self, batch: SinkBatch, place: int, error: ConnectError) -> None:
-        assert self._reporter is not None
+    def _refuse(self, batch: SinkBatch, place: int, error: BaseException) -> None:
+        """Give up a record that no request can be made of, or that the receiver does not take."""
         if self._ended is not None:
             raise self._ended
         try:
-            self._reporter.report(batch, place, error)
+            self._context.give_up(batch, place, error)
         except RecordError as ended:
             self._ended = ended
             raise

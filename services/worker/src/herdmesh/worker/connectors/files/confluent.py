@@ -18,7 +18,7 @@ from typing import Any
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.connect.connector import Config, PartitionId, SinkConnector
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import at_least, non_empty_string, one_of
+from herdmesh.connect.validators import at_least, non_empty_string, one_of, one_of_ignoring_case
 from herdmesh.worker.connectors.files import file_sink, settings, without_effect
 from herdmesh.worker.connectors.files.partitioners import TIMES
 from herdmesh.worker.connectors.frame import no_effect
@@ -38,7 +38,7 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 #: Keys of all of them without effect: why, and the values that ask for nothing else.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "schema.compatibility": ("a file has the fields of its records, whatever their schemas", ("NONE",)),
+    "schema.compatibility": ("records of another schema go into another file", ("NONE",)),
     _LOCALE: ("folders of a time are numbers, and English where names of days are asked for", ("en", "en-US", "en_US")),
     "filename.offset.zero.pad.width": ("offsets have ten digits", ("10",)),
     "directory.delim": ("folders end with a slash", ("/",)),
@@ -112,6 +112,9 @@ def keys_of(
         ConfigKey(PARQUET_CODEC, Type.STRING, "snappy", _LOW,
                   "The Parquet compression codec to be used for output files.",
                   one_of("none", "gzip", "snappy", "zstd")),
+        ConfigKey(settings.JSON_DECIMALS, Type.STRING, "BASE64", _LOW,
+                  "Specify the JSON serialization format for Connect DECIMAL logical type values: BASE64 or NUMERIC.",
+                  one_of_ignoring_case("BASE64", "NUMERIC")),
         ConfigKey(_PARTITIONER_CLASS, Type.STRING, f"{_PARTITIONER}DefaultPartitioner", _HIGH,
                   "The partitioner to use when writing data to the store.", _one_class(_PARTITIONERS)),
         ConfigKey(FIELDS, Type.LIST, [], _MEDIUM,
@@ -186,6 +189,7 @@ def task_config_of(dialect: Dialect, config: Config) -> dict[str, str | None]:
         **dialect.folder(config, values),
         settings.FORMAT: form,
         settings.COMPRESSION: values[compression] if compression else "none",
+        settings.JSON_DECIMALS: None if form == "parquet" else values[settings.JSON_DECIMALS],
         settings.FILE_RECORDS: str(values[FLUSH_SIZE]),
         settings.FLUSH_RECORDS: str((1 << 31) - 1),
         settings.ROTATE_INTERVAL_MS: str(min(intervals, default=(1 << 63) - 1)),

@@ -8,25 +8,30 @@ back as columns.
     field    country=DE/city=Ulm/, from fields of the value; no value is __HIVE_DEFAULT_PARTITION__
     time     year=2026/month=11/day=22/hour=13/, from the record's time, the wall clock or a field
 
-The field is not taken out of the record. Dates are those of Java's patterns, as far as `TIME_LETTERS` goes.
+The field is not taken out of the record, and is read with its schema (`fields`). Dates in folders of times are those of
+Java's patterns, as far as `TIME_LETTERS` goes.
 
-Invariant: equal values have equal folders.
+Invariants: equal values have equal folders; no folder is outside of the one that it is made in, whatever a record says.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import gcd
 from typing import Any, Protocol, cast
-from zoneinfo import ZoneInfo
 
 from herdmesh.connect.connector import SinkBatch
+from herdmesh.connect.data import JavaDate
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.javavalues import java_text
+from herdmesh.connect.schemas import TIME, Schema
 from herdmesh.connect.simpledateformat import DateFormat, tokens_of
+from herdmesh.worker.connectors.files.fields import FieldReaders
+from herdmesh.worker.connectors.files.times import YEAR_1_MS, date_text, milliseconds_of, offset_ms, zone_of
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 FOLDER_BYTES_MAX = 250
@@ -37,7 +42,6 @@ _MINUTE_MS = 60_000
 _FOLDERS_KEPT = 10_000
 _ESCAPED = re.compile(r"""["#%'*/:=?\\\x00-\x1f\x7f{\[\]^]""")
 """What Hive escapes in a folder's name."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Placed = Sequence["str | DataError"]
 """A record's folder each, or why it has none."""
 
@@ -45,12 +49,7 @@ Placed = Sequence["str | DataError"]
 class Partitioner(Protocol):
     """Finds the subfolder of each record."""
 
-    @property
-    def needs_rows(self) -> bool:
-        """True = `folders` is to be given values as plain Python."""
-        ...
-
-    def folders(self, batch: SinkBatch, rows: Sequence[Any]) -> str | Placed:
+    def folders(self, batch: SinkBatch) -> str | Placed:
         """The folder of all records, or of each; "" = none, else without slashes at its ends."""
         ...
 
@@ -58,43 +57,41 @@ class Partitioner(Protocol):
 class TogetherPartitioner:
     """`none`."""
 
-    needs_rows = False
-
-    def folders(self, batch: SinkBatch, rows: Sequence[Any]) -> str:
+    def folders(self, batch: SinkBatch) -> str:
         return ""
 
 
 class KafkaPartitioner:
     """`kafka`: by the partition of the topic."""
 
-    needs_rows = False
-
-    def folders(self, batch: SinkBatch, rows: Sequence[Any]) -> str:
+    def folders(self, batch: SinkBatch) -> str:
         return f"partition={batch.partition}"
 
 
 class FieldPartitioner:
     """`field`: by values of fields, in their order."""
 
-    needs_rows = True
+    def __init__(self, fields: Sequence[str], *, defaults: bool = True) -> None:
+        """`defaults`: a null under a schema with a default is that default."""
+        self._names = [_visible(escaped(name)) for name in fields]
+        self._readers = FieldReaders(fields, defaults=defaults)
 
-    def __init__(self, fields: Sequence[str]) -> None:
-        self._fields = [(escaped(name), field_reader(name)) for name in fields]
-
-    def folders(self, batch: SinkBatch, rows: Sequence[Any]) -> Placed:
-        columns = [[read(row) for row in rows] for _, read in self._fields]
+    def folders(self, batch: SinkBatch) -> Placed:
+        readers = self._readers.under(batch.value_schema)
+        columns = [[reader.read(value) for value in batch.values] for reader in readers]
+        schemas = [reader.schema for reader in readers]
         # Equal values of other types (1, 1.0, True) have other folders.
         keys = [(*values, *map(type, values)) for values in zip(*columns, strict=True)]
         try:
-            known = {key: self._folder(key[: len(columns)]) for key in dict.fromkeys(keys)}
+            known = {key: self._folder(key[: len(columns)], schemas) for key in dict.fromkeys(keys)}
         except TypeError:  # an object or an array among them
-            return [self._folder(key[: len(columns)]) for key in keys]
+            return [self._folder(key[: len(columns)], schemas) for key in keys]
         return [known[key] for key in keys]
 
-    def _folder(self, values: Sequence[Any]) -> str | DataError:
+    def _folder(self, values: Sequence[Any], schemas: Sequence[Schema | None]) -> str | DataError:
         parts: list[str] = []
-        for (name, _), value in zip(self._fields, values, strict=True):
-            text = _folder_text(value)
+        for name, value, schema in zip(self._names, values, schemas, strict=True):
+            text = _folder_text(value, schema)
             part = f"{name}={text}"
             if text is None or len(part.encode()) > FOLDER_BYTES_MAX:
                 why = "is no text, number or boolean" if text is None else f"needs over {FOLDER_BYTES_MAX} bytes"
@@ -103,13 +100,17 @@ class FieldPartitioner:
         return "/".join(parts)
 
 
-def _folder_text(value: Any) -> str | None:
+def _folder_text(value: Any, schema: Schema | None) -> str | None:
     """None = a value that cannot name a folder."""
     if value is None or value == "":
         return NO_VALUE
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return escaped(str(value)) if isinstance(value, str | int | float | Decimal) else None
+    if isinstance(value, JavaDate):
+        return escaped(date_text(value, None if schema is None else schema.name))
+    if isinstance(value, bytes | bytearray | memoryview):
+        return escaped(base64.b64encode(cast("bytes", value)).decode())
+    if isinstance(value, str | int | float | Decimal):
+        return escaped(java_text(value, schema))
+    return None
 
 
 def escaped(text: str) -> str:
@@ -118,47 +119,38 @@ def escaped(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", plain)
 
 
-def field_reader(name: str) -> Callable[[Any], Any]:
-    """Reads a field of a plain value: of this very name, or `a.b` within objects; None = there is none."""
-    path = name.split(".")
+def _visible(folder: str) -> str:
+    """A folder's name that is not hidden, nor another name of a folder above."""
+    return f"%2E{folder[1:]}" if folder.startswith(".") else folder
 
-    def read(row: Any) -> Any:
-        if not isinstance(row, dict):
-            return None
-        found: Any = cast("dict[str, Any]", row)
-        if name in found:
-            return found[name]
-        for part in path:
-            if not isinstance(found, dict):
-                return None
-            found = cast("dict[str, Any]", found).get(part)
-        return found
 
-    return read
+def topic_folder(topic: str) -> str | DataError:
+    """The folder of a topic, which a transformation may have given any name: one folder, never hidden, never another
+    than one in the folder it is made in."""
+    name = _visible(escaped(topic)) or NO_VALUE
+    if len(name.encode()) > FOLDER_BYTES_MAX:
+        return DataError(f"the topic {topic[:80]}... cannot name a folder: it needs over {FOLDER_BYTES_MAX} bytes")
+    return name
 
 
 class TimePartitioner:
     """`time`: by a time of each record, rounded down to a duration, in a time zone."""
 
     def __init__(self, pattern: str, duration_ms: int, zone: str, times: RecordTimes) -> None:
-        """`pattern` has passed `pattern_problem`, `zone` is a name of the time zone database."""
+        """`pattern` has passed `pattern_problem`, `zone` is one that `zone_of` knows."""
         self._format = DateFormat(_years_of_era(pattern))
         self._duration_ms = duration_ms
-        self._zone = ZoneInfo(zone)
+        self._zone = zone_of(zone)
         self._times = times
         # Within a minute no zone changes (none has since 1972), so one minute, or one duration in it, is one folder.
         self._grain_ms = duration_ms if zone == "UTC" else gcd(duration_ms, _MINUTE_MS)
         self._folders: dict[int, str | DataError] = {}
 
-    @property
-    def needs_rows(self) -> bool:
-        return self._times.needs_rows
-
-    def folders(self, batch: SinkBatch, rows: Sequence[Any]) -> Placed:
-        times = self._times.of(batch, rows)
+    def folders(self, batch: SinkBatch) -> Placed:
+        times = self._times.of(batch)
         if isinstance(times, int):
             return [self._folder(times)] * len(batch)
-        if any(type(one) is not int for one in times):
+        if any(isinstance(one, DataError) for one in times):
             return [self._folder(one) if isinstance(one, int) else one for one in times]
         whole = cast("Sequence[int]", times)
         grain = self._grain_ms
@@ -178,13 +170,10 @@ class TimePartitioner:
         return found
 
     def _made(self, time_ms: int) -> str | DataError:
-        try:
-            at = _EPOCH + timedelta(milliseconds=time_ms)
-            offset = at.astimezone(self._zone).utcoffset() or timedelta()
-        except OverflowError:
-            return DataError(f"the time {time_ms} is not in the years 1 to 9999")
-        local_ms = time_ms + int(offset.total_seconds()) * 1000
-        return self._format.format(local_ms // self._duration_ms * self._duration_ms)
+        if time_ms < YEAR_1_MS:
+            return DataError(f"the time {time_ms} is before the year 1, which a folder's name cannot tell")
+        local_ms = time_ms + offset_ms(self._zone, time_ms)
+        return self._format.format(local_ms // self._duration_ms * self._duration_ms).strip("/")
 
 
 def _years_of_era(pattern: str) -> str:
@@ -202,8 +191,8 @@ def pattern_problem(pattern: str) -> str:
         return (
             f"the letters {', '.join(sorted(strange))} are not for folders; these are: {''.join(sorted(TIME_LETTERS))}"
         )
-    shown = DateFormat(_years_of_era(pattern)).format(0)
-    if any(part in ("", ".", "..") for part in shown.split("/")):
+    shown = DateFormat(_years_of_era(pattern)).format(0).strip("/")
+    if any(not part or part.startswith(".") for part in shown.split("/")):
         return f"it makes the folder {shown!r}"
     return ""
 
@@ -211,12 +200,7 @@ def pattern_problem(pattern: str) -> str:
 class RecordTimes(Protocol):
     """Where a record's time comes from; times are milliseconds since the epoch."""
 
-    @property
-    def needs_rows(self) -> bool:
-        """As of `Partitioner`."""
-        ...
-
-    def of(self, batch: SinkBatch, rows: Sequence[Any]) -> int | Sequence[int | DataError]:
+    def of(self, batch: SinkBatch) -> int | Sequence[int | DataError]:
         """One time for all, or each record's, or why it has none."""
         ...
 
@@ -224,18 +208,14 @@ class RecordTimes(Protocol):
 class WallClock:
     """When the record is written."""
 
-    needs_rows = False
-
-    def of(self, batch: SinkBatch, rows: Sequence[Any]) -> int:
+    def of(self, batch: SinkBatch) -> int:
         return time.time_ns() // 1_000_000
 
 
 class KafkaTimes:
     """The record's time in Kafka."""
 
-    needs_rows = False
-
-    def of(self, batch: SinkBatch, rows: Sequence[Any]) -> Sequence[int | DataError]:
+    def of(self, batch: SinkBatch) -> Sequence[int | DataError]:
         times = batch.timestamps_ms
         if None not in times:
             return cast("Sequence[int]", times)
@@ -243,36 +223,33 @@ class KafkaTimes:
 
 
 class FieldTimes:
-    """A field of the value: milliseconds since the epoch, or a date in ISO 8601 (UTC where it names no zone)."""
+    """A field of the value: a Date or Timestamp, milliseconds since the epoch, or a date in ISO 8601 (in UTC where it
+    names no zone)."""
 
-    needs_rows = True
-
-    def __init__(self, field: str) -> None:
+    def __init__(self, field: str, defaults: bool = True) -> None:
         self._field = field
-        self._read = field_reader(field)
+        self._readers = FieldReaders((field,), defaults=defaults)
 
-    def of(self, batch: SinkBatch, rows: Sequence[Any]) -> Sequence[int | DataError]:
-        return [self._time(self._read(row)) for row in rows]
+    def of(self, batch: SinkBatch) -> Sequence[int | DataError]:
+        (reader,) = self._readers.under(batch.value_schema)
+        if reader.schema is not None and reader.schema.name == TIME:
+            problem = DataError(f"the field {self._field} is a Time, which is of no day; name a Date or a Timestamp")
+            return [problem] * len(batch)
+        return [self._time(reader.read(value)) for value in batch.values]
 
     def _time(self, value: Any) -> int | DataError:
         if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        if isinstance(value, str):
-            try:
-                at = datetime.fromisoformat(value)
-            except ValueError:
-                pass
-            else:
-                since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH
-                return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+            return int(value)
+        if isinstance(value, str) and (found := milliseconds_of(value)) is not None:
+            return found
         return DataError(
             f"the field {self._field} has no time: milliseconds since 1970 or a date as 2026-11-22T13:00:00Z"
         )
 
 
-TIMES: Mapping[str, Callable[[str], RecordTimes]] = {
-    "Record": lambda _field: KafkaTimes(),
-    "Wallclock": lambda _field: WallClock(),
+TIMES: Mapping[str, Callable[[str, bool], RecordTimes]] = {
+    "Record": lambda _field, _defaults: KafkaTimes(),
+    "Wallclock": lambda _field, _defaults: WallClock(),
     "RecordField": FieldTimes,
 }
 """By the names of `timestamp.extractor`."""

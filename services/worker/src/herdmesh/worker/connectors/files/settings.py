@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Validator
 from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError, IllegalArgumentError
-from herdmesh.connect.validators import at_least, non_empty_string, one_of
-from herdmesh.worker.connectors.files.formats import COMPRESSIONS, Format, format_named
+from herdmesh.connect.validators import at_least, non_empty_string, one_of, one_of_ignoring_case
+from herdmesh.worker.connectors.files.formats import COMPRESSIONS, Wanted
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,
     HADOOP_USER,
@@ -35,9 +34,11 @@ from herdmesh.worker.connectors.files.partitioners import (
     TimePartitioner,
     TogetherPartitioner,
     pattern_problem,
+    zone_of,
 )
 
 FORMAT, COMPRESSION = "format", "compression"
+JSON_DECIMALS = "json.decimal.format"
 FLUSH_RECORDS, FILE_RECORDS = "flush.records", "file.records"
 ROTATE_INTERVAL_MS, ROTATE_BYTES = "rotate.interval.ms", "rotate.bytes"
 PARTITIONER, PARTITION_FIELDS = "partitioner", "partition.fields"
@@ -67,11 +68,10 @@ def optional(rule: Validator) -> Validator:
 def check_zone(field: str, value: Any) -> None:
     """Raises ConfigError for a time zone that does not exist."""
     try:
-        ZoneInfo(value or "")
-    except (ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError
-        raise ConfigError.for_value(field, value, f"no time zone: {error}", fix="write one as Europe/Berlin") from error
-    except KeyError as error:
-        raise ConfigError.for_value(field, value, "no time zone", fix="write one as Europe/Berlin, or UTC") from error
+        zone_of(value or "")
+    except ValueError as error:
+        fix = "write one as Europe/Berlin or +02:00"
+        raise ConfigError.for_value(field, value, "no time zone", fix=fix) from error
 
 
 def check_pattern(field: str, value: Any) -> None:
@@ -95,6 +95,11 @@ KEYS = ConfigDef(
         COMPRESSION, Type.STRING, None, _LOW,
         "Compression of the files: zstd (if not set), snappy, gzip or none for parquet; none (if not set) or gzip for "
         "csv, json and text.", optional(one_of(*_ALL_COMPRESSIONS)),
+    ),
+    ConfigKey(
+        JSON_DECIMALS, Type.STRING, "NUMERIC", _LOW,
+        "Decimals in JSON: NUMERIC, a number with all digits, or BASE64, as Java's JsonConverter has them.",
+        one_of_ignoring_case("NUMERIC", "BASE64"),
     ),
     ConfigKey(
         FLUSH_RECORDS, Type.INT, FLUSH_RECORDS_DEFAULT, _MEDIUM, "Publish when a task holds so many records.",
@@ -161,7 +166,7 @@ class FileSettings:
 
     location: Location
     access: Access
-    format: Format
+    format: Wanted
     partitioner: Partitioner
     topic_folders: bool
     flush_records: int
@@ -171,14 +176,14 @@ class FileSettings:
     rotate_s: float
 
 
-def settings_of(config: Config) -> FileSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+def settings_of(config: Config, *, defaults: bool = True) -> FileSettings:
+    """Read the configuration. `defaults`: `TaskContext.value_defaults`. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     return FileSettings(
         location=Location.parse(values[DIRECTORY]),
         access=Access.of(values),
-        format=_format(values),
-        partitioner=_partitioner(values),
+        format=Wanted(values[FORMAT], _compression(values), values[JSON_DECIMALS].upper() == "NUMERIC", defaults),
+        partitioner=_partitioner(values, defaults=defaults),
         topic_folders=values[TOPIC_FOLDERS],
         flush_records=values[FLUSH_RECORDS],
         file_records=values[FILE_RECORDS],
@@ -204,11 +209,7 @@ def _compression(values: Mapping[str, Any]) -> str | None:
     return compression
 
 
-def _format(values: Mapping[str, Any]) -> Format:
-    return format_named(values[FORMAT], _compression(values))
-
-
-def _partitioner(values: Mapping[str, Any]) -> Partitioner:
+def _partitioner(values: Mapping[str, Any], *, defaults: bool = True) -> Partitioner:
     kind: str = values[PARTITIONER]
     fields: list[str] = values[PARTITION_FIELDS] or []
     if kind == "field":
@@ -216,8 +217,8 @@ def _partitioner(values: Mapping[str, Any]) -> Partitioner:
             raise ConfigError.for_value(
                 PARTITION_FIELDS, fields, "partitioner=field needs fields", fix="name one field or more"
             )
-        return FieldPartitioner(fields)
+        return FieldPartitioner(fields, defaults=defaults)
     if kind == "time":
-        times = TIMES[values[EXTRACTOR]](values[TIMESTAMP_FIELD])
+        times = TIMES[values[EXTRACTOR]](values[TIMESTAMP_FIELD], defaults)
         return TimePartitioner(values[PATH_FORMAT], values[DURATION_MS], values[TIMEZONE], times)
     return KafkaPartitioner() if kind == "kafka" else TogetherPartitioner()

@@ -9,18 +9,19 @@ Invariant: the staged files of a partition hold exactly the records put since it
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import Schema
 from herdmesh.engine import staging
+from herdmesh.worker.connectors.files.formats import format_of
 from herdmesh.worker.connectors.files.locations import make_folder, opener
-from herdmesh.worker.connectors.files.partitioners import Placed, TogetherPartitioner, escaped
+from herdmesh.worker.connectors.files.partitioners import Placed, TogetherPartitioner, topic_folder
 from herdmesh.worker.connectors.files.settings import settings_of
-from herdmesh.worker.connectors.payloads import needs_writing, plain_of
+from herdmesh.worker.connectors.values.refusals import chosen_of, part_of, taken
 
 
 @dataclass(slots=True)
@@ -31,6 +32,8 @@ class _File:
     folder: str
     first_offset: int
     last_offset: int = -1
+    shape: Any = None
+    """Of its pieces (`Format.shape`); None = whatever comes."""
     pieces: list[Any] = field(default_factory=list[Any])
     row_counts: list[int] = field(default_factory=list[int])
     records: int = 0
@@ -42,13 +45,13 @@ class FileSinkTask(StagingSinkTask):
     uses_keys = False
 
     def start(self, config: Config, context: TaskContext) -> None:
-        self._settings = settings_of(config)
-        self._format = self._settings.format
+        self._settings = settings_of(config, defaults=context.value_defaults)
+        self._format = format_of(self._settings.format)
         self._partitioner = self._settings.partitioner
         self._together = isinstance(self._partitioner, TogetherPartitioner)
-        self._reporter = context.reporter
-        #: By partition and subfolder, those that take more.
-        self._open: dict[tuple[PartitionId, str], _File] = {}
+        self._context = context
+        #: By partition and subfolder, those that take more: one for each shape, the one used last at the end.
+        self._open: dict[tuple[PartitionId, str], list[_File]] = {}
         self._full: list[_File] = []
         self._records = 0
         self._bytes = 0
@@ -65,88 +68,79 @@ class FileSinkTask(StagingSinkTask):
         )
 
     def put(self, batch: SinkBatch) -> None:
-        partition = (batch.original_topic, batch.partition)
-        above = escaped(batch.topic) if self._settings.topic_folders else ""
-        if not len(batch):
-            if self._together:  # the file's name will tell that these offsets were read
-                self._file(partition, above, batch.first_offset).last_offset = batch.last_offset
+        above = topic_folder(batch.topic) if self._settings.topic_folders else ""
+        if isinstance(above, DataError):
+            for place in range(len(batch)):
+                self._context.give_up(batch, place, above)
             return
-        values, schema = batch.values, batch.value_schema
-        rows: Sequence[Any] = values
-        if needs_writing(schema) and (self._format.takes_rows or self._partitioner.needs_rows):
-            rows = plain_of(values, schema)
-        if self._format.takes_rows:
-            values, schema = rows, None
-        folders = self._partitioner.folders(batch, rows)
+        held = self._records
+        folders = self._partitioner.folders(batch) if len(batch) else ""
         if isinstance(folders, str):
-            folder = "/".join(filter(None, (above, folders)))
-            self._add(partition, folder, values, schema, batch.offsets, (batch.first_offset, batch.last_offset))
+            self._add(batch, "/".join(filter(None, (above, folders))))
         else:
-            self._add_each(batch, above, values, schema, folders)
-        if self._oldest_s is None:
+            self._add_each(batch, above, folders)
+        if self._together and self._records == held:  # the file's name will tell that these offsets were read
+            partition = (batch.original_topic, batch.partition)
+            self._file(partition, above, None, batch.first_offset).last_offset = batch.last_offset
+        if self._records > held and self._oldest_s is None:
             self._oldest_s = time.monotonic()
 
-    def _add_each(
-        self, batch: SinkBatch, above: str, values: Sequence[Any], schema: Schema | None, folders: Placed
-    ) -> None:
+    def _add_each(self, batch: SinkBatch, above: str, folders: Placed) -> None:
         """Records with a folder each; those without one are given up, if the connector is to go on without them."""
         places: dict[str, list[int]] = {}
         for place, folder in enumerate(folders):
             if isinstance(folder, DataError):
-                self._give_up(batch, place, folder)
+                self._context.give_up(batch, place, folder)
             else:
                 places.setdefault(folder, []).append(place)
-        partition = (batch.original_topic, batch.partition)
         for folder, chosen in places.items():
-            offsets: Sequence[int] = batch.offsets
-            some = values
-            if len(chosen) < len(values):
-                some = [values[place] for place in chosen]
-                offsets = [offsets[place] for place in chosen]
-            full = "/".join(filter(None, (above, folder)))
-            self._add(partition, full, some, schema, offsets, (offsets[0], offsets[-1]))
+            some = batch if len(chosen) == len(batch) else chosen_of(batch, chosen)
+            self._add(some, "/".join(filter(None, (above, folder))))
 
-    def _add(
-        self,
-        partition: PartitionId,
-        folder: str,
-        values: Sequence[Any],
-        schema: Schema | None,
-        offsets: Sequence[int],
-        offset_range: tuple[int, int],
-    ) -> None:
-        """Records of one shape to one subfolder: into its file, and new ones where that is full. `offset_range` may be
-        wider than what `offsets` has."""
-        begin, (first, last) = 0, offset_range
-        while begin < len(values):
-            file = self._file(partition, folder, first if begin == 0 else offsets[begin])
-            end = len(values)
-            if self._settings.file_records:
-                end = min(end, begin + self._settings.file_records - file.records)
-            part = values if end - begin == len(values) else values[begin:end]
-            piece = self._format.pack(part, schema)
-            file.pieces.append(piece)
-            file.row_counts.append(len(part))
-            file.records += len(part)
-            file.last_offset = last if end == len(values) else offsets[end - 1]
-            self._records += len(part)
-            self._bytes += self._format.size_bytes(piece)
-            if file.records == self._settings.file_records:
-                self._full.append(self._open.pop((partition, folder)))
+    def _add(self, batch: SinkBatch, folder: str) -> None:
+        """Records of one schema to one subfolder: into its file, and new ones where that is full."""
+        begin, records_max = 0, self._settings.file_records
+        while begin < len(batch):
+            room = records_max - self._records_of(batch, folder) if records_max else len(batch)
+            end = min(len(batch), begin + room)
+            part = batch if end - begin == len(batch) else part_of(batch, begin, end)
+            for some, piece in taken(part, self._pack, self._context.give_up):
+                self._keep(some, piece, folder)
             begin = end
 
-    def _file(self, partition: PartitionId, folder: str, first_offset: int) -> _File:
-        file = self._open.get((partition, folder))
-        if file is None:
-            file = self._open[partition, folder] = _File(partition, folder, first_offset)
-        return file
+    def _pack(self, batch: SinkBatch) -> Any:
+        return self._format.pack(batch.values, batch.value_schema)
 
-    def _give_up(self, batch: SinkBatch, place: int, why: DataError) -> None:
-        where = f"topic {batch.original_topic}, partition {batch.partition}, offset {batch.offsets[place]}"
-        error = DataError(f"{why} ({where})")
-        if self._reporter is None:
-            raise error
-        self._reporter.report(batch, place, error)
+    def _records_of(self, batch: SinkBatch, folder: str) -> int:
+        """How many records the fullest of the files has that the next piece may go into."""
+        files = self._open.get(((batch.original_topic, batch.partition), folder), ())
+        return max((file.records for file in files), default=0)
+
+    def _keep(self, batch: SinkBatch, piece: Any, folder: str) -> None:
+        key = ((batch.original_topic, batch.partition), folder)
+        file = self._file(*key, self._format.shape(piece), batch.first_offset)
+        file.pieces.append(piece)
+        file.row_counts.append(len(batch))
+        file.records += len(batch)
+        file.last_offset = batch.last_offset
+        self._records += len(batch)
+        self._bytes += self._format.size_bytes(piece)
+        if file.records == self._settings.file_records:
+            self._full.append(file)
+            self._open[key].remove(file)
+
+    def _file(self, partition: PartitionId, folder: str, shape: Any, first_offset: int) -> _File:
+        """The file that takes a piece of that shape; a new one if there is none. Last in its list is the last used."""
+        files = self._open.setdefault((partition, folder), [])
+        found = next((one for one in reversed(files) if shape is None or one.shape in (None, shape)), None)
+        if found is None:
+            found = _File(partition, folder, first_offset)
+        else:
+            files.remove(found)
+        if shape is not None:
+            found.shape = shape
+        files.append(found)
+        return found
 
     def commit_due(self) -> bool:
         if self._oldest_s is None:
@@ -160,7 +154,7 @@ class FileSinkTask(StagingSinkTask):
 
     def stage(self) -> Mapping[PartitionId, str]:
         self._staging.begin()
-        files = [file for file in (*self._full, *self._open.values()) if file.records]
+        files = [file for file in (*self._full, *chain.from_iterable(self._open.values())) if file.records]
         names: dict[PartitionId, list[str]] = {}
         for file, name in zip(files, self._staging.each(self._write, files), strict=True):
             names.setdefault(file.partition, []).append(name)

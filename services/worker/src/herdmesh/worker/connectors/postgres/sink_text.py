@@ -27,7 +27,7 @@ from herdmesh.connect import jackson
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import DATE, TIME, Schema
-from herdmesh.worker.connectors.payloads import texts_of
+from herdmesh.worker.connectors.values.payloads import texts_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()

@@ -1,68 +1,52 @@
 """Records to the Parquet files that Spark reads.
 
-Owns the types: of structs those of their schema, of all else those found in the data (`columns`).
+Owns what goes into one file: records of one shape (`ParquetFormat.shape`), in order.
 
-Invariant: what is written, Spark reads; a Time, which it does not, is the milliseconds of the day.
+Invariant: what is written, Spark reads; a Time, which it does not, is the milliseconds of the day, and a decimal of
+more digits than Spark's 38 is refused with its record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow
 import pyarrow.parquet
 
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.schemas import Schema
-from herdmesh.sdk.arrow import to_arrow
-from herdmesh.worker.connectors.columns import chunk_of, table_of
-from herdmesh.worker.connectors.payloads import needs_writing, plain_of
+from herdmesh.worker.connectors.files.formats.parquet import ParquetFormat, joined
 
 pa: Any = pyarrow
 """Untyped: the stubs type an array by its elements."""
 _parquet: Any = pyarrow.parquet
+DIGITS_MAX: Final = 38
+
+
+def format_for_spark(*, defaults: bool) -> ParquetFormat:
+    """What makes pieces of records. `defaults`: nulls under a schema with a default are that default."""
+    return ParquetFormat("zstd", defaults=defaults, digits_max=DIGITS_MAX)
 
 
 class Rows:
-    """Records that will be one file, in order, all of one schema if they are structs."""
+    """Pieces that will be one file."""
 
-    def __init__(self, schema: Schema | None) -> None:
-        self._schema = schema
+    def __init__(self) -> None:
+        self._shape: Any = None
         self._pieces: list[Any] = []
         self._counts: list[int] = []
 
-    @staticmethod
-    def shape_of(batch: SinkBatch) -> Schema | None:
-        """The schema of structs; None for what has no schema, or is no struct."""
-        schema = batch.value_schema
-        return schema if schema is not None and schema.type == "STRUCT" else None
+    def takes(self, shape: Any) -> bool:
+        """Whether pieces of that shape may be in it."""
+        return shape is None or self._shape is None or self._shape == shape
 
-    def takes(self, batch: SinkBatch) -> bool:
-        """Whether they may be in one file."""
-        return self.shape_of(batch) is self._schema
-
-    def add(self, batch: SinkBatch) -> int:
-        """Take the batch, of which `takes` was true; the bytes it has now. Raises DataError."""
-        if self._schema is not None:
-            piece = to_arrow(batch)
-            size_bytes = piece.nbytes
-        else:
-            values: Sequence[Any] = batch.values
-            if needs_writing(batch.value_schema):
-                values = plain_of(values, batch.value_schema)
-            piece = chunk_of(values)
-            size_bytes = sum(column.nbytes for column in piece.values())
+    def add(self, piece: Any, shape: Any, count: int) -> None:
+        """Take a piece, of whose shape `takes` was true."""
+        self._shape = self._shape if shape is None else shape
         self._pieces.append(piece)
-        self._counts.append(len(batch))
-        return size_bytes
+        self._counts.append(count)
 
     def write(self, stream: Any) -> None:
         """All of them, as Parquet."""
-        if self._schema is None:
-            table: Any = table_of(self._pieces, self._counts)
-        else:
-            table = pa.Table.from_batches(self._pieces)
+        table: Any = joined(self._pieces, self._counts)
         schema = pa.schema([pa.field(one.name, _readable(one.type), one.nullable) for one in table.schema])
         if schema != table.schema:
             table = table.cast(schema)

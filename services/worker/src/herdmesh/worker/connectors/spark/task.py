@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
 from herdmesh.engine import staging
@@ -22,8 +23,9 @@ from herdmesh.worker.connectors.files.locations import Location, make_folder
 from herdmesh.worker.connectors.spark import handover
 from herdmesh.worker.connectors.spark.handover import HandoverFolder
 from herdmesh.worker.connectors.spark.settings import settings_of
-from herdmesh.worker.connectors.spark.tables import Rows
+from herdmesh.worker.connectors.spark.tables import Rows, format_for_spark
 from herdmesh.worker.connectors.spark.targets import target_of
+from herdmesh.worker.connectors.values.refusals import taken
 
 
 @dataclass(slots=True)
@@ -43,6 +45,8 @@ class SparkSinkTask(StagingSinkTask):
 
     def start(self, config: Config, context: TaskContext) -> None:
         self._settings = settings_of(config)
+        self._context = context
+        self._format = format_for_spark(defaults=context.value_defaults)
         self._group = context.group
         self._target = target_of(self._settings)
         folder = handover.folder_of(self._settings.staging, context.group)
@@ -75,20 +79,27 @@ class SparkSinkTask(StagingSinkTask):
     def put(self, batch: SinkBatch) -> None:
         if not len(batch):
             return
-        partition = (batch.original_topic, batch.partition)
+        for some, piece in taken(batch, self._pack, self._context.give_up):
+            self._keep(some, piece)
+        if self._records and self._oldest_s is None:
+            self._oldest_s = time.monotonic()
+            self._target.begin()
+
+    def _pack(self, batch: SinkBatch) -> Any:
+        return self._format.pack(batch.values, batch.value_schema)
+
+    def _keep(self, batch: SinkBatch, piece: Any) -> None:
+        partition, shape = (batch.original_topic, batch.partition), self._format.shape(piece)
         file = self._open.get(partition)
-        if file is not None and not file.rows.takes(batch):
+        if file is not None and not file.rows.takes(shape):
             self._full.append(self._open.pop(partition))
             file = None
         if file is None:
-            file = _File(partition, batch.offsets[0], -1, Rows(Rows.shape_of(batch)))
-            self._open[partition] = file
-        self._bytes += file.rows.add(batch)
-        self._records += len(batch)
+            file = self._open[partition] = _File(partition, batch.offsets[0], -1, Rows())
+        file.rows.add(piece, shape, len(batch))
         file.last_offset = batch.offsets[-1]
-        if self._oldest_s is None:
-            self._oldest_s = time.monotonic()
-            self._target.begin()
+        self._bytes += self._format.size_bytes(piece)
+        self._records += len(batch)
 
     def commit_due(self) -> bool:
         if self._oldest_s is None:

@@ -3,7 +3,7 @@
 Owns the protocol and the names. A format turns a batch into a piece when it comes, which costs what one pass over its
 records costs, and many pieces into one file when they are staged.
 
-    parquet    columns, types found in the data       zstd (default), snappy, gzip, none
+    parquet    columns, types by the schema           zstd (default), snappy, gzip, none
     csv        columns, one line a record              none (default), gzip
     json       one JSON value a line                   none (default), gzip
     text       one line a record, texts as they are    none (default), gzip
@@ -14,6 +14,7 @@ Invariant: a file has exactly the records of its pieces, in order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from herdmesh.connect.schemas import Schema
@@ -23,17 +24,16 @@ class Format(Protocol):
     """How records become a file. A piece is the format's own."""
 
     @property
-    def takes_rows(self) -> bool:
-        """True = `pack` wants plain values (`payloads.plain_of`), and no schema."""
-        ...
-
-    @property
     def suffix(self) -> str:
         """What the files' names end with."""
         ...
 
     def pack(self, values: Sequence[Any], schema: Schema | None) -> Any:
-        """The values of a batch, one shape, as a piece; at least one. Raises DataError."""
+        """The values of a batch, at least one, as a piece. Raises DataError when one of them cannot be written."""
+        ...
+
+    def shape(self, piece: Any) -> Any:
+        """What pieces of one file have in common, compared by ==; None = the piece goes into any file."""
         ...
 
     def size_bytes(self, piece: Any) -> int:
@@ -54,18 +54,36 @@ COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
 """The formats' names, and what each can be compressed with, its default first."""
 
 
-def format_named(name: str, compression: str | None) -> Format:
-    """The format of one of these names; None = with its default."""
-    chosen = compression or COMPRESSIONS[name][0]
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a configuration asks of a format."""
+
+    name: str
+    compression: str | None = None
+    """None = its default."""
+    numeric: bool = True
+    """Decimals in JSON are numbers, not Base64."""
+    defaults: bool = True
+    """Nulls under a schema with a default are that default."""
+
+
+def format_of(wanted: Wanted) -> Format:
+    """The format."""
+    name, compression = wanted.name, wanted.compression or COMPRESSIONS[wanted.name][0]
     # Only what is used is imported: lines need no Arrow.
     if name == "parquet":
         from herdmesh.worker.connectors.files.formats.parquet import ParquetFormat
 
-        return ParquetFormat(chosen)
+        return ParquetFormat(compression, defaults=wanted.defaults)
     if name == "csv":
         from herdmesh.worker.connectors.files.formats.csv import CsvFormat
 
-        return CsvFormat(chosen)
-    from herdmesh.worker.connectors.files.formats.lines import LinesFormat, json_lines, text_lines
+        return CsvFormat(compression, defaults=wanted.defaults)
+    from herdmesh.worker.connectors.files.formats.lines import LinesFormat
+    from herdmesh.worker.connectors.values.lines import lines_of
+    from herdmesh.worker.connectors.values.payloads import payloads
 
-    return LinesFormat(".json", json_lines, chosen) if name == "json" else LinesFormat(".txt", text_lines, chosen)
+    writer = payloads(numeric=wanted.numeric, defaults=wanted.defaults)
+    if name == "json":
+        return LinesFormat(".json", writer.lines, compression)
+    return LinesFormat(".txt", lambda values, schema: lines_of(values, schema, writer), compression)

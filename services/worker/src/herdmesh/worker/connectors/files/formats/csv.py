@@ -1,9 +1,9 @@
 """CSV: a header, then a line a record, fields in the order in which the file first has them.
 
-Owns the file's content alone. Texts are quoted, so that an empty one (`""`) is told from none (nothing); bytes are
-Base64, nested objects and arrays JSON, as in Parquet.
+Owns the file's content alone; what a cell is, is `cells`' under a schema, `columns`' without. Texts are quoted, so that
+an empty one (`""`) is told from none (nothing); bytes are Base64, nested objects and arrays JSON.
 
-Invariant: a reader that heeds quotes gets every text back as it was.
+Invariant: a reader that heeds quotes gets every text back as it was, and every number with all its digits.
 """
 
 from __future__ import annotations
@@ -12,36 +12,78 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow
-import pyarrow.csv
+import pyarrow.compute
 
 from herdmesh.connect.schemas import Schema
-from herdmesh.worker.connectors.columns import Chunk, chunk_of, table_of, text_of
 from herdmesh.worker.connectors.files.formats.compression import compressed
+from herdmesh.worker.connectors.values.cells import cell_writer
+from herdmesh.worker.connectors.values.columns import Chunk, chunk_of, table_of, text_of
 
 _pa: Any = pyarrow
-_csv: Any = pyarrow.csv
+_compute: Any = pyarrow.compute
+_FLOATS = (_pa.float32(), _pa.float64())
 
 
 class CsvFormat:
     """Pieces are columns."""
 
-    takes_rows = True
-
-    def __init__(self, compression: str) -> None:
+    def __init__(self, compression: str, *, defaults: bool = True) -> None:
         self._compression = compression
+        self._defaults = defaults
         self.suffix = ".csv.gz" if compression == "gzip" else ".csv"
 
     def pack(self, values: Sequence[Any], schema: Schema | None) -> Chunk:
-        return chunk_of(values)
+        if schema is None:
+            return chunk_of(values)
+        return cell_writer(schema, defaults=self._defaults).columns(values)
+
+    def shape(self, piece: Chunk) -> Any:
+        return None
 
     def size_bytes(self, piece: Chunk) -> int:
         return sum(column.nbytes for column in piece.values())
 
     def write(self, stream: Any, pieces: Sequence[Chunk], row_counts: Sequence[int]) -> None:
         table: Any = table_of(pieces, row_counts)
-        for place, field in enumerate(table.schema):
-            if field.type == _pa.binary():
-                texts = [None if value is None else text_of(value) for value in table.column(place).to_pylist()]
-                table = table.set_column(place, field.name, _pa.array(texts, _pa.string()))
+        header = ",".join(_quoted_text(name) for name in table.column_names)
         with compressed(stream, self._compression) as out:
-            _csv.write_csv(table, out, _csv.WriteOptions(include_header=True, quoting_style="needed"))
+            out.write(f"{header}\n".encode())
+            for rows in table.to_batches():
+                out.write(_lines(rows))
+
+
+def _lines(rows: Any) -> bytes:
+    """The rows, each with a line feed."""
+    cells = [_cells(column) for column in rows.columns]
+    lines = _compute.binary_join_element_wise(*cells, ",", null_handling="replace", null_replacement="")
+    return "\n".join([*lines.to_pylist(), ""]).encode()
+
+
+def _cells(column: Any) -> Any:
+    """A column as texts, quoted where they have to be; null = nothing."""
+    kind = column.type
+    if kind == _pa.large_string():
+        return column.cast(_pa.string())
+    if kind == _pa.binary():
+        column = _pa.array([None if value is None else text_of(value) for value in column.to_pylist()], _pa.string())
+    if column.type == _pa.string():
+        doubled = _compute.replace_substring(column, '"', '""')
+        return _compute.binary_join_element_wise('"', doubled, '"', "")
+    if kind in _FLOATS:
+        return _floats(column)
+    return column.cast(_pa.string())
+
+
+def _floats(column: Any) -> Any:
+    """What is no number by its name in Java."""
+    texts = column.cast(_pa.string())
+    if not (column.null_count < len(column)) or _compute.all(_compute.is_finite(column)).as_py():
+        return texts
+    for name, written in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+        texts = _compute.if_else(_compute.equal(texts, name), written, texts)
+    return texts
+
+
+def _quoted_text(text: str) -> str:
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'

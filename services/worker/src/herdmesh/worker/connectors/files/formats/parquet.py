@@ -1,35 +1,87 @@
-"""Parquet: columns with the types that the data has (`columns`).
+"""Parquet: columns typed by the schema of the records, or, where they have none, by what is in them (`columns`).
 
-Owns the file's content alone. Invariant: one column per top-level field that has a value in the file.
+Owns the file's content alone. Records of two schemas go into two files, as Confluent's connectors have it with
+`schema.compatibility=NONE`; so do decimals of more digits than 38. Records without a schema share a file, whose types
+are widened until they hold all.
+
+Invariant: a column has the type that docs/values.md says, and a tombstone is a row of nulls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, cast
 
+import pyarrow
 import pyarrow.parquet
 
+from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import Schema
-from herdmesh.worker.connectors.columns import Chunk, chunk_of, table_of
+from herdmesh.sdk.arrow.writing import DECIMAL_DIGITS_MAX, arrow_writer
+from herdmesh.worker.connectors.files.formats.pieces import FOUND, Nulls, nulls_of
+from herdmesh.worker.connectors.values.columns import Chunk, chunk_of, table_of
 
+_pa: Any = pyarrow
 _parquet: Any = pyarrow.parquet
 
 
 class ParquetFormat:
-    """Pieces are columns."""
+    """Pieces are columns: a RecordBatch under a schema, a Chunk without."""
 
-    takes_rows = True
     suffix = ".parquet"
 
-    def __init__(self, compression: str) -> None:
+    def __init__(self, compression: str, *, defaults: bool = True, digits_max: int = DECIMAL_DIGITS_MAX) -> None:
+        """`digits_max`: of decimals, 38 or 76."""
         self._compression = compression
+        self._writer = partial(arrow_writer, defaults=defaults, digits_max=digits_max)
 
-    def pack(self, values: Sequence[Any], schema: Schema | None) -> Chunk:
-        return chunk_of(values)
+    def pack(self, values: Sequence[Any], schema: Schema | None) -> Any:
+        if (nulls := nulls_of(values, schema)) is not None:
+            return nulls
+        if schema is None:
+            return chunk_of(values)
+        rows: Any = self._writer(schema).rows(values)
+        _check(rows.schema)
+        return rows
 
-    def size_bytes(self, piece: Chunk) -> int:
-        return sum(column.nbytes for column in piece.values())
+    def shape(self, piece: Any) -> Any:
+        if isinstance(piece, Nulls):
+            return None
+        return FOUND if isinstance(piece, dict) else piece.schema
 
-    def write(self, stream: Any, pieces: Sequence[Chunk], row_counts: Sequence[int]) -> None:
-        _parquet.write_table(table_of(pieces, row_counts), stream, compression=self._compression)
+    def size_bytes(self, piece: Any) -> int:
+        return sum(column.nbytes for column in cast("Chunk", piece).values()) if type(piece) is dict else piece.nbytes
+
+    def write(self, stream: Any, pieces: Sequence[Any], row_counts: Sequence[int]) -> None:
+        _parquet.write_table(joined(pieces, row_counts), stream, compression=self._compression)
+
+
+def joined(pieces: Sequence[Any], row_counts: Sequence[int]) -> Any:
+    """A table of pieces of one shape."""
+    schema = next((piece.schema for piece in pieces if isinstance(piece, _pa.RecordBatch)), None)
+    if schema is None:
+        chunks: list[Chunk] = [{} if isinstance(piece, Nulls) else piece for piece in pieces]
+        return table_of(chunks, row_counts)
+    rows = [
+        _pa.record_batch([_pa.nulls(piece.count, kind) for kind in schema.types], schema=schema)
+        if isinstance(piece, Nulls)
+        else piece
+        for piece in pieces
+    ]
+    return _pa.Table.from_batches(rows, schema)
+
+
+@lru_cache(maxsize=1_000)
+def _check(schema: Any) -> None:
+    """Raises DataError for what Arrow has and Parquet has not."""
+    for field in schema:
+        _check_type(field.type, field.name)
+
+
+def _check_type(kind: Any, where: str) -> None:
+    if _pa.types.is_struct(kind) and not kind.num_fields:
+        raise DataError(f"field {where}: a struct without fields has no form in Parquet; leave it out (ReplaceField)")
+    for at in range(kind.num_fields):
+        inner = kind.field(at)
+        _check_type(inner.type, f"{where}.{inner.name}")

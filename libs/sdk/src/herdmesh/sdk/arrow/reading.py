@@ -1,41 +1,26 @@
-"""Arrow in and out: a RecordBatch as records of a source, records of a sink as a RecordBatch.
+"""From Arrow: a RecordBatch as records of a source.
 
-Owns how Arrow's types and Connect's schemas stand for each other. Needs pyarrow (`herdmesh-sdk[arrow]`), which
-`herdmesh.sdk` does not.
+Owns which Connect schema stands for an Arrow type, and how values are read.
 
-| Arrow | Connect |
-|---|---|
-| int8 to int64, uint8, uint16, uint32 | INT8 to INT64; an unsigned one the next larger |
-| float16, float32; float64 | FLOAT32; FLOAT64 |
-| bool, string, binary (each kind of them) | BOOLEAN, STRING, BYTES |
-| decimal(p, s) | Decimal with scale s |
-| date, time, timestamp | Date, Time, Timestamp: whole milliseconds |
-| list, map, struct | ARRAY, MAP, STRUCT |
-| dictionary | what it stands for |
-| null | optional STRING |
-
-Invariant: no value is changed: what has no exact form on the other side is refused with its column.
+Invariant: no value is changed: what has no exact form in Connect is refused with its column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow
 
 from herdmesh.connect import logical
-from herdmesh.connect.connector import SinkBatch, SourceBatch
+from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.data import JavaDate, Struct, map_key
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.schemas import (
     DATE,
-    DECIMAL,
     TIME,
     TIMESTAMP,
-    Field,
     Schema,
     date_schema,
     decimal_schema,
@@ -44,12 +29,8 @@ from herdmesh.connect.schemas import (
 )
 from herdmesh.connect.struct_column import StructColumn
 
-__all__ = ["arrow_schema", "arrow_source_batch", "connect_schema", "to_arrow"]
-
 pa: Any = pyarrow
 """Untyped: the stubs type an array by its elements."""
-VALUE_COLUMN: Final = "value"
-_DECIMAL_DIGITS_MAX: Final = 38
 _PLAIN: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (
     (pa.types.is_int8, "INT8"),
     (pa.types.is_int16, "INT16"),
@@ -70,13 +51,7 @@ _PLAIN: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (
     (pa.types.is_binary_view, "BYTES"),
     (pa.types.is_fixed_size_binary, "BYTES"),
 )
-_ARROW: Final = {
-    "INT8": pa.int8(), "INT16": pa.int16(), "INT32": pa.int32(), "INT64": pa.int64(), "FLOAT32": pa.float32(),
-    "FLOAT64": pa.float64(), "BOOLEAN": pa.bool_(), "STRING": pa.string(), "BYTES": pa.binary(),
-}  # fmt: skip
-_TAKEN_AS_WELL: Final[dict[Any, type]] = {pa.binary(): str, pa.float64(): bool}
-"""What Arrow silently takes for another type: the bytes of a string, 1.0 for true."""
-_LOGICAL: Final = {DATE: pa.date32(), TIME: pa.time32("ms"), TIMESTAMP: pa.timestamp("ms", "UTC")}
+_LOGICAL: Final = frozenset((DATE, TIME, TIMESTAMP))
 
 
 def arrow_source_batch(
@@ -135,45 +110,6 @@ def connect_schema(schema: pyarrow.Schema, name: str | None = None) -> Schema:
         raise DataError(f"two columns of one name, and a struct has one field of each: {', '.join(names)}")
     fields = [(one.name, _schema_of(one.type, one.nullable, one.name)) for one in columns]
     return Schema("STRUCT", name=name, fields=fields)
-
-
-def to_arrow(batch: SinkBatch) -> pyarrow.RecordBatch:
-    """The values of a batch, one column for each field; one column `value` where they are neither structs nor maps.
-
-    Under a schema, types are the schema's. Without one they are found in the data, and a field that a map does not have
-    is null. A tombstone is a row of nulls: `batch.values` tells it from others.
-
-    Raises:
-        DataError: values without a schema that have no type in common, with the field.
-    """
-    values, schema = batch.values, batch.value_schema
-    if schema is None:
-        return _found_columns(values)
-    if schema.type != "STRUCT":
-        return pa.record_batch([_array(values, schema, VALUE_COLUMN)], names=[VALUE_COLUMN])
-    fields = values.fields if isinstance(values, StructColumn) else None
-    columns = [
-        _read(values, one) if fields is None else _with_default(fields[one.index], one.schema) for one in schema.fields
-    ]
-    arrays = [_array(column, one.schema, one.name) for column, one in zip(columns, schema.fields, strict=True)]
-    return pa.record_batch(arrays, names=[one.name for one in schema.fields])
-
-
-def arrow_schema(schema: Schema) -> pyarrow.DataType:
-    """The Arrow type of a Connect schema. Raises DataError for a Decimal without a scale."""
-    if schema.name == DECIMAL:
-        return pa.decimal128(_DECIMAL_DIGITS_MAX, logical.scale_of(schema))
-    if schema.name in _LOGICAL:
-        return _LOGICAL[schema.name]
-    match schema.type:
-        case "ARRAY":
-            return pa.list_(arrow_schema(_of(schema.value_schema)))
-        case "MAP":
-            return pa.map_(arrow_schema(_of(schema.key_schema)), arrow_schema(_of(schema.value_schema)))
-        case "STRUCT":
-            return pa.struct([pa.field(one.name, arrow_schema(one.schema)) for one in schema.fields])
-        case plain:
-            return _ARROW[plain]
 
 
 def _of(schema: Schema | None) -> Schema:
@@ -306,67 +242,3 @@ def _as_milliseconds(array: Any, where: str) -> Any:
 
 def _dates(milliseconds: Any) -> list[JavaDate | None]:
     return [None if one is None else JavaDate(one) for one in milliseconds.to_pylist()]
-
-
-def _found_columns(values: Sequence[Any]) -> pyarrow.RecordBatch:
-    if not all(value is None or isinstance(value, dict) for value in values):
-        return pa.record_batch([_guessed(values, VALUE_COLUMN)], names=[VALUE_COLUMN])
-    rows = [cast("dict[str, Any]", value or {}) for value in values]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    arrays = [_guessed([row.get(name) for row in rows], name) for name in names]
-    if not names:
-        return pa.record_batch([pa.nulls(len(rows))], names=[VALUE_COLUMN])
-    return pa.record_batch(arrays, names=names)
-
-
-def _guessed(values: Sequence[Any], where: str) -> Any:
-    try:
-        array = pa.array(list(values))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"field {where}: its values have no type in common ({error}); give them a schema") from error
-    taken_as_well = _TAKEN_AS_WELL.get(array.type)
-    if taken_as_well is not None and taken_as_well in map(type, values):
-        raise DataError(f"field {where}: its values have no type in common ({array.type} and {taken_as_well.__name__})")
-    return array
-
-
-def _read(structs: Sequence[Struct | None], field: Field) -> list[Any]:
-    """A field of each struct; of a tombstone not even its default."""
-    return [None if one is None else _value_of(one, field) for one in structs]
-
-
-def _value_of(struct: Struct, field: Field) -> Any:
-    """As `Struct.get` reads it."""
-    value = struct.values[field.index]
-    return field.schema.default if value is None else value
-
-
-def _with_default(column: Sequence[Any], schema: Schema) -> Sequence[Any]:
-    if schema.default is None:
-        return column
-    return [schema.default if value is None else value for value in column]
-
-
-def _array(values: Sequence[Any], schema: Schema, where: str) -> Any:
-    try:
-        return pa.array([_plain(value, schema) for value in values], arrow_schema(schema))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"field {where}: a value that is none of {schema}: {error}") from error
-
-
-def _plain(value: Any, schema: Schema) -> Any:
-    """A value as `pyarrow.array` takes it under the schema's type."""
-    if value is None or isinstance(value, Decimal):
-        return value
-    if schema.name in _LOGICAL:
-        return int(value) // logical.DAY_MS if schema.name == DATE else int(value)
-    match schema.type:
-        case "STRUCT":
-            return {one.name: _plain(_value_of(value, one), one.schema) for one in schema.fields}
-        case "ARRAY":
-            return [_plain(item, _of(schema.value_schema)) for item in value]
-        case "MAP":
-            key, item = _of(schema.key_schema), _of(schema.value_schema)
-            return [(_plain(name, key), _plain(one, item)) for name, one in value.items()]
-        case _:
-            return value

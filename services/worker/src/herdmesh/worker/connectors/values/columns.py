@@ -1,11 +1,12 @@
-"""Rows to Arrow columns: one column per top-level field, its type found in the data and widened.
+"""Rows without a schema to Arrow columns: one column per top-level field, its type found in the data and widened.
 
 Owns the inference and the widening between chunks of one file. Knows nothing of files or Kafka.
 
-    null < bool | int64 < double | string | binary    conflicts become string, nested objects and arrays are JSON text
+    null < bool | int64, float < double | decimal | string | binary    conflicts become string, nested objects and
+                                                                       arrays are JSON text
 
 A row is a dict (an object), None (a tombstone: no field has a value), or anything else, which goes into one column
-`value`. Text of a value that is no string is its JSON, as JsonConverter writes it.
+`value`. Text of a value that is no string is its JSON (`payloads`).
 
 Invariant: no value is changed but in form: an int that a double cannot hold exactly makes its column a string.
 """
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from decimal import Decimal
+from typing import Any, cast
 
 import pyarrow
 
-from herdmesh.connect import jackson
+from herdmesh.connect.data import Float32
+from herdmesh.worker.connectors.values.payloads import payloads
 
 pa: Any = pyarrow
 """Untyped: the stubs type an array by its elements, which are only known when the data is seen."""
@@ -30,8 +33,10 @@ VALUE_COLUMN = "value"
 _values_of: Any = dict[str, Any].values
 _EXACT_IN_DOUBLE = 1 << 53
 _INT64 = range(-(1 << 63), 1 << 63)
-_TAKEN_AS_WELL: dict[Any, type] = {pa.binary(): str, pa.float64(): bool}
-"""What Arrow silently takes for another type: the bytes of a string, 1.0 for true."""
+"""For plain ints alone: a range is searched through for one of a class of its own."""
+_TAKEN_AS_WELL: dict[Any, frozenset[type]] = {pa.binary(): frozenset((str,)), pa.float64(): frozenset((bool, Float32))}
+"""What Arrow silently takes for another type: the bytes of a string, 1.0 for true, all digits of a float."""
+_NUMBERS = frozenset((pa.int64(), pa.float32(), pa.float64()))
 _PLAIN = frozenset((pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary()))
 
 
@@ -65,7 +70,7 @@ def column_of(values: Sequence[Any]) -> Array:
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return _careful_column(values)
     taken_as_well = _TAKEN_AS_WELL.get(column.type)
-    if taken_as_well is not None and taken_as_well in map(type, values):
+    if taken_as_well is not None and not taken_as_well.isdisjoint(map(type, values)):
         return _careful_column(values)
     return column if column.type in _PLAIN else _careful_column(values)
 
@@ -74,7 +79,11 @@ def _careful_column(values: Sequence[Any]) -> Array:
     kinds = {_kind(value) for value in values if value is not None}
     if kinds == {"bytes"}:
         return pa.array(values, pa.binary())
-    if kinds == {"int", "float"} and all(_fits_double(value) for value in values):
+    if kinds == {"float32"}:
+        return pa.array(values, pa.float32())
+    if kinds == {"decimal"} and (column := _decimals(values)) is not None:
+        return column
+    if kinds <= {"int", "float", "float32"} and all(_fits_double(value) for value in values):
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     return pa.array([None if value is None else text_of(value) for value in values], pa.string())
 
@@ -85,10 +94,23 @@ def _kind(value: Any) -> str:
     if isinstance(value, int):
         return "int"
     if isinstance(value, float):
-        return "float"
-    if isinstance(value, bytes | bytearray):
+        return "float32" if isinstance(value, Float32) else "float"
+    if isinstance(value, Decimal):
+        return "decimal"
+    if isinstance(value, bytes | bytearray | memoryview):
         return "bytes"
     return "text"
+
+
+def _decimals(values: Sequence[Any]) -> Array | None:
+    """Decimals in the narrowest of Arrow's types that has the digits of all; None = there is none."""
+    scale = max(0, *(-value.as_tuple().exponent for value in values if value is not None))
+    for kind, digits in ((pa.decimal128, 38), (pa.decimal256, 76)):
+        try:
+            return pa.array(values, kind(digits, scale))
+        except (pa.ArrowException, ValueError):
+            continue
+    return None
 
 
 def _fits_double(value: Any) -> bool:
@@ -99,11 +121,11 @@ def text_of(value: Any) -> str:
     """A value as text: strings as they are, bytes as Base64, all else as JSON."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()  # a lone surrogate has no UTF-8
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode()
-    if isinstance(value, int) and not isinstance(value, bool) and value not in _INT64:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(cast("bytes", value)).decode()
+    if isinstance(value, int) and not isinstance(value, bool) and int(value) not in _INT64:
         return str(value)
-    return jackson.dumps(value).decode()
+    return payloads().texts((value,), None)[0].decode()
 
 
 def table_of(chunks: Sequence[Chunk], row_counts: Sequence[int]) -> pyarrow.Table:
@@ -128,7 +150,7 @@ def _joined(parts: list[Array]) -> Any:
     if len(kinds) == 1:
         kind = kinds.pop()
         return pa.chunked_array([part.cast(kind) for part in parts], kind)
-    if kinds == {pa.int64(), pa.float64()}:
+    if kinds <= _NUMBERS:
         try:
             return pa.chunked_array([part.cast(pa.float64()) for part in parts], pa.float64())
         except pa.ArrowInvalid:  # an int beyond 2^53

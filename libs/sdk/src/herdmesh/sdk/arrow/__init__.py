@@ -1,0 +1,25 @@
+"""Arrow in and out: a RecordBatch as records of a source, records of a sink as a RecordBatch.
+
+Owns how Arrow's types and Connect's schemas stand for each other: `reading` from Arrow, `writing` to it. Needs pyarrow
+(`herdmesh-sdk[arrow]`), which `herdmesh.sdk` does not.
+
+| Arrow | Connect |
+|---|---|
+| int8 to int64, uint8, uint16, uint32 | INT8 to INT64; an unsigned one the next larger |
+| float16, float32; float64 | FLOAT32; FLOAT64 |
+| bool, string, binary (each kind of them) | BOOLEAN, STRING, BYTES |
+| decimal(p, s) | Decimal with scale s |
+| date, time, timestamp | Date, Time, Timestamp: whole milliseconds |
+| list, map, struct | ARRAY, MAP, STRUCT |
+| dictionary | what it stands for |
+| null | optional STRING |
+
+Invariant: no value is changed: what has no exact form on the other side is refused with its column.
+"""
+
+from __future__ import annotations
+
+from herdmesh.sdk.arrow.reading import arrow_source_batch, connect_schema
+from herdmesh.sdk.arrow.writing import ArrowWriter, arrow_schema, arrow_writer, to_arrow
+
+__all__ = ["ArrowWriter", "arrow_schema", "arrow_source_batch", "arrow_writer", "connect_schema", "to_arrow"]

@@ -1,0 +1,176 @@
+"""Values as JSON: the one way in which file, HTTP and text sinks write them.
+
+Owns what JSON is made of a value, with a schema and without. Under a schema it is what JsonConverter writes as a
+payload. Without one it is the same, and what JsonConverter refuses (it knows no class for it) is written as the like of
+it under a schema: a BigDecimal as a number, a date as milliseconds since 1970, a struct as an object.
+
+    numbers    as they are, exactly; NaN and the infinities are the texts "NaN", "Infinity", "-Infinity"
+    Decimal    a number with all its digits, or Base64 (`DecimalFormat` of Connect)
+    Date       days since 1970; Time: milliseconds of the day; Timestamp: milliseconds since 1970
+    bytes      Base64
+    map        an object; under a schema whose keys are no texts an array of pairs
+
+Invariant: one text for each value, `null` for none; a value that does not fit its schema is a DataError, never another
+value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from itertools import chain
+from typing import Any, cast
+
+import msgspec
+
+from herdmesh.connect import jackson
+from herdmesh.connect.converters.json import JsonConverter
+from herdmesh.connect.converters.json_texts import Texts
+from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate, Struct
+from herdmesh.connect.javavalues import decimal_text, java_text
+from herdmesh.connect.schemas import Schema
+
+_encode_lines = msgspec.json.Encoder(decimal_format="number").encode_lines
+_ONLY_DICTS = frozenset((dict,))
+_CONTAINERS = frozenset((dict, list))
+_TEXTS = frozenset((str,))
+_SCALARS: frozenset[type] = frozenset((str, int, float, bool, bytes, type(None), Int8, Int16, Int32, Float32))
+_SCALARS_AND_CONTAINERS = _SCALARS | _CONTAINERS
+
+
+class Payloads:
+    """Writes the values of one sink."""
+
+    def __init__(self, *, numeric: bool = True, defaults: bool = True) -> None:
+        """`numeric`: decimals are numbers, not Base64. `defaults`: a null under a schema with a default is that default
+        (`replace.null.with.default` of the converter that read it)."""
+        self._texts = Texts(numeric, defaults)
+        self._converter = JsonConverter()
+        self._converter.configure(
+            {
+                "schemas.enable": "false",
+                "decimal.format": "NUMERIC" if numeric else "BASE64",
+                "replace.null.with.default": "true" if defaults else "false",
+            },
+            "value",
+        )
+
+    def texts(self, values: Sequence[Any], schema: Schema | None) -> list[bytes]:
+        """The JSON of each value. Raises DataError for one that does not fit the schema."""
+        if schema is None:
+            return [self._schemaless(value) for value in values]
+        texts = self._converter.write_many(values, schema)
+        return [b"null" if text is None else text for text in texts] if None in texts else cast("list[bytes]", texts)
+
+    def lines(self, values: Sequence[Any], schema: Schema | None) -> bytes:
+        """The JSON of each value, with a line feed behind each and none within. Raises as `texts`."""
+        if schema is not None:
+            return self._converter.lines(values, schema)
+        try:
+            data = _encode_lines(values)
+        except (OverflowError, UnicodeEncodeError, TypeError):
+            pass  # a lone surrogate, or a type of Connect's own: one by one
+        else:
+            # What is no number is `null` to msgspec.
+            if b"null" not in data or not _has_no_number(values):
+                return data
+        return b"".join([self._schemaless(value) + b"\n" for value in values])
+
+    def with_defaults(self, values: Sequence[Any], schema: Schema) -> Sequence[Any]:
+        """The values with the schema's default for each null, if nulls stand for defaults and there is one."""
+        default = schema.default
+        if default is None or not self._texts.replace_null:
+            return values
+        return [default if value is None else value for value in values]
+
+    def _schemaless(self, value: Any) -> bytes:
+        return jackson.dumps(value if _is_known(value) else self._known(value))
+
+    def _known(self, value: Any) -> Any:
+        """The value with nothing in it that JsonConverter has no class for."""
+        kind = cast("type[object]", type(value))
+        if kind is dict or isinstance(value, dict):
+            return {_name(key): self._known(item) for key, item in cast("dict[Any, Any]", value).items()}
+        if kind is list or kind is tuple:
+            return [self._known(item) for item in value]
+        if kind is JavaDate:
+            return int(value)
+        if kind is Decimal:
+            return msgspec.Raw(decimal_text(value).encode())
+        if kind is BigInteger:
+            return msgspec.Raw(int.__repr__(value).encode())
+        if kind is Struct:
+            return msgspec.Raw(_ascii(self._texts.text(value.schema, value)))
+        return value
+
+
+@lru_cache(maxsize=8)
+def payloads(*, numeric: bool = True, defaults: bool = True) -> Payloads:
+    """The writer with these settings. For one thread."""
+    return Payloads(numeric=numeric, defaults=defaults)
+
+
+def texts_of(values: Sequence[Any], schema: Schema | None) -> list[bytes]:
+    """`Payloads.texts` of numbers that are numbers, and defaults for nulls."""
+    return payloads().texts(values, schema)
+
+
+def _ascii(text: str) -> bytes:
+    """JSON in ASCII: what is no ASCII can only stand in a text, where it may be escaped."""
+    if text.isascii():
+        return text.encode()
+    return "".join(char if char < "\x80" else _escaped(char) for char in text).encode()
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02X}{units[at + 1]:02X}" for at in range(0, len(units), 2))
+
+
+def _name(key: Any) -> str:
+    """A key of a map without a schema as the name of a member."""
+    return key if isinstance(key, str) else java_text(key)
+
+
+def _is_known(value: Any) -> bool:
+    """Whether JsonConverter knows all that is in the value: the like of what `Payloads._known` makes."""
+    kind = cast("type[object]", type(value))
+    if kind is dict:
+        members = cast("dict[Any, Any]", value)
+        if not _TEXTS.issuperset(map(type, members)):
+            return False
+        items: Iterable[Any] = members.values()
+    elif kind is list:
+        items = cast("list[Any]", value)
+    else:
+        return kind in _SCALARS
+    kinds = set(map(type, items))
+    return kinds <= _SCALARS or (
+        kinds <= _SCALARS_AND_CONTAINERS and all(_is_known(item) for item in items if type(item) in _CONTAINERS)
+    )
+
+
+def _has_no_number(values: Iterable[Any]) -> bool:
+    """Whether there is a float in the values that is no number, or is infinite. Most of the work is done in C."""
+    items: list[Any] = list(values)
+    while items:
+        kinds = set(map(type, items))
+        if float in kinds:
+            total = sum(item for item in items if type(item) is float)
+            if not math.isfinite(total) and not all(math.isfinite(item) for item in items if type(item) is float):
+                return True
+        if kinds.isdisjoint(_CONTAINERS):
+            return False
+        if kinds <= _ONLY_DICTS:
+            items = list(chain.from_iterable(map(dict[Any, Any].values, items)))
+            continue
+        found: list[Any] = []
+        for item in items:
+            if type(item) is dict:
+                found += cast("dict[Any, Any]", item).values()
+            elif type(item) is list:
+                found += cast("list[Any]", item)
+        items = found
+    return False
