@@ -28,7 +28,7 @@ class OneByOne(SinkWorld):
 
     def found(self) -> list[int]:
         values: list[Any] = [value for request in self._receiver.taken for value in request.values()]
-        return [int(value["id"] if isinstance(value, dict) else value) for value in values]
+        return [int(value if isinstance(value, str | int) else value["id"]) for value in values]
 
     def close(self) -> None:
         self._receiver.__exit__()
