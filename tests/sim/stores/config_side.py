@@ -65,5 +65,6 @@ class ConfigSide(ConfigRegister):
         """All that callers can read of a state, to compare replicas by. What only Java wrote is left out: compaction
         may change what Connect's rules make of it (S11)."""
         ours = [connector.name for connector in state.stored() if not connector.name.startswith(FOREIGN_PREFIX)]
-        response = wire.snapshot(state, Revision("sim", (0,)), [*ours, "-"])
+        response = wire.snapshot_head(state, Revision("sim", (0,)))
+        response.connectors.extend(wire.entry(connector, "sim") for connector in wire.chosen(state, [*ours, "-"]))
         return response.SerializeToString(deterministic=True)

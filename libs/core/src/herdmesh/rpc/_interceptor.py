@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from herdmesh.rpc import errors, shared, status, telemetry
+from herdmesh.rpc import encoded, errors, status, telemetry
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
         return make(
             behaviour,
             request_deserializer=handler.request_deserializer,
-            response_serializer=shared.serializer(cast(Any, handler.response_serializer)),
+            response_serializer=encoded.serializer(cast(Any, handler.response_serializer)),
         )
 
     def _unary(self, behaviour: Any, method: str) -> Callable[..., Any]:

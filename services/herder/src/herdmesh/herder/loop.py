@@ -32,6 +32,8 @@ QUEUE_MAX: Final = 10_000
 CALLS_MAX: Final = 10_000
 OUTBOX_MAX: Final = 10_000
 TICK_S: Final = 0.1
+#: for how long events are handled before sessions and callers get their turn.
+TURN_MS: Final = 10
 #: a step that takes longer holds up heartbeats and callers, and is logged.
 STEP_MS_MAX: Final = 50
 
@@ -111,6 +113,18 @@ class Watcher:
         return connectors, workers
 
 
+class Observer(Protocol):
+    """Who is told of every change before any watcher or caller sees it."""
+
+    def mark(self, changes: ins.ViewsChanged) -> None:
+        """These views changed."""
+        ...
+
+    def forget(self) -> None:
+        """The role changed, and with it every view."""
+        ...
+
+
 class HerderLoop:
     """One herder. `on_role` is called whenever it begins or ends to serve; `herder.refusal` says which."""
 
@@ -125,6 +139,7 @@ class HerderLoop:
         self._outboxes: dict[int, Outbox] = {}
         self._calls: dict[int, asyncio.Future[Answer | HerdmeshError]] = {}
         self._watchers: set[Watcher] = set()
+        self._observers: list[Observer] = []
         self._numbers = itertools.count(1)
         self._stopped = False
 
@@ -140,8 +155,12 @@ class HerderLoop:
                 wait_s = max(0.0, (next_tick_ms - monotonic_ms()) / 1000)
                 event = await self._next(0.0 if self.herder.unsettled else wait_s)
                 if event is not None:
+                    # Several events a turn: where hundreds of streams write, one event a turn would let the queue, and
+                    # the confirmation of our lease in it, fall behind by seconds.
+                    turn_end_ms = monotonic_ms() + TURN_MS
                     self._handle(event)
-                    # Sessions and callers get their turn between events, however many wait.
+                    while self._queue and monotonic_ms() < turn_end_ms:
+                        self._handle(self._take())
                     await asyncio.sleep(0)
                 elif self.herder.unsettled:
                     self._handle(ev.Settle())
@@ -244,6 +263,10 @@ class HerderLoop:
             if self._metrics is not None:
                 self._metrics.answered(request, outcome, (time.monotonic_ns() - begun_ns) / 1_000_000)
 
+    def observe(self, observer: Observer) -> None:
+        """Tell it of every change from now on."""
+        self._observers.append(observer)
+
     @contextmanager
     def watcher(self) -> Generator[Watcher]:
         """A watcher, told of every change while the block lasts."""
@@ -264,6 +287,9 @@ class HerderLoop:
                     await self._filled.wait()
             except TimeoutError:
                 return None
+        return self._take()
+
+    def _take(self) -> ev.Event:
         event = self._queue.popleft()
         self._room.set()
         return event
@@ -297,11 +323,15 @@ class HerderLoop:
                 if future is not None and not future.done():
                     future.set_result(answer)
             case ins.ViewsChanged():
+                for observer in self._observers:
+                    observer.mark(instruction)
                 for watcher in self._watchers:
                     watcher.mark(instruction)
             case ins.RoleChanged(error=error):
                 _log.info("role", leading=error is None, answer=str(error) if error else "")
                 self._on_role()
+                for observer in self._observers:
+                    observer.forget()
                 for watcher in self._watchers:
                     watcher.wake()
             case ins.RenewEpoch() | ins.ReserveGenerations():

@@ -29,17 +29,23 @@ from herdmesh.configstore.state.changes import (
     SessionKeyChanged,
 )
 from herdmesh.configstore.state.config import ConfigState
-from herdmesh.rpc import foreign, revisions
+from herdmesh.configstore.state.connector import ConnectorState
+from herdmesh.rpc import encoded, foreign, revisions
+from herdmesh.rpc.encoded import EncodedViews
 from herdmesh.rpc.errors import RequestInvalid
-from herdmesh.rpc.shared import SharedMessages
 from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.topicstore import WatchChange, WatchSnapshot
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-#: What all watchers are sent alike is kept for those to come: room for the snapshot of a large cluster.
-_SHARED_BYTES_MAX = 16 * 1024 * 1024
+#: What all callers are sent alike is kept for those to come: room for the snapshot of a large cluster.
+_VIEWS_BYTES_MAX = 16 * 1024 * 1024
+#: A change is sent to all watchers within a moment; one that is slower has it encoded again.
+_CHANGES_BYTES_MAX = 256 * 1024
 #: After so many changes it did not ask for, a watcher is told how far it is, so that it can resume from there.
 _SKIPPED_MAX = 100
+_CONNECTORS = pb.GetSnapshotResponse.CONNECTORS_FIELD_NUMBER
+#: Variants of a connector's encoded view: as it is stored, and as one part of the snapshot that opens a watch.
+_ENTRY, _PART = "entry", "part"
 _PAGE_SIZE = 100
 _PAGE_SIZE_MAX = 1_000
 _PAGE_TOKEN = re.compile("[0-9]{1,18}")
@@ -50,7 +56,8 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
 
     def __init__(self, store: ConfigTopicStore) -> None:
         self._store = store
-        self._shared = SharedMessages(_SHARED_BYTES_MAX)
+        self.views = EncodedViews(_VIEWS_BYTES_MAX)
+        self._changes = EncodedViews(_CHANGES_BYTES_MAX)
 
     async def GetSnapshot(self, request: pb.GetSnapshotRequest, context: _Context) -> pb.GetSnapshotResponse:
         at_least = revisions.from_proto(request.at_least)
@@ -58,7 +65,14 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         await self._store.wait_for(at_least or self._store.revision)
         if request.linearizable:
             await self._store.barrier()
-        return wire.snapshot(self._store.state, self._store.revision, request.connectors)
+        state, revision = self._store.state, self._store.revision
+        entries = [
+            encoded.field(_CONNECTORS, self._entry(connector, revision.store_id))
+            for connector in wire.chosen(state, request.connectors)
+        ]
+        return encoded.response(
+            pb.GetSnapshotResponse, wire.snapshot_head(state, revision).SerializeToString(), *entries
+        )
 
     async def Watch(self, request: pb.WatchRequest, context: _Context) -> AsyncIterator[pb.WatchResponse]:
         wanted = frozenset(request.connectors)
@@ -85,7 +99,8 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
     def _snapshot_parts(self, state: ConfigState, wanted: frozenset[str], store_id: str) -> Iterator[pb.WatchResponse]:
         for connector in state.stored():
             if not wanted or connector.name in wanted:
-                yield self._shared.get(connector, None, partial(wire.snapshot_part, connector, store_id))
+                make = partial(wire.snapshot_part, connector, store_id)
+                yield encoded.response(pb.WatchResponse, self.views.get((_PART, connector.name), connector, make))
         if state.leadership is not None:
             yield wire.change(LeadershipChanged(state.leadership), store_id)
         if state.session_key is not None:
@@ -100,7 +115,10 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
                 response.meta.CopyFrom(revisions.meta(event.revision))
             return response
 
-        return self._shared.get(event, (position, last), make)
+        return encoded.response(pb.WatchResponse, self._changes.get((event.revision, position, last), event, make))
+
+    def _entry(self, connector: ConnectorState, store_id: str) -> bytes:
+        return self.views.get((_ENTRY, connector.name), connector, partial(wire.entry, connector, store_id))
 
     async def Refresh(self, request: pb.RefreshRequest, context: _Context) -> pb.RefreshResponse:
         revision = revisions.from_proto(request.revision)

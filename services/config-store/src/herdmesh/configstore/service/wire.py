@@ -181,17 +181,15 @@ def logger_from_proto(message: config_pb2.LoggerLevel) -> LoggerRecord:
     return LoggerRecord(message.logger, message.level)
 
 
-def snapshot(
-    state: ConfigState, revision: Revision, names: Iterable[str]
-) -> config_read_service_pb2.GetSnapshotResponse:
-    """Everything, or the connectors named."""
+def chosen(state: ConfigState, names: Iterable[str]) -> list[ConnectorState]:
+    """The connectors named, sorted; all that are stored where none is named."""
     named = [state.connector(name) for name in sorted(set(names))]
-    found = [connector for connector in named if connector.is_remembered] if named else state.stored()
-    response = _Read.GetSnapshotResponse(
-        meta=revisions.meta(revision),
-        connectors=[entry(connector, revision.store_id) for connector in found],
-        leadership=leadership(state.leadership),
-    )
+    return [connector for connector in named if connector.is_remembered] if named else list(state.stored())
+
+
+def snapshot_head(state: ConfigState, revision: Revision) -> config_read_service_pb2.GetSnapshotResponse:
+    """A snapshot without its connectors."""
+    response = _Read.GetSnapshotResponse(meta=revisions.meta(revision), leadership=leadership(state.leadership))
     if state.session_key is not None:
         key = session_key(state.session_key, state.session_key_revision, revision.store_id)
         response.session_key.CopyFrom(key)

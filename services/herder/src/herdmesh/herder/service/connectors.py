@@ -3,14 +3,15 @@
 Owns the translation of requests into the state's requests and of answers and views into responses; decides nothing.
 RPCs that ask workers stand in `queries` and `offsets`.
 
-Invariants: a view that goes out is the newest the state has at that moment, on the leader only (GetCluster tells who
-leads, from a follower too). A follower says who leads before it looks at anything else that is asked.
+Invariants: a view that goes out is encoded once for all callers and as new as `encoded_views` says, on the leader only
+(GetCluster tells who leads, from a follower too). A follower says who leads before it looks at anything else that is
+asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import grpc.aio
@@ -24,11 +25,12 @@ from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.herder.effects.topic_tracking import TopicTracking
 from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.loop import HerderLoop
+from herdmesh.herder.service.encoded_views import EncodedMeshViews
 from herdmesh.herder.service.offsets import OffsetRpcs
 from herdmesh.herder.state import requests as rq
 from herdmesh.herder.state.model import TargetState
 from herdmesh.herder.wire import values, views
-from herdmesh.rpc import properties, revisions, tracing
+from herdmesh.rpc import encoded, properties, revisions, tracing
 from herdmesh.rpc.errors import ConnectorNotFound, RequestInvalid
 
 CONNECTOR_SERVICE: Final = "herdmesh.api.herder.v1.ConnectorService"
@@ -53,6 +55,8 @@ class ConnectorServicer(OffsetRpcs):
         self._topics = topics
         self._tracking = tracking
         self._herder = loop.herder
+        self._views = EncodedMeshViews(loop.herder)
+        loop.observe(self._views)
         self._timeout_s = request_timeout_ms / 1000
         self._version = version
 
@@ -75,26 +79,23 @@ class ConnectorServicer(OffsetRpcs):
 
     async def GetConnector(self, request: pb.GetConnectorRequest, context: _Context) -> pb.GetConnectorResponse:
         with self._loop.reading("GetConnector"):
-            return pb.GetConnectorResponse(meta=self._meta(), connector=self._view(self._herder.name_of(request.name)))
+            name = self._herder.name_of(request.name)
+            shown = self._views.connector_now(name)
+            if shown is None:
+                raise ConnectorNotFound(name)
+            return encoded.response(pb.GetConnectorResponse, self._views.meta(), self._views.full(shown))
 
     async def ListConnectors(self, request: pb.ListConnectorsRequest, context: _Context) -> pb.ListConnectorsResponse:
         with self._loop.reading("ListConnectors"):
             if not 0 <= request.page_size <= PAGE_SIZE_MAX:
                 raise RequestInvalid(f"page_size must be 0 to {PAGE_SIZE_MAX}", "page_size")
             size = request.page_size or PAGE_SIZE_MAX
-            names = [name for name in self._herder.connector_names() if name > request.page_token]
-            response = pb.ListConnectorsResponse(next_page_token=names[size - 1] if len(names) > size else "")
-            shown = views.connector_status if request.view == pb.CONNECTOR_VIEW_STATUS else views.connector
-            for first in range(0, len(names[:size]), _SHOWN_AT_ONCE):
-                if first:
-                    await asyncio.sleep(0)  # whoever heartbeats gets a turn
-                    self._still_leads()
-                for name in names[first : min(first + _SHOWN_AT_ONCE, size)]:
-                    view = self._herder.connector(name)
-                    if view is not None:
-                        response.connectors.append(shown(view))
-            response.meta.CopyFrom(self._meta())
-            return response
+            status = request.view == pb.CONNECTOR_VIEW_STATUS
+            key = (status, size, request.page_token)
+            page = self._views.kept_page(key)
+            if page is None:
+                page = await self._page(key, request.page_token, size, status=status)
+            return encoded.response(pb.ListConnectorsResponse, self._views.meta(), page)
 
     async def WatchConnectors(
         self, request: pb.WatchConnectorsRequest, context: _Context
@@ -104,13 +105,9 @@ class ConnectorServicer(OffsetRpcs):
         with self._loop.watcher() as watcher:
             with self._loop.reading("WatchConnectors"):  # as far as its snapshot: what follows has no end of its own
                 names, workers = self._herder.connector_names(), [view.worker_id for view in self._herder.workers()]
-                for first in range(0, len(names), _SHOWN_AT_ONCE):
-                    for response in self._changes(names[first : first + _SHOWN_AT_ONCE], [], watched, told):
-                        yield response
-                    await asyncio.sleep(0)
-                    self._still_leads()
-                for response in self._changes([], workers, watched, told):
+                for response in self._changes(names, workers, watched, told):
                     yield response
+                    self._still_leads()
                 complete = pb.WatchConnectorsSnapshotComplete()
                 last = pb.WatchConnectorsResponse(meta=self._meta(), snapshot_complete=complete)
             yield last  # who has it may hang up at once: that is no answer that was cut short
@@ -222,8 +219,10 @@ class ConnectorServicer(OffsetRpcs):
         self, request: admin_pb.ListWorkersRequest, context: _Context
     ) -> admin_pb.ListWorkersResponse:
         with self._loop.reading("ListWorkers"):
-            workers = [views.worker(view) for view in self._herder.workers()]
-            return admin_pb.ListWorkersResponse(meta=self._meta(), workers=workers)
+            shown = [self._views.worker(view.worker_id) for view in self._herder.workers()]
+            number = admin_pb.ListWorkersResponse.WORKERS_FIELD_NUMBER
+            workers = [self._views.of_worker(one, number) for one in shown if one is not None]
+            return encoded.response(admin_pb.ListWorkersResponse, self._views.meta(), *workers)
 
     async def DrainWorker(
         self, request: admin_pb.DrainWorkerRequest, context: _Context
@@ -271,27 +270,45 @@ class ConnectorServicer(OffsetRpcs):
         assert isinstance(answer, answer_type), f"{wanted} was answered by {answer}"
         return answer
 
+    async def _page(self, key: Hashable, after: str, size: int, *, status: bool) -> bytes:
+        """The connectors after `after` and the token of the next page, as fields of a list."""
+        names = [name for name in self._herder.connector_names() if name > after]
+        wanted = tuple(names[:size])
+        for first in range(0, len(wanted), _SHOWN_AT_ONCE):
+            if first:
+                await asyncio.sleep(0)  # whoever heartbeats gets a turn
+                self._still_leads()
+            for name in wanted[first : first + _SHOWN_AT_ONCE]:
+                shown = self._views.connector(name)
+                if shown is not None:
+                    self._views.status(shown) if status else self._views.full(shown)
+        token = wanted[-1] if len(names) > size else ""
+        rest = pb.ListConnectorsResponse(next_page_token=token).SerializeToString()
+        return self._views.page(wanted, key, rest, status=status)
+
     def _changes(
         self, names: list[str], workers: list[str], watched: frozenset[str], told: _Told
-    ) -> list[pb.WatchConnectorsResponse]:
-        responses: list[pb.WatchConnectorsResponse] = []
+    ) -> Iterator[pb.WatchConnectorsResponse]:
+        """What this watch has not been told yet, each as it is when it is written."""
         for name in names:
             if watched and name not in watched:
                 continue
-            view = self._herder.connector(name)
-            message = views.connector(view) if view is not None else None
-            if not told.connector(name, message):
+            shown = self._views.connector(name)
+            if not told.connector(name, shown.version if shown is not None else 0):
                 continue
-            if message is not None:
-                responses.append(pb.WatchConnectorsResponse(meta=self._meta(), connector=message))
+            if shown is not None:
+                yield encoded.response(pb.WatchConnectorsResponse, self._views.meta(), self._views.full(shown))
             else:
-                responses.append(pb.WatchConnectorsResponse(meta=self._meta(), deleted=name))
+                yield pb.WatchConnectorsResponse(meta=self._meta(), deleted=name)
         for worker_id in workers:
-            worker_view = self._herder.worker(worker_id)
-            worker = views.worker(worker_view) if worker_view is not None else views.gone_worker(worker_id)
-            if told.worker(worker_id, worker):
-                responses.append(pb.WatchConnectorsResponse(meta=self._meta(), worker=worker))
-        return responses
+            worker = self._views.worker(worker_id)
+            if not told.worker(worker_id, worker.version if worker is not None else 0):
+                continue
+            if worker is not None:
+                sent = self._views.of_worker(worker, pb.WatchConnectorsResponse.WORKER_FIELD_NUMBER)
+                yield encoded.response(pb.WatchConnectorsResponse, self._views.meta(), sent)
+            else:
+                yield pb.WatchConnectorsResponse(meta=self._meta(), worker=views.gone_worker(worker_id))
 
     def _timeout_of(self, context: _Context, wanted: rq.Request | None = None) -> float:
         left_s = cast("float | None", context.time_remaining())  # None without a deadline, whatever the stubs say
@@ -316,12 +333,6 @@ class ConnectorServicer(OffsetRpcs):
         view = self._herder.worker(worker_id)
         return views.worker(view) if view is not None else views.gone_worker(worker_id)
 
-    def _view(self, name: str) -> connector_pb2.Connector:
-        view = self._herder.connector(name)
-        if view is None:
-            raise ConnectorNotFound(name)
-        return views.connector(view)
-
     def _changed(self, name: str) -> connector_pb2.Connector:
         """What a change led to; of a connector that somebody deleted since, no more than that."""
         view = self._herder.connector(name)
@@ -335,26 +346,26 @@ def _warnings(written: rq.Written) -> Sequence[worker_service_pb2.ConfigWarning]
 
 
 class _Told:
-    """What a watch has said last, so that nothing is said twice."""
+    """The versions that a watch has told last, so that nothing is said twice; 0 = that it is gone."""
 
     def __init__(self) -> None:
-        self._connectors: dict[str, connector_pb2.Connector] = {}
-        self._workers: dict[str, connector_pb2.Worker] = {}
+        self._connectors: dict[str, int] = {}
+        self._workers: dict[str, int] = {}
 
-    def connector(self, name: str, message: connector_pb2.Connector | None) -> bool:
+    def connector(self, name: str, version: int) -> bool:
         """True when this is news."""
-        if message is None:
+        if not version:
             return self._connectors.pop(name, None) is not None
-        if self._connectors.get(name) == message:
+        if self._connectors.get(name) == version:
             return False
-        self._connectors[name] = message
+        self._connectors[name] = version
         return True
 
-    def worker(self, worker_id: str, message: connector_pb2.Worker) -> bool:
+    def worker(self, worker_id: str, version: int) -> bool:
         """True when this is news."""
-        if self._workers.get(worker_id) == message:
+        if self._workers.get(worker_id) == version:
             return False
-        self._workers[worker_id] = message
+        self._workers[worker_id] = version
         return True
 
 

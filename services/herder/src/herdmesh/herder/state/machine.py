@@ -97,6 +97,11 @@ class Herder:
         """The name of the connector that a request means (`configs.given_name`). Raises RequestInvalid."""
         return given_name(self._mesh, given)
 
+    def has_connector(self, name: str) -> bool:
+        """True when there is a connector of that name."""
+        entry = self._mesh.entries.get(name)
+        return entry is not None and entry.has_config
+
     def connector_names(self) -> list[str]:
         """All connectors, sorted."""
         return views.names(self._mesh)

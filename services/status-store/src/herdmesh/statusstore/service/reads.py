@@ -19,9 +19,9 @@ from herdmesh.api.common.v1 import revision_pb2, store_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as pb2_grpc
-from herdmesh.rpc import foreign, revisions
+from herdmesh.rpc import encoded, foreign, revisions
+from herdmesh.rpc.encoded import EncodedViews
 from herdmesh.rpc.errors import RequestInvalid
-from herdmesh.rpc.shared import SharedMessages
 from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.store import Store
@@ -41,8 +41,12 @@ from herdmesh.topicstore.contract import Revision, WatchChange, WatchEvent, Watc
 
 #: A filtered watch is told the revision after this many changes that did not concern it, so that it can resume.
 SKIPPED_MAX: Final = 100
-#: What all watchers are sent alike is kept for those to come.
-_SHARED_BYTES_MAX: Final = 4 * 1024 * 1024
+#: What all callers are sent alike is kept for those to come: room for the statuses of a large cluster.
+_VIEWS_BYTES_MAX: Final = 8 * 1024 * 1024
+#: A change is sent to all watchers within a moment; one that is slower has it encoded again.
+_CHANGES_BYTES_MAX: Final = 256 * 1024
+_STATUSES: Final = pb2.ListStatusesResponse.STATUSES_FIELD_NUMBER
+_STATUS_PUT: Final = pb2.WatchStatusesResponse.STATUS_PUT_FIELD_NUMBER
 
 _Context = Any  # grpc.aio.ServicerContext; generic in the stubs only
 _Events = AsyncGenerator[WatchEvent[StatusState, Change]]
@@ -55,7 +59,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         self._store = store
         self._keeper = keeper
         self._leases = _LeaseMessages(keeper)
-        self._shared = SharedMessages(_SHARED_BYTES_MAX)
+        self.views = StatusViews(keeper)
 
     async def GetStatus(self, request: pb2.GetStatusRequest, context: _Context) -> pb2.GetStatusResponse:
         name = wire.named(request.connector)
@@ -76,14 +80,13 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
             await self._store.barrier()
         wanted = StatusFilter.of(request)
         state, revision, leases = self._store.state, self._store.revision, self._keeper.table
-        return pb2.ListStatusesResponse(
-            meta=revisions.meta(revision),
-            statuses=[
-                wire.status_to(stored, revision, leases)
-                for stored in state.statuses(request.connectors)
-                if wanted.takes(stored.status, leases.effective(stored.status)[0])
-            ],
-        )
+        statuses = [
+            encoded.field(_STATUSES, self.views.status(stored, revision))
+            for stored in state.statuses(request.connectors)
+            if wanted.takes(stored.status, leases.effective(stored.status)[0])
+        ]
+        meta = pb2.ListStatusesResponse(meta=revisions.meta(revision)).SerializeToString()
+        return encoded.response(pb2.ListStatusesResponse, meta, *statuses)
 
     async def Refresh(self, request: pb2.RefreshRequest, context: _Context) -> pb2.RefreshResponse:
         revision = revisions.from_proto(request.revision)
@@ -128,7 +131,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
             # The writer repeats it, changed or not: replicas tell by that whether it is alive.
             if self._keeper.table.known and (version != told or self._keeper.table.writing):
                 told = version
-                yield pb2.WatchLeasesResponse(leases=self._leases.table())
+                yield self._leases.table()
             with suppress(TimeoutError):
                 async with asyncio.timeout(PULSE_MS / 1000):
                     await self._keeper.changed(version)
@@ -136,7 +139,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
     async def WatchStatuses(
         self, request: pb2.WatchStatusesRequest, context: _Context
     ) -> AsyncIterator[pb2.WatchStatusesResponse]:
-        watch = _StatusWatch(self._keeper, self._leases, self._shared, request)
+        watch = _StatusWatch(self._keeper, self._leases, self.views, request)
         resume = revisions.from_proto(request.resume)
         at_least = revisions.from_proto(request.at_least)
         if at_least is not None:
@@ -155,6 +158,31 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         await self._store.wait_for(revisions.from_proto(at_least) or self._store.revision)
 
 
+class StatusViews:
+    """Statuses and changes as sent, each encoded once for all callers.
+
+    Invariant: a status is joined with the lease of its worker as it is at the moment.
+    """
+
+    def __init__(self, keeper: LeaseKeeper) -> None:
+        self.statuses = EncodedViews(_VIEWS_BYTES_MAX)
+        self._changes = EncodedViews(_CHANGES_BYTES_MAX)
+        self._keeper = keeper
+
+    def status(self, stored: StoredStatus, revision: Revision) -> bytes:
+        """One status."""
+        leases = self._keeper.table
+        key = (stored.status.connector, stored.task, leases.effective(stored.status))
+        return self.statuses.get(key, stored, partial(wire.status_to, stored, revision, leases))
+
+    def change(self, change: Change, revision: Revision, *, last: bool) -> pb2.WatchStatusesResponse:
+        """A change as sent; the last one of a record gives its revision."""
+        told = revision if last else None
+        key = (id(change), self._keeper.version, told)  # the change is kept, so its id stays its own
+        make = partial(_message, change, revision, self._keeper.table, told)
+        return encoded.response(pb2.WatchStatusesResponse, self._changes.get(key, change, make))
+
+
 class _StatusWatch:
     """One watch: what it filters and where it stands.
 
@@ -166,11 +194,11 @@ class _StatusWatch:
         self,
         keeper: LeaseKeeper,
         leases: _LeaseMessages,
-        shared: SharedMessages,
+        views: StatusViews,
         request: pb2.WatchStatusesRequest,
     ) -> None:
         self._keeper = keeper
-        self._shared = shared
+        self._views = views
         self._lease_messages = leases
         self._filter = StatusFilter.of(request)
         self._skipped = 0
@@ -225,7 +253,8 @@ class _StatusWatch:
     def _snapshot(self, state: StatusState, revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
         for stored in state.statuses():
             if self._wanted(stored):
-                yield pb2.WatchStatusesResponse(status_put=wire.status_to(stored, revision, self._keeper.table))
+                status = encoded.field(_STATUS_PUT, self._views.status(stored, revision))
+                yield encoded.response(pb2.WatchStatusesResponse, status)
         for connector in sorted(state.topics):
             if self._filter.takes_topics_of(connector):
                 for topic in state.topics_of(connector):
@@ -234,10 +263,8 @@ class _StatusWatch:
     def _changes(self, changes: Sequence[Change], revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
         wanted = [change for change in changes if self._concerns(change)]
         for change in wanted:
-            # The lease joined in is that of the moment, and only the last message of a record has its revision.
-            told = revision if change is wanted[-1] else None
-            make = partial(_message, change, revision, self._keeper.table, told)
-            yield self._shared.get(change, (self._keeper.version, told), make)
+            # Only the last message of a record has its revision.
+            yield self._views.change(change, revision, last=change is wanted[-1])
         self._skipped = 0 if wanted else self._skipped + 1
         if self._skipped >= SKIPPED_MAX:
             yield self._progress(revision)
@@ -281,7 +308,7 @@ def _message(
 
 
 class _LeaseMessages:
-    """The table as messages, made once for all watchers of a moment.
+    """The table as sent, encoded once for all watchers of a moment.
 
     Invariant: a message is of the table as it is; ends of leases in it, which every heartbeat moves, are at most
     `PULSE_MS` old.
@@ -289,17 +316,23 @@ class _LeaseMessages:
 
     def __init__(self, keeper: LeaseKeeper) -> None:
         self._keeper = keeper
-        self._event = pb2.WatchStatusesResponse()
+        self._table = b""
         self._version = -1
         self._made_ms = 0
 
     def event(self) -> pb2.WatchStatusesResponse:
-        """As an event of a watch of statuses. Not to be changed."""
+        """As an event of a watch of statuses."""
+        number = pb2.WatchStatusesResponse.LEASES_FIELD_NUMBER
+        return encoded.response(pb2.WatchStatusesResponse, encoded.field(number, self._encoded()))
+
+    def table(self) -> pb2.WatchLeasesResponse:
+        """As an event of a watch of leases."""
+        number = pb2.WatchLeasesResponse.LEASES_FIELD_NUMBER
+        return encoded.response(pb2.WatchLeasesResponse, encoded.field(number, self._encoded()))
+
+    def _encoded(self) -> bytes:
         now_ms = time.monotonic_ns() // 1_000_000
         if self._version != self._keeper.version or now_ms - self._made_ms > PULSE_MS:
-            self._event = pb2.WatchStatusesResponse(leases=wire.leases_to(self._keeper.shown()))
+            self._table = wire.leases_to(self._keeper.shown()).SerializeToString()
             self._version, self._made_ms = self._keeper.version, now_ms
-        return self._event
-
-    def table(self) -> pb2.LeaseTable:
-        return self.event().leases
+        return self._table
