@@ -138,6 +138,30 @@ def test_a_struct_that_lacks_something_is_not_hoisted_and_one_with_a_default_the
     assert put("HoistField", {"field": "w"}, Struct(schema, [1, None])).values[0].values == [1, None]
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "java_class"),
+    [
+        (INT32, "text", "java.lang.String"),
+        (INT32, 2**31, "java.lang.Long"),
+        (INT32, True, "java.lang.Boolean"),
+        (STRING, 1, "java.lang.Long"),
+        (BOOLEAN, 1, "java.lang.Long"),
+        (Schema("ARRAY", value_schema=INT32), {}, "java.util.HashMap"),
+        (timestamp_schema(), 5, "java.lang.Long"),
+    ],
+)
+def test_a_value_that_does_not_fit_its_schema_is_not_hoisted(schema: Schema, value: Any, java_class: str) -> None:
+    batch = Batch("t", 0, [None], [value], [0], [0], None, schema, [[]])
+    made = make_transformation("type", "org.apache.kafka.connect.transforms.HoistField$Value")
+    made.configure({"field": "w"})
+    with pytest.raises(DataError) as failed:
+        Loop([Step("r", made)], Shape(None, schema), owned=False).run(batch)
+    named = "" if schema.name is None else f' "{schema.name}"'
+    assert str(failed.value) == (
+        f'Invalid Java object for schema{named} with type {schema.type}: class {java_class} for field: "w"'
+    )
+
+
 def test_the_default_of_a_struct_is_not_put_for_null_but_copied_to_a_header() -> None:
     inner = struct_of(x=INT32.replace(optional=True))
     schema = struct_of(s=inner.replace(optional=True, default=Struct(inner, [1])))

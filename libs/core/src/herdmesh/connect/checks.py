@@ -9,6 +9,7 @@ marker (`Int8`, `Int64`, ...) stands for its own class alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, cast
 
@@ -17,7 +18,8 @@ from herdmesh.connect.errors import ClassCastError, DataError
 from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
-_BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
+#: Bits of each integer type.
+BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 _INTEGERS = {"INT8": Int8, "INT16": Int16, "INT32": Int32, "INT64": Int64}
 _OTHERS: dict[str, tuple[type, ...]] = {
     "FLOAT32": (float, Float32),
@@ -48,12 +50,28 @@ def fits(schema: Schema, value: object) -> bool:
     logical = _LOGICAL.get(schema.name) if schema.name is not None else None
     if logical is not None:
         return kind is logical
-    bits = _BITS.get(schema.type)
+    bits = BITS.get(schema.type)
     if bits is not None:
         return kind is _INTEGERS[schema.type] or (
             kind is int and -(1 << bits - 1) <= cast("int", value) < 1 << bits - 1
         )
     return kind in _OTHERS[schema.type]
+
+
+def all_fit(schema: Schema, values: Sequence[object]) -> bool:
+    """Whether all values of a column that are not None are surely of the class the schema wants, looked at by types;
+    False may be wrong. What is inside of them is not looked at."""
+    types = set(map(type, values))
+    types.discard(type(None))
+    if not types:
+        return True
+    if schema.type in BITS and schema.name is None and types == {int}:
+        numbers = [value for value in cast("Sequence[int | None]", values) if value is not None]
+        return fits(schema, min(numbers)) and fits(schema, max(numbers))
+    if schema.type in BITS and schema.name is None:
+        return False  # of the classes that name their size, or of none
+    samples = dict(zip(map(type, values), values, strict=True))
+    return all(fits(schema, samples[kind]) for kind in types)
 
 
 def check_struct(struct: Struct) -> None:

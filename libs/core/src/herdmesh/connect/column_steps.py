@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from herdmesh.connect.checks import all_fit
 from herdmesh.connect.data import Batch
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.struct_column import StructColumn
@@ -61,7 +62,9 @@ class FieldCode(Code):
             raise NotByColumns
         self.names = ["fields[0]"]
         filled: set[int] = set()
-        if not after.fields[0].schema.optional:
+        schema = after.fields[0].schema
+        self.statements.append(f"if not {self.bind(all_fit)}({self.bind(schema)}, fields[0]): return None")
+        if not schema.optional:
             self.statements.append("if None in fields[0]: return None")
             filled.add(0)
         self.made[part] = Made(after, frozenset(filled))

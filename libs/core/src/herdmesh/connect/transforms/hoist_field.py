@@ -1,6 +1,6 @@
 """HoistField: wrap the whole key or value in one field (reference transforms-converters 2.7).
 
-Owns the field's name. Invariant: what was wrapped is unchanged.
+Owns the field's name. Invariant: what was wrapped is unchanged, and fits its schema as `Struct.put` wants it.
 """
 
 from __future__ import annotations
@@ -8,10 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from herdmesh.connect.checks import check_struct, check_value
+from herdmesh.connect.checks import BITS, check_struct, check_value, fits
+from herdmesh.connect.data import Struct
 from herdmesh.connect.schemas import Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
+
+_TYPES = {
+    "STRING": "str",
+    "FLOAT64": "float",
+    "BOOLEAN": "bool",
+    "BYTES": "bytes",
+    "FLOAT32": "float",
+    "ARRAY": "list",
+    "MAP": "dict",
+}
 
 
 class HoistField(PartTransformation):
@@ -34,9 +45,9 @@ class HoistField(PartTransformation):
         def emit(code: Code) -> None:
             if code.hoist(self.part, after):
                 return
-            if not schema.optional:
-                with code.block(f"if {code.read(self.part)} is None"):
-                    code.line(f"{code.bind(check_value)}({code.bind(schema)}, None, {self._field!r})")
+            value = code.read(self.part)
+            with code.block(f"if not ({_surely_fits(code, schema, value)})"):
+                code.line(f"{code.bind(check_value)}({code.bind(schema)}, {value}, {self._field!r})")
             if schema.type == "STRUCT" and self.part not in code.made:
                 with code.block(f"if {code.read(self.part)} is not None and None in {self.part}.values"):
                     code.line(f"{code.bind(check_struct)}({self.part})")
@@ -46,3 +57,17 @@ class HoistField(PartTransformation):
 
     def reads_struct(self, schema: Schema) -> bool:
         return False
+
+
+def _surely_fits(code: Code, schema: Schema, value: str) -> str:
+    """A cheap condition that nearly all values meet; any other value is looked at closely. What lists and maps hold is
+    not looked at: converters read nothing else, and the next one that writes refuses it."""
+    bits = BITS.get(schema.type)
+    if schema.type == "STRUCT":
+        return f"type({value}) is {code.bind(Struct)} and {value}.schema is {code.bind(schema)}"
+    if schema.name is not None:
+        return f"{code.bind(fits)}({code.bind(schema)}, {value})"
+    if bits is not None:
+        return f"type({value}) is int and {-(1 << bits - 1)} <= {value} < {1 << bits - 1}"
+    name = _TYPES.get(schema.type)
+    return "False" if name is None else f"type({value}) is {name}"
