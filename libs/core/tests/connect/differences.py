@@ -178,7 +178,13 @@ _UNSEEN = """\
   value has it decoded, and the error is Java's.
 - Every call takes the blanks around a connector's name off, as Java's POST does; Java's PUT makes another connector.
   One that Java made so is meant by its exact name.
-- A connector's name has at most 1,000 bytes (UTF-8): it is part of ids that Kafka and gRPC bound.""".splitlines()
+- A connector's name has at most 1,000 bytes (UTF-8): it is part of ids that Kafka and gRPC bound.
+- ByteArrayConverter writes all of a value's bytes. A Java ByteBuffer that was read to its end has a position, which
+  Java's converter winds back or not by release; Python's bytes have none.
+- A mirror accepts `exactly.once.support=required`: ours is exactly once always. Java's MirrorSourceConnector accepts
+  it only where the consumer reads committed records, and refuses it else (docs/connectors/mirror.md).
+- A validation never shows what a config provider gave: `value` is the reference as it was written. Java shows the
+  provider's value (docs/guarantees.md).""".splitlines()
 
 
 if __name__ == "__main__":
