@@ -91,5 +91,6 @@ def commits_of(fence: Any, deleted: Collection[PartitionId] = ()) -> SinkCommits
     settings: Any = SimpleNamespace(flush_interval_ms=60_000, group="connect-sink")
     return SinkCommits(
         spec, settings, task=ListSink(), fence=fence, group=object, missing=lambda of: {*of}.intersection(deleted),
-        errors=nothing, meter=nothing, reading=nothing, spans=None, heed=lambda: None, tell=lambda: None,
+        errors=nothing, meter=nothing, reading=nothing, spans=None, heed=lambda: None, look=lambda: None,
+        tell=lambda: None,
     )  # fmt: skip

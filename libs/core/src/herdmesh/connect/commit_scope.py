@@ -8,7 +8,7 @@ Invariant: as many topics as a connector has, a scope names no more than TOPICS_
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -28,15 +28,31 @@ class CommitScope(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=T
     """Of a sink: others that a task of its connector, of whatever number, has committed under this group, sorted. A
     partition of theirs may be another number's by now. As many as TOPICS_MAX leaves room for; more are not named."""
 
+    topic_ids: tuple[str, ...] = ()
+    """Of a sink: Kafka's ids of `topics` (KIP-516), in their order, "" = not known; empty = none is known. A topic that
+    was deleted and made again has another."""
+
     @classmethod
-    def of(cls, group: str, topics: Iterable[str]) -> CommitScope:
-        """The scope of a commit; topics in any order, doubled or not, as many as there are."""
-        return cls(group, tuple(sorted(set(topics))[:TOPICS_MAX]))
+    def of(cls, group: str, topics: Iterable[str], ids: Mapping[str, str] | None = None) -> CommitScope:
+        """The scope of a commit; topics in any order, doubled or not, as many as there are. `ids`: as far as known."""
+        names = tuple(sorted(set(topics))[:TOPICS_MAX])
+        found = tuple((ids or {}).get(name, "") for name in names)
+        return cls(group, names, (), found if any(found) else ())
 
     def beside(self, others: Iterable[str]) -> CommitScope:
         """The same, with what is committed elsewhere: of `others` those that this task's commit was not for."""
         names = sorted(set(others).difference(self.topics))
-        return CommitScope(self.group, self.topics, tuple(names[: TOPICS_MAX - len(self.topics)]))
+        return CommitScope(self.group, self.topics, tuple(names[: TOPICS_MAX - len(self.topics)]), self.topic_ids)
+
+    def without(self, gone: Collection[str]) -> CommitScope:
+        """The same without these topics, which were deleted: nothing is lost that was committed of them."""
+        ids = {topic: one for topic, one in self.ids().items() if topic not in gone}
+        kept = CommitScope.of(self.group, (topic for topic in self.topics if topic not in gone), ids)
+        return kept.beside(topic for topic in self.elsewhere if topic not in gone)
+
+    def ids(self) -> dict[str, str]:
+        """Kafka's ids of `topics` by their names, as far as known."""
+        return {topic: one for topic, one in zip(self.topics, self.topic_ids, strict=False) if one}
 
     def covers(self, group: str, topic: str) -> bool:
         """True when the commit was for this topic under this group. Where more topics were committed than the scope

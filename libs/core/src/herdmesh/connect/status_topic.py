@@ -222,6 +222,8 @@ def _commit_scope_value(scope: CommitScope) -> _Json:
     value: _Json = {"group": scope.group, "topics": list(scope.topics)}
     if scope.elsewhere:
         value["elsewhere"] = list(scope.elsewhere)
+    if scope.topic_ids:
+        value["topic_ids"] = list(scope.topic_ids)
     return value
 
 
@@ -368,7 +370,8 @@ def _commit_scope(value: Any) -> CommitScope | None:
     group, topics, elsewhere = members.get("group"), _texts(members.get("topics")), _texts(members.get("elsewhere", []))
     if not isinstance(group, str) or topics is None or elsewhere is None:
         return None
-    return CommitScope(group, topics, elsewhere)
+    ids = _texts(members.get("topic_ids", [])) or ()
+    return CommitScope(group, topics, elsewhere, ids if len(ids) == len(topics) else ())
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
@@ -32,6 +32,8 @@ from herdmesh.kafka.listed_offsets import list_offsets, told_of
 
 UNSTABLE_S = 1.0
 """How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What a broker says that has no ids of topics."""
 _UNSTABLE = frozenset((KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT))
 
 _log = logging.getLogger(__name__)
@@ -49,6 +51,8 @@ class Owned:
     """Topics of which the brokers cannot tell anything now; what was owned of them may still be there."""
     topics: frozenset[str] = frozenset()
     """What the config subscribes to, whoever owns it: all that exist, and those that are unclear."""
+    ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Kafka's ids of the partitions' topics, as far as known."""
 
 
 def owned_partitions(consumer: Consumer, settings: SinkSettings, task: int, task_count: int) -> Owned:
@@ -83,6 +87,22 @@ def _partition_counts(consumer: Consumer, settings: SinkSettings) -> tuple[dict[
             continue
         counts[topic] = len(known.partitions)
     return counts, unclear
+
+
+def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """Kafka's ids of these topics (KIP-516), without those that do not exist or whose id nobody says."""
+    names = sorted(set(topics))
+    if not names:
+        return {}
+    untyped: Any = admin
+    found: dict[str, str] = {}
+    answers = untyped.describe_topics(TopicCollection(names), request_timeout=CALL_TIMEOUT_S)
+    for topic, answer in answers.items():
+        try:
+            found[topic] = str(answer.result().topic_id)
+        except KafkaException as error:
+            _log.info("the id of topic %s is not known: %s", topic, error)
+    return {topic: one for topic, one in found.items() if one != _NO_ID}
 
 
 def missing(consumer: Consumer, wanted: Iterable[PartitionId]) -> set[PartitionId]:

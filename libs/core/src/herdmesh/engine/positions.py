@@ -9,10 +9,11 @@ with the numbers, or the connector's config says `herdmesh.offsets.missing=reset
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
+from herdmesh.engine import manifest
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.settings import OFFSETS_MISSING
 
@@ -26,6 +27,46 @@ class PartitionRange:
     beginning: int
     end: int
     """One past the last record, open transactions included."""
+
+
+def of_topics_as_they_are(
+    offsets: Mapping[PartitionId, tuple[int | None, str]],
+    *,
+    ids: Mapping[str, str],
+    ids_before: Mapping[str, str],
+    own_rows: Collection[PartitionId] = (),
+) -> dict[PartitionId, tuple[int | None, str]]:
+    """The offsets that were committed of topics as they are now, with None for those of a topic that was deleted and
+    made again since: Kafka forgets these with the topic, but for one that was under way meanwhile.
+
+    Args:
+        offsets: as Kafka tells them, with their metadata.
+        ids: of the topics now, as far as known.
+        ids_before: of the topics when the task last committed.
+        own_rows: partitions whose offsets are from the target's ledger, which says nothing of a topic's id.
+    """
+    found: dict[PartitionId, tuple[int | None, str]] = {}
+    for partition, (offset, metadata) in offsets.items():
+        now, said = ids.get(partition[0], ""), manifest.topic_id_of(metadata)
+        before = ids_before.get(partition[0], "")
+        if not said and partition in own_rows:
+            said = before
+        is_other = bool(now and said and now != said)
+        found[partition] = (None if is_other else offset, metadata)
+    return found
+
+
+def within(ranges: Mapping[PartitionId, PartitionRange], again: Collection[str]) -> dict[PartitionId, PartitionRange]:
+    """Without offsets beyond the records of topics that were made again: such an offset is of the topic before."""
+    return {
+        one: replace(known, committed=None) if one[0] in again and _is_out_of_range(known) else known
+        for one, known in ranges.items()
+    }
+
+
+def made_again(ids: Mapping[str, str], ids_before: Mapping[str, str]) -> set[str]:
+    """The topics that have another id than before."""
+    return {topic for topic, one in ids.items() if ids_before.get(topic, one) != one}
 
 
 def starting_offsets(

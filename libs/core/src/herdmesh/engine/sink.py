@@ -43,7 +43,18 @@ from herdmesh.kafka.contact import Contact
 
 WAIT_S = 0.1
 """How long the loop waits for a record before it looks at commands, commits and the clock again."""
-_GONE = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
+#: The topic is gone, or is another one under the same name, whose leaders' epochs begin anew.
+_GONE = frozenset(
+    (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+    )
+)
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +107,7 @@ class SinkLoop:
             spec, settings, task=task, fence=fence, group=consumer.consumer_group_metadata,
             missing=partial(partitions.missing, consumer), errors=errors, meter=self._meter, reading=reading,
             spans=spans, heed=lambda: self._assignment.heed(), tell=self._tell,
+            look=lambda: self._assignment.refresh_soon(),
         )  # fmt: skip
         self._intake = Intake(consumer)
         self._assignment = SinkAssignment(
@@ -134,8 +146,8 @@ class SinkLoop:
             self._config_offset = claims.ask(self._spec, self._admin, self._consumer).verify()
             self._link.progress(self.progress())  # the first word of a task that started and owns its id
             members.result()
-            found = owned.result().partitions
-        self._assignment.adopt(found, self._spec.commit_scope)
+            found = owned.result()
+        self._assignment.adopt(found.partitions, self._spec.commit_scope, found.ids)
         try:
             reason = self._loop()
         except RetryStopped as ended:

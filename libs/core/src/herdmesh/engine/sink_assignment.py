@@ -13,6 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -26,7 +27,7 @@ from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.intake import Intake
 from herdmesh.engine.ledger import LedgerSinkTask, over_group
-from herdmesh.engine.positions import starting_offsets
+from herdmesh.engine.positions import made_again, of_topics_as_they_are, starting_offsets, within
 from herdmesh.engine.reading import Reading
 from herdmesh.engine.settings import OFFSETS_MISSING, SinkSettings
 from herdmesh.engine.sink_commits import SinkCommits
@@ -106,6 +107,7 @@ class SinkAssignment:
         begun_s = time.monotonic()
         owned = partitions.owned_partitions(self._consumer, self._settings, self._spec.task, self._spec.task_count)
         self._commits.topics = owned.topics
+        owned = replace(owned, ids=partitions.topic_ids(self._admin, (topic for topic, _ in owned.partitions)))
         now_s, interval_s = time.monotonic(), self._settings.metadata_max_age_ms / 1000
         if not owned.is_complete:
             interval_s = min(interval_s, MISSING_TOPIC_INTERVAL_S)
@@ -125,9 +127,13 @@ class SinkAssignment:
             self._refresh_s = time.monotonic() + WARM_REFRESH_INTERVAL_S
             return
         has = set(owned.partitions)
-        gone = [p for p in self.positions if p not in has and p[0] not in owned.unclear]
-        new = [partition for partition in owned.partitions if partition not in self.positions]
+        again = made_again(owned.ids, {topic: self._commits.topic_ids.get(topic, "") for topic, _ in self.positions})
+        again = {topic for topic in again if self._commits.topic_ids.get(topic)}
+        gone = [p for p in self.positions if (p not in has and p[0] not in owned.unclear) or p[0] in again]
+        new = [one for one in owned.partitions if one not in self.positions or one[0] in again]
         if gone:
+            if again:
+                _log.warning("topics were deleted and made again, and are read from their start: %s", sorted(again))
             _log.warning("partitions are gone: %s", gone)
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in gone])
             self._intake.unfollow(gone)
@@ -140,16 +146,28 @@ class SinkAssignment:
                 self._ledger.forget(gone)
             self._task.close(gone)
         if new:
-            self.adopt(new, None)
+            self.adopt(new, None, owned.ids)
 
-    def adopt(self, new: list[PartitionId], scope: CommitScope | None) -> None:
-        """Begin with partitions: finish what an earlier owner committed, then commit where this one begins."""
+    def adopt(self, new: list[PartitionId], scope: CommitScope | None, ids: Mapping[str, str]) -> None:
+        """Begin with partitions: finish what an earlier owner committed, then commit where this one begins. `ids`: of
+        their topics, as `Owned`."""
         # Before the group is asked: what an owner remembers of it from before it stood still may have been reset since,
         # and would become the ledger's. Who claims nobody's row has it to itself until another claims it.
         claimed: Mapping[PartitionId, int] = {} if self._ledger is None else self._ledger.claim(new)
         offsets = over_group(partitions.committed(self._consumer, new, self._hung), claimed)
+        if scope is not None and scope.group == self._settings.group:
+            ids_before = scope.ids()
+            again = made_again(ids, ids_before)
+            if again:
+                _log.warning("topics were deleted and made again since the last commit: %s", sorted(again))
+                scope = scope.without(again)
+        else:
+            ids_before, again = {}, set[str]()
+        told = offsets
+        offsets = of_topics_as_they_are(offsets, ids=ids, ids_before=ids_before, own_rows=claimed.keys())
+        self._commits.topic_ids |= {topic: ids[topic] for topic, _ in new if topic in ids}
         starts = starting_offsets(
-            partitions.ranges(self._admin, offsets),
+            within(partitions.ranges(self._admin, offsets), again),
             group=self._settings.group,
             scope=scope,
             forgotten=partitions.forgotten(self._consumer, self._hung, scope, offsets),
@@ -159,7 +177,7 @@ class SinkAssignment:
         self._reading.assign([*self.positions, *new])
         self._task.open(new)
         if self._staging is not None:
-            self._recover(self._staging, {p: manifest.decode(text) for p, (_, text) in offsets.items()})
+            self._recover(self._staging, {p: manifest.decode(text) for p, (_, text) in told.items()})
         if self._ledger is not None:
             self._ledger.begin(starts)
         self.positions.update(starts)
@@ -176,6 +194,12 @@ class SinkAssignment:
         position = self.positions.get(partition)
         if position is None:
             return
+        topic = partition[0]
+        known_id = self._commits.topic_ids.get(topic)
+        if known_id and partitions.topic_ids(self._admin, [topic]).get(topic) != known_id:
+            self.refresh(is_warm=False)
+            if self._commits.topic_ids.get(topic) != known_id:
+                return  # it was deleted, and perhaps made again
         known = partitions.ranges(self._admin, {partition: (position, "")})
         start = starting_offsets(
             known,

@@ -60,6 +60,7 @@ class SinkCommits:
         spans: RunSpans | None,
         heed: Callable[[], None],
         tell: Callable[[], None],
+        look: Callable[[], None],
     ) -> None:
         """
         Args:
@@ -67,6 +68,7 @@ class SinkCommits:
             missing: those of some partitions that there are not any more; asks Kafka.
             heed: has positions go where the task asked for.
             tell: called after every commit.
+            look: has partitions looked for soon, as some are gone.
         """
         self._spec = spec
         self._settings = settings
@@ -83,6 +85,7 @@ class SinkCommits:
         self._spans = spans
         self._heed = heed
         self._tell = tell
+        self._look = look
         self.positions: dict[PartitionId, int] = {}
         """The next offset to read."""
         self.committed: dict[PartitionId, int] = {}
@@ -91,6 +94,8 @@ class SinkCommits:
         self.scope: CommitScope | None = spec.commit_scope
         self.time_ms: int | None = None
         """Of the last commit of positions."""
+        self.topic_ids: dict[str, str] = {}
+        """Kafka's ids of the topics that are read, as far as known."""
         self.topics = frozenset[str]()
         """What the config subscribes to now, whoever owns it."""
         self._published: Mapping[PartitionId, str] = {}
@@ -142,9 +147,15 @@ class SinkCommits:
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
         """These are gone, and their offsets went with the topic."""
+        partitions = list(partitions)
         for partition in partitions:
             del self.positions[partition]
             self._starts.pop(partition, None)
+        gone = {topic for topic, _ in partitions} - {topic for topic, _ in self.positions}
+        for topic in gone:
+            self.topic_ids.pop(topic, None)
+        if self.scope is not None:
+            self.scope = self.scope.without(gone)
 
     def commit(self) -> None:
         """Make durable what was put, commit the positions of all partitions, publish."""
@@ -201,7 +212,7 @@ class SinkCommits:
 
     def commit_again(self) -> None:
         """Commit what is committed, and where partitions begin, without asking the task for what it was given since."""
-        self._commit_offsets(_named(self.committed | self._starts, self._published))
+        self._commit_offsets(self._named(self.committed | self._starts, self._published))
         self._commit_s = time.monotonic()
 
     def go_back(self) -> None:
@@ -238,7 +249,7 @@ class SinkCommits:
             failpoints.hit("after-write")
         self._errors.settle()
         if offsets:
-            self._commit_offsets(_named(offsets, manifests))
+            self._commit_offsets(self._named(offsets, manifests))
             self.time_ms = time.time_ns() // 1_000_000
             self.scope = self._scope_of(offsets)
             self._starts.clear()
@@ -268,6 +279,7 @@ class SinkCommits:
         deleted = self._missing([(one.topic, one.partition) for one in offsets])
         if deleted:
             _log.warning("partitions were deleted before their offsets were committed: %s", sorted(deleted))
+            self._look()
         return [one for one in offsets if (one.topic, one.partition) not in deleted]
 
     def _restate(self) -> None:
@@ -277,7 +289,7 @@ class SinkCommits:
         that along, which is open still. Its files are published, and from an older offset would be written twice.
         Partitions that the task moved since go where it moved them, at most to what was committed.
         """
-        offsets = _named(self.committed | self._starts, self._published)
+        offsets = self._named(self.committed | self._starts, self._published)
         deadline_s = time.monotonic() + _RESTATE_S
         while offsets:
             try:
@@ -311,18 +323,21 @@ class SinkCommits:
             _log.warning("offsets of partitions that the task does not own are passed over: %s", foreign)
         return found
 
+    def _named(self, offsets: Mapping[PartitionId, int], manifests: Mapping[PartitionId, str]) -> list[TopicPartition]:
+        """Offsets as they are committed, each with what is to be published with it, and the id of its topic."""
+        return [
+            TopicPartition(*one, at, manifest.encode(manifests.get(one, ""), self.topic_ids.get(one[0], "")))
+            for one, at in offsets.items()
+        ]
+
     def _scope_of(self, positions: Iterable[PartitionId]) -> CommitScope:
         """Of a commit: other topics that the connector committed stay named as long as the config subscribes to them
         and they exist, because any task may be given their partitions next."""
-        scope, before = CommitScope.of(self._settings.group, (topic for topic, _ in positions)), self.scope
+        before = self.scope
+        scope = CommitScope.of(self._settings.group, (topic for topic, _ in positions), self.topic_ids)
         if before is None or before.group != scope.group:
             return scope
         return scope.beside(self.topics.intersection(before.topics + before.elsewhere))
-
-
-def _named(offsets: Mapping[PartitionId, int], manifests: Mapping[PartitionId, str]) -> list[TopicPartition]:
-    """Offsets as they are committed, each with what is to be published with it."""
-    return [TopicPartition(*one, at, manifest.encode(manifests.get(one, ""))) for one, at in offsets.items()]
 
 
 def _cause(error: TaskFailed) -> KafkaError | None:

@@ -20,9 +20,11 @@ def to_proto(scope: CommitScope | None) -> connector_pb2.CommitScope | None:
         group=foreign.text(scope.group),
         topics=map(foreign.text, scope.topics),
         elsewhere=map(foreign.text, scope.elsewhere),
+        topic_ids=scope.topic_ids,
     )
 
 
 def from_proto(message: connector_pb2.CommitScope) -> CommitScope:
     """The scope of a message that is set."""
-    return CommitScope.of(message.group, message.topics).beside(message.elsewhere)
+    ids = dict(zip(message.topics, message.topic_ids, strict=False))
+    return CommitScope.of(message.group, message.topics, ids).beside(message.elsewhere)

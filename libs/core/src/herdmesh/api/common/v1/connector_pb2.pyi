@@ -372,6 +372,7 @@ class CommitScope(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     ELSEWHERE_FIELD_NUMBER: _builtins.int
+    TOPIC_IDS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """group of a sink, under which it committed. Empty for a source, whose offsets no consumer group holds."""
     @_builtins.property
@@ -386,16 +387,23 @@ class CommitScope(_message.Message):
         Sorted, no more than 100 together with topics; those beyond are not named. Always empty for a source.
         """
 
+    @_builtins.property
+    def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """topic_ids are Kafka's ids of a sink's topics, in their order; "" where one is not known. Empty = none is known. A topic
+        that was deleted and made again has another id.
+        """
+
     def __init__(
         self,
         *,
         group: _builtins.str = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         elsewhere: _abc.Iterable[_builtins.str] | None = ...,
+        topic_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elsewhere", b"elsewhere", "group", b"group", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elsewhere", b"elsewhere", "group", b"group", "topic_ids", b"topic_ids", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
