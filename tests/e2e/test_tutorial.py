@@ -19,6 +19,7 @@ import pytest
 
 from herdmesh.devstack.broker import QUICK_JVM
 from herdmesh.devstack.layout import StackLayout
+from herdmesh.devstack.ports import PortReservations
 from herdmesh.devstack.supervisor import stop_detached
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +128,7 @@ def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
     write_files(folder)
     # Not the ports that everybody expects: another mesh may take one between its choice and its use.
     services = ("config-store", "status-store", "herder", "worker-1")
-    StackLayout(folder / ".herd").choose_ports(services, usual=False)
+    StackLayout(folder / ".herd").choose_ports(services, PortReservations(), usual=False)
     try:
         found, told_above = blocks(), its_tests(blocks())
         run_all([block for block in found if block not in told_above], folder)

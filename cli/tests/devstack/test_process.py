@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
-from herdmesh.devstack.ports import is_free
+from herdmesh.devstack.ports import PortReservations, is_free
 from herdmesh.devstack.process import ManagedProcess
 
 #: Starts a child of its own, says so, and ignores SIGTERM: the worst kind to stop.
@@ -122,7 +122,14 @@ def test_state_survives_and_a_reused_pid_is_not_ours(tmp_path: Path) -> None:
 
 def test_ports_are_remembered_and_never_shared(tmp_path: Path) -> None:
     names = ["config-store", "status-store", "herder", "worker-1", "worker-2"]
-    first = StackLayout(tmp_path).choose_ports(names, usual=False)
+    reservations = PortReservations()
+    first = StackLayout(tmp_path).choose_ports(names, reservations, usual=False)
     assert len(set(first.values())) == len(names)
     assert all(is_free(port) for port in first.values())
-    assert StackLayout(tmp_path).choose_ports(names, usual=False) == first
+    assert StackLayout(tmp_path).choose_ports(names, reservations, usual=False) == first
+    # Another stack that remembers the same ports, and starts before the first one's servers listen.
+    other = StackLayout(tmp_path).choose_ports(names, PortReservations(), usual=False)
+    assert not set(other.values()) & set(first.values())
+    reservations.release()
+    for port in first.values():
+        assert PortReservations().take(port)

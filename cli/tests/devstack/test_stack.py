@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[repor
 
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.stack import ServiceNotReady, Stack, StackSettings
+from herdmesh.rpc.server import Server, ServiceRegistration
+
+_NO_SERVICE = ServiceRegistration(None, lambda _servicer, _server: None, "of.nobody")
 
 
 async def test_what_a_store_says_ends_the_start(kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
@@ -33,3 +37,32 @@ async def test_what_a_store_says_ends_the_start(kafka: Broker, tmp_path: Path, t
     assert time.monotonic() - begun_s < 45  # half of the time it would wait for what only takes long
     assert "\n" not in str(refused.value)
     assert all(process.mark is None for process in stack.processes.values())
+
+
+async def test_what_another_process_answers_at_its_port_is_not_a_service_that_serves(
+    kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two stacks that started in the same second met on a port: the second took the first one's worker for its own."""
+    group = tmp_topic("group")
+    env = {"HERDMESH_GROUP_ID": group, "HERDMESH_CONFIG_STORAGE_TOPIC": tmp_topic("configs")}
+    stack = Stack(StackSettings(tmp_path, workers=0, usual_ports=False, service_env=env, broker=kafka))
+    start_service = stack._start_service  # pyright: ignore[reportPrivateUsage]
+    others: list[Server] = []
+
+    async def after_another_took_the_port(name: str, port: int) -> None:
+        if name == "config-store":
+            other = Server(f"127.0.0.1:{port}", [_NO_SERVICE], metrics=False)
+            await other.start()
+            await other.set_all_serving(True)
+            others.append(other)
+        await start_service(name, port)
+
+    monkeypatch.setattr(stack, "_start_service", after_another_took_the_port)
+    try:
+        with pytest.raises(
+            ServiceNotReady, match=rf"config-store cannot listen on port \d+: process {os.getpid()} does"
+        ):
+            await stack.start()
+    finally:
+        for other in others:
+            await other.stop(0.0)

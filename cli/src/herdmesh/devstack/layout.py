@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from herdmesh.devstack.ports import free_port
+from herdmesh.devstack.ports import PortReservations, free_port
 
 #: The ports everybody expects; others are taken when these are busy, and remembered. A second replica is 10 above.
 USUAL_PORTS = {"config-store": 7201, "status-store": 7202, "herder": 7203}
@@ -102,8 +102,11 @@ class StackLayout:
     def write_state(self, state: StackState) -> None:
         _replace(self.state_file, json.dumps(asdict(state), indent=1))
 
-    def choose_ports(self, names: Iterable[str], *, usual: bool = True) -> dict[str, int]:
-        """A free port per name: the one remembered, else the usual one, else any; remembered for the next start.
+    def choose_ports(
+        self, names: Iterable[str], reservations: PortReservations, *, usual: bool = True
+    ) -> dict[str, int]:
+        """A free port per name: the one remembered, else the usual one, else any; remembered for the next start, and
+        reserved until the servers listen.
 
         `usual=False` never takes the usual ports, so that a test stack stays out of a user's way.
         """
@@ -113,7 +116,7 @@ class StackLayout:
             wishes = [remembered[name]] if name in remembered else []
             if usual:
                 wishes.append(_usual_port(name))
-            chosen[name] = free_port(wishes, chosen.values())
+            chosen[name] = free_port(wishes, chosen.values(), reservations.take)
         _replace(self._ports_file, json.dumps(remembered | chosen))
         return chosen
 

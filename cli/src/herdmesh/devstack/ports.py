@@ -1,5 +1,5 @@
-"""Which port a server may take that is started here. Owns that choice and whether a port is taken; not which servers
-there are.
+"""Which port a server may take that is started here. Owns that choice, whether a port is taken, and that two stacks
+which start at the same moment do not choose the same one (`PortReservations`); not which servers there are.
 
 Invariant: a port that nobody wished for is one that the kernel gives to nobody by itself, neither to a connection
 that goes out nor to a listener on port 0, so that it is still free when its server starts, or starts again after a
@@ -9,9 +9,16 @@ kill. And it is in a thousand of an even number: the pages of metrics, 1,000 abo
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import random
 import socket
-from collections.abc import Collection, Iterable
+import tempfile
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import IO
+
+import psutil
 
 from herdmesh.devstack.errors import DevstackError
 
@@ -37,18 +44,54 @@ def is_free(port: int) -> bool:
         return True
 
 
-def free_port(wishes: Iterable[int] = (), avoid: Collection[int] = ()) -> int:
-    """The first of `wishes` that is free and not to be avoided, else any such port, whose page's port is free too.
+class PortReservations:
+    """Ports that this process has chosen for servers which do not listen yet.
+
+    Each is a locked file in a folder of this user, so a reservation ends with its process, however that dies.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.gettempdir()) / f"herdmesh-ports-{os.getuid()}"
+        self._held: dict[int, IO[bytes]] = {}
+
+    def take(self, port: int) -> bool:
+        """Reserve the port; False when another process, or another stack of this one, has it."""
+        if port in self._held:
+            return True
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        lock = (self._folder / f"{port}.lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            return False
+        self._held[port] = lock
+        return True
+
+    def release(self) -> None:
+        """Let all of them go. Safe to call again."""
+        while self._held:
+            _, lock = self._held.popitem()
+            lock.close()
+
+
+def _any_port(_: int) -> bool:
+    return True
+
+
+def free_port(wishes: Iterable[int] = (), avoid: Collection[int] = (), take: Callable[[int], bool] = _any_port) -> int:
+    """The first of `wishes` that is free, not to be avoided and granted by `take`, else any such port, whose page's
+    port is free too.
 
     Raises:
         DevstackError: none was found.
     """
     for port in wishes:
-        if port not in avoid and is_free(port):
+        if port not in avoid and is_free(port) and take(port):
             return port
     for _ in range(_TRIES):
         port = _random.choice(_THOUSANDS) * 1_000 + _random.randrange(1_000)
-        if port not in avoid and is_free(port) and is_free(port + _PAGE_ABOVE):
+        if port not in avoid and is_free(port) and is_free(port + _PAGE_ABOVE) and take(port):
             return port
     raise DevstackError(
         f"no free port on {HOST}: {_TRIES} were tried from 10,000 to 31,000; end servers that listen there"
@@ -61,6 +104,16 @@ def free_ports(count: int) -> list[int]:
     while len(found) < count:
         found.append(free_port(avoid=found))
     return found
+
+
+def listener(port: int) -> int | None:
+    """The process that listens on the port, None when there is none or it is not ours to see."""
+    try:
+        connections = psutil.net_connections("tcp")
+    except psutil.Error:  # macOS shows them to root alone
+        return None
+    listening = (one for one in connections if one.status == psutil.CONN_LISTEN)
+    return next((one.pid for one in listening if one.laddr[1:] == (port,)), None)
 
 
 async def accepts(port: int) -> bool:

@@ -26,7 +26,7 @@ from herdmesh.devstack._broker_config import ELECTION_SESSION_MS
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
-from herdmesh.devstack.ports import HOST
+from herdmesh.devstack.ports import HOST, PortReservations, listener
 from herdmesh.devstack.process import ManagedProcess, end_tree
 from herdmesh.devstack.readiness import follows, serves, store_trouble
 
@@ -93,6 +93,7 @@ class Stack:
         self._on_change = on_change
         self._watchers: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._ports = PortReservations()
 
     async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start everything and return when all of it serves.
@@ -105,7 +106,7 @@ class Stack:
             async with asyncio.timeout(timeout_s):
                 await self._start_broker()
                 names = self._names()
-                ports = self.layout.choose_ports(names, usual=self.settings.usual_ports)
+                ports = self.layout.choose_ports(names, self._ports, usual=self.settings.usual_ports)
                 self._remember_addresses(ports)
                 # All at once: every client of ours waits for its servers, and Spark needs the time for itself.
                 for name in names:
@@ -138,6 +139,7 @@ class Stack:
         if self.settings.broker is None:
             await self.broker.stop()
             self._set("broker", "stopped")
+        self._ports.release()
         self.state.supervisor = None
         self._publish()
 
@@ -148,7 +150,7 @@ class Stack:
 
     async def wait_serving(self, name: str) -> None:
         """Until the service answers SERVING, or is a herder that follows one that does. Raises `ServiceNotReady` when
-        it ends and is not restarted."""
+        it ends and is not restarted, or when another process has its port."""
         address, role = self._services[name].address, role_of(name)
         async with grpc.aio.insecure_channel(address) as channel:
             while True:
@@ -157,6 +159,9 @@ class Stack:
                     tail = process.log_tail()
                     raise ServiceNotReady(f"{name} ended with exit code {process.exit_code} while starting\n{tail}")
                 if await serves(channel) or (role == "herder" and await follows(channel, address)):
+                    if await self._is_a_stranger(name):
+                        await asyncio.sleep(_PROBE_INTERVAL_S)
+                        continue
                     self._services[name].detail = ""
                     self._set(name, "serving")
                     return
@@ -164,6 +169,22 @@ class Stack:
                     self._services[name].detail = f"{trouble.condition}: {trouble.message}"
                     self._publish()
                 await asyncio.sleep(_PROBE_INTERVAL_S)
+
+    async def _is_a_stranger(self, name: str) -> bool:
+        """True when what answers at the service's address is not, or no longer, its own process: two stacks that start
+        in the same second can meet on a port, and then the other's service answers. Raises `ServiceNotReady` when that
+        other process will not go away."""
+        port = int(self._services[name].address.rpartition(":")[2])
+        process = self.processes[name]
+        other = await asyncio.to_thread(listener, port)
+        if other is None or (process.mark is not None and other == process.mark.pid):
+            return False
+        if process.exit_code is not None or process.restarts:
+            raise ServiceNotReady(
+                f"{name} cannot listen on port {port}: process {other} does. End that process, or start again: "
+                "another port is chosen then"
+            )
+        return True
 
     async def _all_serving(self, names: Sequence[str]) -> None:
         """Until all of them serve, or a store says what somebody has to mend first: waiting on would not."""
