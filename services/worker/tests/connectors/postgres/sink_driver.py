@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 
 from herdmesh.connect.connector import PartitionId, SinkBatch, TaskContext
+from herdmesh.connect.data import Struct
 from herdmesh.connect.schemas import Schema
 from herdmesh.worker.connectors.postgres.sink_task import PostgresSinkTask
 
@@ -106,3 +107,8 @@ def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
         while cursor.nextset():
             pass
         return cursor.fetchall() if cursor.description else []
+
+
+def struct(schema: Schema, values: Sequence[Any]) -> Struct:
+    """A struct of these values."""
+    return Struct(schema, list(values))

@@ -21,8 +21,9 @@ from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.schemas import INT32, INT64, STRING, Schema
 from herdmesh.connect.struct_column import StructColumn
-from herdmesh.worker.connectors.postgres.sink_settings import PK_FIELDS, PkMode, SinkSettings
+from herdmesh.worker.connectors.postgres.sink_settings import PK_FIELDS, InsertMode, PkMode, SinkSettings
 from herdmesh.worker.connectors.postgres.sink_text import Texts
+from herdmesh.worker.connectors.postgres.unchanged.rows import Unchanged
 
 _COORDINATES = (STRING, INT32, INT64)
 
@@ -44,6 +45,8 @@ class Shape:
     columns: tuple[Column, ...]
     """Key columns first, of a deletion these alone."""
     deletes: bool = False
+    keeps: bool = False
+    """Of a row that is there already: the record says that columns which are not named here did not change."""
 
     @property
     def keys(self) -> tuple[Column, ...]:
@@ -88,6 +91,8 @@ class Reader:
         #: parts of struct schemas, which stay the same from batch to batch.
         self._value_parts: dict[Schema, tuple[_Part, _Part]] = {}
         self._key_parts: dict[Schema, _Part] = {}
+        is_kept = settings.placeholder and settings.insert_mode is not InsertMode.INSERT
+        self._unchanged = Unchanged(settings.placeholder) if is_kept else None
 
     def read(self, batch: SinkBatch, places: Sequence[int]) -> list[Rows]:
         """The rows of the records at these places, rising, at least one.
@@ -104,7 +109,23 @@ class Reader:
             for place in places:
                 form = self._key_form(batch, place), self._value_form(batch, place)
                 groups.setdefault(form, []).append(place)
-        return [self._rows(batch, group, *form) for form, group in groups.items()]
+        return [part for form, group in groups.items() for part in self._parted(self._rows(batch, group, *form))]
+
+    def _parted(self, rows: Rows) -> list[Rows]:
+        """Rows without the columns that a placeholder says are unchanged."""
+        shape, start = rows.shape, len(rows.shape.keys)
+        if self._unchanged is None or shape.deletes or start == len(shape.columns):
+            return [rows]
+        found = self._unchanged.found([column.schema for column in shape.columns], rows.values, start)
+        if found is None:
+            return [rows]
+        parts: list[Rows] = []
+        for unchanged, picked in found.items():
+            named = [at for at in range(len(shape.columns)) if at not in unchanged]
+            columns = tuple(shape.columns[at] for at in named)
+            values = [[rows.values[at][row] for row in picked] for at in named]
+            parts.append(Rows(Shape(columns, keeps=bool(unchanged)), [rows.places[row] for row in picked], values))
+        return parts
 
     def _keys_vary(self, batch: SinkBatch) -> bool:
         """Whether records of the batch may take their key columns from different forms of keys."""

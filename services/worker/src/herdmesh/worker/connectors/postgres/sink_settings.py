@@ -21,12 +21,14 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import at_least, non_empty_string, optional_at_least
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres.common import connection_keys, quoted
+from herdmesh.worker.connectors.postgres.unchanged.placeholder import DEFAULT, placeholder_validator
 
 INSERT_MODE, DELETE_ENABLED = "insert.mode", "delete.enabled"
 PK_MODE, PK_FIELDS = "pk.mode", "pk.fields"
 TABLE_NAME_FORMAT, FIELDS_WHITELIST = "table.name.format", "fields.whitelist"
 AUTO_CREATE, AUTO_EVOLVE = "auto.create", "auto.evolve"
 LEDGER_TABLE = "herdmesh.ledger.table"
+PLACEHOLDER = "herdmesh.unavailable.value.placeholder"
 MAX_RETRIES = "max.retries"
 _DB_TIMEZONE, _QUOTE = "db.timezone", "quote.sql.identifiers"
 _KAFKA_NAMES = ("__connect_topic", "__connect_partition", "__connect_offset")
@@ -120,6 +122,10 @@ KEYS = ConfigDef(
     ConfigKey("retry.backoff.ms", Type.INT, 3000, _MEDIUM,
               "Without effect: pauses begin at 300 ms and double up to errors.retry.delay.max.ms.",
               at_least(0), _RETRIES, 2, "SHORT", "Retry Backoff (millis)"),
+    ConfigKey(PLACEHOLDER, Type.STRING, DEFAULT, _LOW,
+              "A value that stands for one that did not change and was not sent (unavailable.value.placeholder of the "
+              "CDC source): an upsert or update leaves the column as it is. Empty: such values are written.",
+              placeholder_validator(may_be_empty=True)),
     ConfigKey(LEDGER_TABLE, Type.STRING, "herdmesh_ledger", _LOW,
               "Table that says, for each connector and partition, which records are written; made when absent. Meshes "
               "that write to one database and have connectors of the same name each need their own.",
@@ -186,6 +192,8 @@ class SinkSettings:
     retries_max: int | None
     """None = without end."""
     ledger: TableName
+    placeholder: str
+    """Of values that did not change; empty = none is."""
 
     def table_of(self, topic: str) -> TableName:
         """The table of a topic. Raises ConfigError where it would be another database's."""
@@ -213,6 +221,7 @@ def sink_settings(config: Config) -> SinkSettings:
         table_format=parsed[TABLE_NAME_FORMAT],
         retries_max=parsed[MAX_RETRIES],
         ledger=_table_name(LEDGER_TABLE, parsed[LEDGER_TABLE], folds=False),
+        placeholder=parsed[PLACEHOLDER],
     )
     for problem in _problems(found):
         raise problem

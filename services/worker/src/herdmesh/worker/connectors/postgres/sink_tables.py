@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psycopg import errors
 
@@ -100,6 +100,8 @@ class Statements:
     same transaction; empty = there is none."""
     proof: str = ""
     """The merge of no row at all."""
+    absent: str = ""
+    """How many of the stage's rows the table has not, where all must be there; empty = they need not be."""
 
 
 class Tables:
@@ -135,7 +137,7 @@ class Tables:
                 return Statements(tuple(Form(column.schema) for column in shape.columns))
             if missing := [column for column in shape.columns if column.name not in table.columns]:
                 table = self._evolved(topic, table, missing)
-            found = self._statements[topic, shape] = self._made(table, shape)
+            found = self._statements[topic, shape] = self._kept(table, self._made(table, shape), shape)
         return found
 
     def _table(self, topic: str, shape: Shape) -> Table | None:
@@ -148,6 +150,10 @@ class Tables:
                 self._refuse_creation(name, shape)
                 if shape.deletes:
                     return None
+                if shape.keeps:
+                    raise DataError(
+                        f"table {name} is missing, and the record says that columns it does not have did not change"
+                    )
                 self._create(name, shape)
                 table = self._looked_up(name)
             if table is None:
@@ -239,6 +245,23 @@ class Tables:
         proof = _merge(table, nothing, stage, shape, settings)
         return Statements(forms, copy, merge, clear, f"COPY {table.sql} ({columns}) FROM STDIN", proof)
 
+    def _kept(self, table: Table, made: Statements, shape: Shape) -> Statements:
+        """Where a record says that some of its columns did not change, an upsert of its others is an update: the row is
+        there, or else nothing can be said of it. (An INSERT is refused for a column that may not be null, even where
+        ON CONFLICT would only update.)"""
+        if not shape.keeps or self._settings.insert_mode is not InsertMode.UPSERT:
+            return made
+        there = [table.columns[column.name] for column in shape.columns]
+        stage = self._stage(tuple((c.name, t.type) for c, t in zip(shape.columns, there, strict=True)))
+        copy = f"COPY {stage} ({_names(shape.columns)}) FROM STDIN"
+        same = _same(table, shape)
+        absent = (
+            f"SELECT count(*) FROM {stage} AS stage WHERE NOT EXISTS (SELECT FROM {table.sql} AS target WHERE {same})"
+        )
+        updates = replace(self._settings, insert_mode=InsertMode.UPDATE)
+        merge = "" if shape.keys == shape.columns else _merge(table, "", stage, shape, updates)
+        return Statements(made.forms, copy, merge, f"DELETE FROM {stage}", absent=absent)
+
     def _stage(self, columns: tuple[tuple[str, str], ...]) -> str:
         """A temporary table with these columns, in this order, and no constraint: the table's own decide."""
         stage = self._stages.get(columns)
@@ -265,7 +288,7 @@ def _sorting(table: Table, shape: Shape) -> str:
 def _merge(table: Table, rows: str, stage: str, shape: Shape, settings: SinkSettings) -> str:
     """`rows`: what an INSERT selects."""
     columns, keys = _names(shape.columns), _names(shape.keys)
-    same = " AND ".join(f"target.{name} = stage.{name}" for name in map(_name, shape.keys))
+    same = _same(table, shape)
     others = [_name(column) for column in shape.columns if not column.is_key]
     if shape.deletes:
         return f"DELETE FROM {table.sql} AS target USING {stage} AS stage WHERE {same}"
@@ -280,6 +303,11 @@ def _merge(table: Table, rows: str, stage: str, shape: Shape, settings: SinkSett
         return insert
     values = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
     return f"{insert} ON CONFLICT ({keys}) DO {f'UPDATE SET {values}' if others else 'NOTHING'}"
+
+
+def _same(_table: Table, shape: Shape) -> str:
+    """That a row of the table has the key of one in the stage."""
+    return " AND ".join(f"target.{name} = stage.{name}" for name in map(_name, shape.keys))
 
 
 def _definition(column: Column, *, of_new_table: bool) -> str:

@@ -281,9 +281,22 @@ def _run(connection: Connection, writes: Sequence[_Write], used: set[str], *, st
                 cursor.execute(statements.clear.encode())
             if statements.copy:
                 _copy(cursor, statements.copy, write)
+            if statements.absent:
+                used.add(statements.clear)
+                _require_rows(cursor, statements.absent)
             if statements.merge:
                 used.add(statements.clear)
                 cursor.execute(statements.merge.encode())
+
+
+def _require_rows(cursor: psycopg.Cursor[tuple[Any, ...]], absent: str) -> None:
+    """Raises an error of the records where their rows are not there."""
+    row = cursor.execute(absent.encode()).fetchone()
+    if row is not None and row[0]:
+        raise errors.NoDataFound(
+            "the record has the placeholder of a value that did not change "
+            "(herdmesh.unavailable.value.placeholder), and its row, which would have the value, is not there"
+        )
 
 
 def _copy(cursor: psycopg.Cursor[tuple[Any, ...]], statement: str, write: Write) -> None:

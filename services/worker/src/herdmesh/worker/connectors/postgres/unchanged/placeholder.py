@@ -93,6 +93,11 @@ class Placeholder:
             case _:
                 return None
 
+    @staticmethod
+    def point_bytes(x: float, y: float) -> bytes:
+        """A point in well-known binary."""
+        return _wkb_point.pack(1, 1, x, y)
+
     def _elements(self, element: Schema) -> list[Any]:
         match element.type:
             case _ if element.name in TEMPORAL:
@@ -110,8 +115,8 @@ class Placeholder:
                 return [self.of(element)]
 
 
-def placeholder_validator() -> Validator:
-    """That a text is a placeholder: not empty, and behind `hex:` digits."""
+def placeholder_validator(*, may_be_empty: bool = False) -> Validator:
+    """That a text is a placeholder: not empty, unless that may be, and behind `hex:` digits."""
 
     def check(name: str, value: str) -> None:
         try:
@@ -120,7 +125,7 @@ def placeholder_validator() -> Validator:
             raise ConfigError.for_value(
                 name, value, "no hexadecimal digits behind hex:", fix="write hex:00ff"
             ) from error
-        if is_nothing:
+        if is_nothing and not (may_be_empty and not value):
             raise ConfigError.for_value(name, value, "nothing would stand for a value", fix=f"write {DEFAULT}")
 
     return Validator("a text, or hex: and digits", check)
@@ -128,4 +133,4 @@ def placeholder_validator() -> Validator:
 
 def point(schema: Schema, x: float, y: float) -> Struct:
     """A point in Debezium's shape."""
-    return Struct(schema, [x, y, _wkb_point.pack(1, 1, x, y), None])
+    return Struct(schema, [x, y, Placeholder.point_bytes(x, y), None])
