@@ -69,7 +69,8 @@ class HerderProcess(StoreProcess):
 
     def __init__(self, config_store: str, status_store: str, log_path: Path) -> None:
         grace = f"--stream-grace-ms={STREAM_GRACE_MS}"
-        super().__init__([f"--config-store={config_store}", f"--status-store={status_store}", grace], log_path)
+        stores = [f"--config-store={config_store}", f"--status-store={status_store}"]
+        super().__init__([*stores, grace, "--balance-delay-ms=1000"], log_path)
 
     def stub(self, channel: grpc.aio.Channel) -> None:
         self.client: ConnectorServiceAsyncStub = ConnectorServiceStub(channel)

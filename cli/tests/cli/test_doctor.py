@@ -15,6 +15,7 @@ from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_pb
 from herdmesh.api.configstore.v1 import config_read_service_pb2_grpc as config_grpc
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as herder_grpc
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_pb
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as status_grpc
@@ -45,7 +46,13 @@ class _Status(status_grpc.StatusReadServiceServicer):
 
 class _Herder(herder_grpc.ConnectorServiceServicer):
     async def GetCluster(self, request: Any, context: Any) -> admin_pb.GetClusterResponse:
-        return admin_pb.GetClusterResponse(leader_id="herder-1", leader_address="127.0.0.1:7203", epoch=1)
+        workers = [
+            connector_pb2.Worker(worker_id="w1", reason="910 units fewer than its share; balanced once it is calm"),
+            connector_pb2.Worker(worker_id="w2"),
+        ]
+        return admin_pb.GetClusterResponse(
+            leader_id="herder-1", leader_address="127.0.0.1:7203", epoch=1, workers=workers
+        )
 
 
 def config(status: store_pb2.StoreStatus) -> Any:
@@ -99,10 +106,13 @@ async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:
         assert (code, found["healthy"], found["findings"]) == (0, True, [])
         assert [replica["address"] for replica in found["replicas"]] == [one, two, status]
         assert {replica["role"] for replica in found["replicas"]} == {"WRITER"}
-        assert found["herder"] == {"address": "127.0.0.1:7203", "state": "LEADS", "message": ""}
+        uneven = [{"worker_id": "w1", "reason": "910 units fewer than its share; balanced once it is calm"}]
+        leads = {"address": "127.0.0.1:7203", "state": "LEADS", "message": "", "workers": uneven}
+        assert found["herder"] == leads
         code, text = await doctor(one, status, herder)
         assert code == 0
         assert "everything is healthy" in text
+        assert "worker w1: 910 units fewer than its share" in text
 
 
 async def test_a_finding_is_told_with_the_stores_words_and_a_hint() -> None:

@@ -77,6 +77,9 @@ def test_undrain_gives_it_its_share() -> None:
     world.ask(DrainWorker("w1"))
     since = len(world.starts)
     world.ask(UndrainWorker("w1"))
+    assert len(world.starts) == since, "nothing that runs moves at once"
+    assert worker(world, "w1").state is WorkerState.CONNECTED
+    world.share()
     assert {name for name, _ in world.starts[since:]} == {"w1"}
     assert world.placed() == {"w1": 2, "w2": 2, "w3": 2}
     assert (worker(world, "w1").state, worker(world, "w1").reason) == (WorkerState.CONNECTED, "")
@@ -88,6 +91,7 @@ def test_a_drain_and_its_end_outlive_the_leader(undrained: bool) -> None:
     world.ask(DrainWorker("w1"))
     if undrained:
         world.ask(UndrainWorker("w1"))
+        world.share()
     since = len(world.starts)
     world.kill_herder()
     world.lead()
@@ -369,7 +373,7 @@ def test_what_runs_as_wanted_needs_no_words() -> None:
 
 
 def test_a_unit_that_waits_for_its_worker_says_for_how_long() -> None:
-    world = mesh(rules=Rules(rebalance_delay_ms=30_000))
+    world = mesh(rules=Rules(rebalance_delay_ms=30_000, balance_delay_ms=500))
     lost = next(iter(unit.task for unit in world.workers["w2"].held if unit.task is not None))
     world.kill("w2")
     world.advance(1_000)
@@ -385,7 +389,8 @@ def test_a_unit_that_moves_says_from_where_to_where() -> None:
     world = mesh(workers=1)
     world.workers["w1"].stop_silently = True
     world.worker("w2")
-    world.share()
+    while not any(unit(world, task).explanation for task in range(6)):
+        world.advance(100)
     moving = [unit(world, task).explanation for task in range(6) if unit(world, task).explanation]
     assert moving == ["stopping on w1 before it starts on w2 (w1 has 30 s to say so)"] * 3
 
@@ -422,3 +427,75 @@ def test_without_any_worker_a_unit_says_so() -> None:
     world.advance(3_000)
     assert unit(world, None).explanation == "waits for a worker: no worker is connected"
     assert UnitId("a") not in world.running()
+
+
+def test_when_all_workers_leave_within_a_moment_nothing_starts() -> None:
+    world = mesh()
+    since = len(world.starts)
+    for name in ("w1", "w2", "w3"):
+        world.workers[name].leave()
+        world.advance(150)
+    world.advance(5_000)
+    assert len(world.starts) == since
+    assert all(one.released and not one.held for one in world.workers.values())
+
+
+def test_what_a_leaving_worker_has_runs_on_until_it_is_known_who_else_leaves() -> None:
+    world = mesh()
+    had = set(world.workers["w1"].held)
+    world.workers["w1"].leave()
+    world.advance(300)
+    assert set(world.workers["w1"].held) == had, "no time is lost by the wait"
+    world.advance(1_000)
+    assert not world.workers["w1"].held
+    assert world.workers["w1"].released
+
+
+def test_workers_that_leave_one_after_the_other_without_end_hold_each_other_up_for_a_bounded_time() -> None:
+    world = mesh(workers=12)
+    first = world.workers["w1"]
+    begun_ms = world.now
+    for number in range(1, 12):
+        if first.released:
+            break
+        world.workers[f"w{number}"].leave()
+        world.advance(300)
+    assert first.released
+    assert world.now - begun_ms <= 2_500
+
+
+def test_a_worker_that_left_and_dials_in_again_gets_nothing() -> None:
+    """Its process is on its way out; an older build says nothing of that when it dials in."""
+    world = mesh(workers=2)
+    leaver = world.workers["w1"]
+    leaver.leave()
+    world.advance(2_000)
+    assert leaver.released
+    since = len(world.starts)
+    leaver.released = False
+    leaver.dial()
+    world.advance(100)
+    assert leaver.released, "it is let go of again"
+    world.ask(CreateConnector("new", sink(4)))
+    assert {name for name, _ in world.starts[since:]} == {"w2"}
+
+
+def test_a_worker_that_leaves_says_so_to_the_next_leader_before_it_can_start_anything() -> None:
+    world = mesh(workers=2)
+    leaver = world.workers["w1"]
+    world.kill_herder()
+    leaver.leaving = True
+    since = len(world.starts)
+    world.lead()
+    world.advance(10_000)
+    assert leaver.released
+    assert {name for name, _ in world.starts[since:]} == {"w2"}
+
+
+def test_the_next_life_of_a_worker_that_left_takes_work() -> None:
+    world = mesh(workers=1)
+    world.workers["w1"].leave()
+    world.advance(2_000)
+    world.revive("w1")
+    world.advance(2_000)
+    assert world.placed() == {"w1": 6}

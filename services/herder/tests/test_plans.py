@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herdmesh.herder.state import Rules
 from herdmesh.herder.state.model import ErrorClass, Failure, Plugin, Properties, TargetState, UnitId
 from herdmesh.herder.state.questions import PlanTaskConfigs
 from herdmesh.herder.state.requests import (
@@ -35,7 +36,7 @@ def world() -> World:
 
 
 def world_with(plugins: tuple[tuple[Plugin, ...], ...]) -> World:
-    world = World()
+    world = World(rules=Rules(herder_id="h1", balance_enabled=False))  # a plan tells of nothing that comes later
     world.lead()
     for number, has in enumerate(plugins):
         world.worker(f"w{number + 1}", has)

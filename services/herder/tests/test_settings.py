@@ -14,6 +14,7 @@ from herdmesh.herder.state.model import Rules
         ("session_timeout_ms", "session_timeout_ms"),
         ("stream_grace_ms", "stream_grace_ms"),
         ("scheduled_rebalance_max_delay_ms", "rebalance_delay_ms"),
+        ("balance_delay_ms", "balance_delay_ms"),
         ("stop_timeout_ms", "stop_timeout_ms"),
         ("inter_worker_key_ttl_ms", "session_key_ttl_ms"),
     ],
@@ -23,3 +24,16 @@ def test_each_time_that_is_set_is_a_rule(setting: str, rule: str, monkeypatch: p
     assert getattr(HerderSettings().rules("h1"), rule) == 4_321
     monkeypatch.undo()
     assert getattr(HerderSettings().rules("h1"), rule) == getattr(Rules(), rule), "the two defaults are the same"
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "value"),
+    [("balance_enabled", "false", False), ("balance_moves_max", "3", 3), ("balance_threshold_percent", "20", 20)],
+)
+def test_the_bounds_of_a_balance_are_rules(
+    setting: str, text: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"HERDMESH_{setting.upper()}", text)
+    assert getattr(HerderSettings().rules("h1"), setting) == value
+    monkeypatch.undo()
+    assert getattr(HerderSettings().rules("h1"), setting) == getattr(Rules(), setting)

@@ -293,7 +293,7 @@ def test_what_was_adopted_starts_anew_below_the_late_word_of_a_newer_owner(
 def test_a_joining_worker_gets_its_share_and_nothing_else_moves(world: World) -> None:
     starts = len(world.starts)
     world.worker("w3")
-    world.advance(1_000)
+    world.share()
     moved = world.starts[starts:]
     assert {name for name, _ in moved} == {"w3"}
     assert world.placed() == {"w1": 3, "w2": 2, "w3": 2} or world.placed() == {"w1": 2, "w2": 3, "w3": 2}
@@ -305,7 +305,7 @@ def test_a_leaving_worker_is_released_when_it_holds_nothing(world: World) -> Non
     leaver = world.workers["w2"]
     assert leaver.session is not None
     leaver.say(ev.WorkerLeft(leaver.session))
-    world.run()
+    world.advance(1_000)
     assert leaver.released
     assert leaver.held == {}
     assert len(world.workers["w1"].held) == 9
@@ -342,7 +342,7 @@ def test_units_go_only_where_their_plugin_is() -> None:
     world.ask(CreateConnector("a", sink(4)))
     assert world.placed() == {"w1": 4, "w2": 0}
     world.worker("w3", (SINK,))
-    world.advance(500)
+    world.share()
     assert world.placed() == {"w1": 2, "w2": 0, "w3": 2}
 
 
@@ -385,7 +385,7 @@ def test_a_stop_that_nobody_acknowledges_counts_as_lost(world: World) -> None:
 
 
 def test_lost_units_wait_for_their_worker_if_the_operator_wants_it() -> None:
-    world = World(rules=Rules(rebalance_delay_ms=30_000))
+    world = World(rules=Rules(rebalance_delay_ms=30_000, balance_delay_ms=500))
     world.lead()
     world.worker("w1")
     world.worker("w2")

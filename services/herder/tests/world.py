@@ -43,7 +43,7 @@ class World:
     """Everything around one herder at a time. `delay_ms()` is how long a message travels."""
 
     def __init__(self, delay_ms: Callable[[], int] = lambda: 0, rules: Rules | None = None) -> None:
-        self.rules = rules or Rules(herder_id="h1")
+        self.rules = rules or Rules(herder_id="h1", balance_delay_ms=500)
         self.delay_ms = delay_ms
         self.now = 1_000
         self.config = ConfigStore()
@@ -165,8 +165,13 @@ class World:
         return worker
 
     def share(self) -> None:
-        """Let the time pass in which more workers may join: then what runs is shared with those that did."""
-        self.advance(self.rules.join_quiet_ms + 2 * TICK_MS)
+        """Let the time pass after which what runs is shared with workers that joined, and the moves of that."""
+        self.advance(self.rules.balance_delay_ms + 1_500)
+        for _ in range(100):
+            if not any("than its share" in worker.reason for worker in self.herder.workers()):
+                return
+            self.advance(500)
+        raise AssertionError(f"no balance: {self.herder.workers()}")
 
     def kill(self, name: str) -> None:
         """A worker's process dies; its stream breaks."""

@@ -81,10 +81,14 @@ class Worker:
     held: dict[UnitId, Held] = field(default_factory=dict[UnitId, Held])
     epoch_max: int = 0
     stop_silently: bool = False
+    #: whether it never says that what it was told to start has started.
+    start_silently: bool = False
     #: what it is giving up right now, told or by itself.
     stopping: set[UnitId] = field(default_factory=set[UnitId])
     draining: bool = False
     released: bool = False
+    #: whether it says in its hello that it leaves.
+    leaving: bool = False
     fail_starts: Failure | None = None
     fence_failure: Failure | None = None
     #: the kind of questions it does not answer for now, and those that wait.
@@ -121,6 +125,7 @@ class Worker:
                 self.epoch_max,
                 self.draining,
                 self.answers.logger_revision,
+                self.leaving,
             )
         )
 
@@ -129,6 +134,11 @@ class Worker:
         """In a leader's hands: what it holds, it holds because this leader said so."""
         welcomed = self.session is not None and self.welcomed == self.session
         return self.alive and not self.frozen and welcomed and self.session not in self.world.closed
+
+    def leave(self) -> None:
+        """It is told to stop, and says so to the leader."""
+        assert self.session is not None
+        self.say(ev.WorkerLeft(self.session))
 
     def thaw(self) -> None:
         """Go on where it stood: hear what waited, or find the stream gone."""
@@ -214,7 +224,8 @@ class Worker:
         held.note = start.note
         held.commit_scope = start.commit_scope
         self.world.started(self, start)
-        self.say(ev.UnitReported(session, start.unit, start.assignment, state, self.fail_starts))
+        if not self.start_silently:
+            self.say(ev.UnitReported(session, start.unit, start.assignment, state, self.fail_starts))
 
 
 def validation_of(config: Properties) -> Validation:

@@ -172,6 +172,37 @@ async def test_the_session_follows_the_leader_and_comes_back(emitted: asyncio.Qu
         await leader_server.stop(0)
 
 
+async def test_a_worker_that_left_and_was_released_dials_no_more(emitted: asyncio.Queue[events.Event]) -> None:
+    """Its loop may be busy for seconds before it ends the process. Another session shows when it would have dialled."""
+    leaver_herder, other_herder = ScriptedHerder(), ScriptedHerder()
+    servers = [await fakes.serve_herder(one) for one in (leaver_herder, other_herder)]
+
+    def hello() -> session_pb2.WorkerHello:
+        return session_pb2.WorkerHello(worker=WORKER)
+
+    leaver = HerderSession(servers[0][1], hello, emitted.put)
+    other = HerderSession(servers[1][1], hello, emitted.put)
+    released = session_pb2.SessionResponse(epoch=1, released=session_pb2.SessionReleased())
+    for session in (leaver, other):
+        session.start()
+    try:
+        await leaver_herder.until_session()
+        await other_herder.until_session()
+        leaver.send(session_pb2.SessionRequest(leaving=session_pb2.WorkerLeaving()))
+        for herder in (leaver_herder, other_herder):
+            herder.send(released)
+            herder.end_session()
+        for count in (2, 3, 4):
+            await other_herder.until_session(count)  # it did not ask to leave: it goes on
+            other_herder.end_session()
+        assert len(leaver_herder.hellos) == 1
+    finally:
+        await leaver.close()
+        await other.close()
+        for server, _ in servers:
+            await server.stop(0)
+
+
 async def _event(emitted: asyncio.Queue[events.Event], kind: type) -> events.Event:
     async with asyncio.timeout(60):
         while True:

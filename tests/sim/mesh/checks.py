@@ -18,11 +18,13 @@ from herdmesh.connect.records import Undecodable
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Assignment, UnitId
+from herdmesh.herder.state.questions import SetDraining
 from herdmesh.herder.state.requests import ChangeOffsets, CreateConnector, Draining, Restarting, Written
 from herdmesh.worker.state import events
 from tests.sim.mesh.budgets import Budgets
 from tests.sim.mesh.clients import Operation, Outcome
 from tests.sim.mesh.config_store import AUDIT
+from tests.sim.mesh.disturbed import Disturbed
 from tests.sim.mesh.truth import Truth
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ class Checker:
         #: units that were told to stop in order to move and did not start since.
         self.moving: set[UnitId] = set()
         self._budgets = Budgets(world)
+        self._disturbed = Disturbed(world)
         self._truth = Truth(world)
         #: lives of workers whose drain a caller was told of.
         self.drained: set[str] = set()
@@ -224,11 +227,15 @@ class Checker:
                     self._restarted(herder, unit, assignment)
                 if reason.startswith("moves to "):
                     self.moving.add(unit)
+                    self._disturbed.moved(herder, sent.epoch, cast("WorkerProcess", worker), unit, reason)
                 self.moves += 1
             case ins.Heartbeat():
                 pass
+            case ins.Ask(question=SetDraining(draining=draining)):
+                self._disturbed.told_draining(herder, cast("WorkerProcess", worker), draining=draining)
             case ins.Welcome(adopted=adopted):
                 self._world.trace(herder.name, "to %s: %s", worker.name, sent.message)
+                self._disturbed.welcomed(herder, cast("WorkerProcess", worker), sent.session)
                 if sent.epoch == max(self._epochs, default=0):
                     self._adopted(cast("WorkerProcess", worker), adopted)
             case _:
@@ -243,6 +250,7 @@ class Checker:
     def _started(self, herder: HerderProcess, epoch: int, start: ins.StartUnit, stream: Stream) -> None:
         self.counts["starts"] += 1
         self.moves += 1
+        self._disturbed.started(herder, cast("WorkerProcess", stream.near.process), start.unit)
         unit, order, worker_name = start.unit, start.assignment.order, stream.near.process.name
         self.moving.discard(unit)
         earlier = self.starts.setdefault(unit, [])
@@ -273,6 +281,7 @@ class Checker:
 
     def handed(self, herder: HerderProcess, event: ev.Event) -> None:
         """A herder is to take in an event."""
+        self._disturbed.handed(herder, event)
         self._budgets.handed(herder, event)
 
     def _restarted(self, herder: HerderProcess, unit: UnitId, assignment: Assignment) -> None:

@@ -16,8 +16,9 @@ from herdmesh.configstore.state import writes
 from herdmesh.configstore.state.election import Election, HeartbeatReceived, SendReserved
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.engine import claims
-from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import (
+    balance,
+    drains,
     holds,
     initial_offsets,
     leadership,
@@ -29,6 +30,7 @@ from herdmesh.herder.state import (
     sessions,
     tasksets,
 )
+from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.instructions import StartUnit
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import Holding
@@ -315,6 +317,58 @@ def _levels_missed() -> Generator[None]:
         yield
 
 
+def _balance_at_once() -> Generator[None]:
+    """Units move for balance as soon as a worker joins, though others may come or go in a moment."""
+
+    def always(*_: object) -> bool:
+        return True
+
+    def nothing_under_way(*_: object) -> int:
+        return 0
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(balance, "_was_quiet", always))
+        stack.enter_context(patch.object(balance, "in_flight", nothing_under_way))
+        yield
+
+
+def _leaver_taken_in() -> Generator[None]:
+    """A worker that left dials in again before its process is over, and is taken for one that wants work."""
+    greet = drains.greet
+
+    def forgetful(mesh: Mesh, member: Member, before: Member | None, hello: ev.WorkerHello) -> None:
+        mesh.left.clear()
+        greet(mesh, member, before, replace(hello, leaving=False))
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(drains, "greet", forgetful))
+        stack.enter_context(patch.object(WorkerState, "leaving", PropertyMock(return_value=False)))
+        yield
+
+
+def _leavers_not_gathered() -> Generator[None]:
+    """What a worker that leaves has moves at once to another that leaves a moment later."""
+
+    def never(_: Mesh) -> bool:
+        return False
+
+    with patch.object(drains, "gathers_leavers", never):
+        yield
+
+
+def _balance_without_bound() -> Generator[None]:
+    """All that is to move for balance moves at once."""
+    begin = balance.tick
+
+    def tick(mesh: Mesh) -> None:
+        rules, mesh.rules = mesh.rules, replace(mesh.rules, balance_moves_max=1_000)
+        begin(mesh)
+        mesh.rules = rules
+
+    with patch.object(balance, "tick", tick):
+        yield
+
+
 #: Name -> the build.
 MUTANTS: dict[str, Callable[[], Any]] = {
     name: contextmanager(mutant)
@@ -341,6 +395,10 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "UNASSIGNED never written": _unassigned_unwritten,
         "logger levels are not told at dial-in": _levels_missed,
         "create without the offsets it brings": _offsets_dropped,
+        "units move for balance at once": _balance_at_once,
+        "all units move for balance together": _balance_without_bound,
+        "worker that leaves is taken in again": _leaver_taken_in,
+        "units move to workers that leave next": _leavers_not_gathered,
         "change of offsets told before it is made": _told_before_made,
         "change of offsets made again by the next leader": _made_again_by_the_next,
     }.items()

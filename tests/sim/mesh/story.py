@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from herdmesh.herder.state.model import UnitId
+from herdmesh.worker.state import events
 from tests.sim.mesh import verdict
 from tests.sim.mesh.checks import Violation
 from tests.sim.mesh.clients import Client, Operation, Operator
@@ -121,7 +122,7 @@ class _Story:
         return not found
 
     def _rest(self) -> None:
-        """Nothing moves while nothing happens, once those who joined last have had their share.
+        """Nothing moves while nothing happens, once every worker has its share.
 
         What was told to move by then starts once more, when it has stopped: a task that never does is killed after its
         worker's timeout, and counts as lost after the leader's.
@@ -129,7 +130,7 @@ class _Story:
         world = self._world
         rules = world.rules("")
         world.checker.moving.clear()
-        world.advance(rules.join_quiet_ms + 2 * world.tick_ms)
+        self._until_balanced()
         due = self._moves() + Counter(world.checker.moving)
         end_ms = world.now + rules.stop_timeout_ms
         while world.checker.moving and world.now < end_ms:
@@ -139,15 +140,30 @@ class _Story:
             text = f"while nothing happens: {self._moves() - due}; begun and not ended: {due - self._moves()}"
             world.checker.find("moves are minimal", text)
 
+    def _until_balanced(self) -> None:
+        """What the verdict cannot tell where workers differ in what they can run."""
+        world = self._world
+        end_ms = world.now + _SETTLE_MS
+        world.advance(1_000 + 2 * world.tick_ms)
+        while world.now < end_ms:
+            leader = world.leader()
+            if leader is not None and not any("than its share" in view.reason for view in leader.herder.workers()):
+                return
+            world.advance(1_000)
+        world.checker.find("as it was asked for", "balance never comes to an end")
+
     def _afterwards(self) -> None:
         """One more change to a mesh at rest, and what it may move."""
         world = self._world
         if world.checker.violations:
             return
-        if world.rng.random() < 0.5:
+        draw = world.rng.random()
+        if draw < 0.4:
             self._lose_the_leader()
-        else:
+        elif draw < 0.8:
             self._lose_a_worker()
+        else:
+            self._stop_all_workers()
 
     def _lose_the_leader(self) -> None:
         world = self._world
@@ -175,6 +191,23 @@ class _Story:
         others = {unit for unit in moved if unit not in lost}
         if others and not world.uneven:
             world.checker.find("moves are minimal", f"{worker.name} was lost with {lost}, and {others} moved too")
+
+    def _stop_all_workers(self) -> None:
+        """Every worker is told to stop, as when the whole mesh goes down: nothing starts anywhere meanwhile."""
+        world = self._world
+        before = self._moves()
+        world.down.update(world.workers)
+        for worker in world.workers:
+            life = worker.life
+            world.trace(worker.name, "is told to stop")
+            worker.take(life, lambda worker=worker: worker.handle(events.LeaveRequested()))
+            world.advance(world.rng.randint(0, 100))
+        world.advance(2 * _REST_MS)
+        if self._moves() != before:
+            world.checker.find("moves are minimal", f"all workers were stopped, and {self._moves() - before} started")
+        left = [worker.name for worker in world.workers if worker.alive]
+        if left:
+            world.checker.find("as it was asked for", f"{left} were told to stop, and live")
 
     def _moves(self) -> Counter[UnitId]:
         """Starts so far, by unit."""

@@ -55,6 +55,8 @@ FOUND_AT = {
     "statuses of deleted connectors stay": 58,
     "UNASSIGNED never written": 8,
     "logger levels are not told at dial-in": 30,
+    "worker that leaves is taken in again": 3,
+    "units move to workers that leave next": 3,
     "change of offsets told before it is made": OPERATED,
     "change of offsets made again by the next leader": OPERATED + 7,
 }

@@ -123,7 +123,6 @@ class WorkerProcess(Node):
         """Everything is given up: flush statuses, end the lease, go. Then the process is over."""
         self.exited = True
         self.statuses.leave()
-        self.session.closing = True
         self.after(300, self.kill)
 
     def _beat(self, count: int) -> None:
@@ -265,6 +264,7 @@ class Session:
         self.stream: Stream | None = None
         self.welcomed = False
         self.closing = False
+        self._released = False
         self._hint: str | None = None
         self._turn = worker.world.rng.randint(0, 1)
         self._backoff_ms = 0
@@ -312,6 +312,7 @@ class Session:
             holdings=[wire.holding_to(one) for one in worker.loop.holdings()],
             epoch_max=worker.loop.epoch_max(),
             draining=worker.loop.draining(),
+            leaving=worker.loop.leaving(),
             logger_revision=revisions.to_proto(worker.told.revision),
         )
         stream.send(stream.near, session_pb.SessionRequest(hello=hello))
@@ -336,6 +337,7 @@ class Session:
             self._silence_ms = response.welcome.session_timeout.ToMilliseconds() or self._silence_ms
             self.welcomed = True
         event = wire.command_from(response)
+        self._released = self._released or (isinstance(event, events.Released) and self._worker.state.leaving)
         if event is not None:
             self._worker.world.checker.commanded(self._worker, event)
 
@@ -348,7 +350,7 @@ class Session:
         self._hint = address if address and address != dialled else None
         if welcomed:
             self._worker.handle(events.SessionClosed())
-        if self.closing:
+        if self.closing or self._released:
             return
         if self._hint is None:
             self._turn += 1

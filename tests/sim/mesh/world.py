@@ -91,6 +91,9 @@ class World:
         return Rules(
             herder_id=herder_id,
             rebalance_delay_ms=self._rebalance_delay_ms,
+            balance_delay_ms=4_000,
+            balance_moves_max=3,
+            balance_threshold_percent=0,
             restart=self.restart_policy,
             seed=self.seed,
         )

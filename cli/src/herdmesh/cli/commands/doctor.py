@@ -105,8 +105,9 @@ async def _herder(address: str) -> views.Json:
             reply = await client.call(lambda stub: stub.GetCluster, admin.GetClusterRequest(), timeout_s=_TIMEOUT_S)
         except CommandError as error:
             state = "UNREACHABLE" if error.reason == "UNREACHABLE" else error.reason
-            return {"address": address, "state": state, "message": error.message}
-        return {"address": reply.leader_address or client.address, "state": "LEADS", "message": ""}
+            return {"address": address, "state": state, "message": error.message, "workers": []}
+        notes = [{"worker_id": one.worker_id, "reason": one.reason} for one in reply.workers if one.reason]
+        return {"address": reply.leader_address or client.address, "state": "LEADS", "message": "", "workers": notes}
 
 
 def _findings(replica: views.Json) -> list[views.Json]:
@@ -143,6 +144,8 @@ def _print(found: views.Json) -> None:
         where = f"{one['part']} {escape(one['address'])}"
         out.print(f"\n[bold red]{one['reason']}[/] {where}: {escape(one['message'])}", soft_wrap=True)
         out.print(f"[dim]next:[/] {escape(one['hint'])}", soft_wrap=True)
+    for one in leader["workers"]:
+        out.print(f"\n[bold]worker {escape(one['worker_id'])}[/]: {escape(one['reason'])}", soft_wrap=True)
     for replica in found["replicas"]:
         _print_undecodable(replica)
     if found["healthy"]:

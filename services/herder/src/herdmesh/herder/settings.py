@@ -50,6 +50,26 @@ class HerderSettings(ServiceSettings):
     scheduled_rebalance_max_delay_ms: int = Field(
         default=0, ge=0, description="time units of a lost worker wait for it to return before they go elsewhere, in ms"
     )
+    initial_rebalance_delay_ms: int = Field(
+        default=1_000,
+        ge=0,
+        le=60_000,
+        description="time for more workers to join before units start on the first, in ms; up to three times this",
+    )
+    balance_enabled: bool = Field(
+        default=True, description="whether units that run move from fuller workers to emptier ones"
+    )
+    balance_delay_ms: int = Field(
+        default=60_000,
+        ge=0,
+        description="time without a change of workers, or units placed for one, before units move for balance, in ms",
+    )
+    balance_moves_max: int = Field(
+        default=10, ge=1, le=1_000, description="units that move for balance at a time; the next follow once these run"
+    )
+    balance_threshold_percent: int = Field(
+        default=5, ge=0, le=100, description="share of its units that a worker must have too many to begin a balance"
+    )
     stop_timeout_ms: int = Field(
         default=30_000,
         ge=100,
@@ -124,6 +144,11 @@ class HerderSettings(ServiceSettings):
             session_timeout_ms=self.session_timeout_ms,
             stream_grace_ms=self.stream_grace_ms,
             rebalance_delay_ms=self.scheduled_rebalance_max_delay_ms,
+            initial_delay_ms=self.initial_rebalance_delay_ms,
+            balance_enabled=self.balance_enabled,
+            balance_delay_ms=self.balance_delay_ms,
+            balance_moves_max=self.balance_moves_max,
+            balance_threshold_percent=self.balance_threshold_percent,
             stop_timeout_ms=self.stop_timeout_ms,
             session_key_algorithm=self.inter_worker_key_generation_algorithm,
             session_key_bytes=(self.inter_worker_key_size + 7) // 8

@@ -140,6 +140,7 @@ async def serve_on(
             holdings=[wire.holding_to(one) for one in loop.holdings()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
+            leaving=loop.leaving(),
             logger_revision=revisions.to_proto(loggers.revision),
         )
 

@@ -87,6 +87,10 @@ class WorkerLoop:
         """True when the worker wants no work."""
         return self._state.draining
 
+    def leaving(self) -> bool:
+        """True once the worker has begun to stop for good."""
+        return self._state.leaving
+
     def holdings(self) -> list[Holding]:
         """What hello tells."""
         return self._state.holdings()

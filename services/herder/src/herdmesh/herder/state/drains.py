@@ -29,6 +29,8 @@ from herdmesh.herder.state.requests import Draining, DrainWorker, UndrainWorker
 from herdmesh.rpc.errors import NoWorker, WorkerNotFound
 
 DEPARTED_MAX: Final = 100
+#: a thousand restarts of workers under one leader.
+LEFT_MAX: Final = 1_000
 
 
 def begin(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> None:
@@ -53,6 +55,7 @@ def tell(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> None:
         raise NoWorker(f"the stream of worker {member.worker_id} broke a moment ago; try again")
     member.drain_asked = isinstance(request, DrainWorker)
     member.draining = member.drain_asked or member.leaving
+    mesh.unrest_ms = mesh.now
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
     call.stage = Stage.DRAINING
@@ -91,8 +94,28 @@ def greet(mesh: Mesh, member: Member, before: Member | None, hello: WorkerHello)
     """A worker said hello: go on with what was asked of this life of it; else with what it says itself."""
     if before is not None and before.incarnation == member.incarnation:
         member.drain_asked = before.drain_asked
-        member.leaving = before.leaving
+    if hello.leaving or member.incarnation in mesh.left:
+        leaves(mesh, member)
     member.draining = member.leaving or (hello.draining if member.drain_asked is None else member.drain_asked)
+
+
+def leaves(mesh: Mesh, member: Member) -> None:
+    """A worker stops for good: this life of it takes no work any more, however often it dials in."""
+    if mesh.now >= mesh.leaving_until_ms:
+        mesh.leaving_since_ms = mesh.now
+    wait_ms = mesh.rules.leave_gather_ms
+    mesh.leaving_until_ms = min(mesh.now + wait_ms, mesh.leaving_since_ms + 3 * wait_ms)
+    member.leaving = member.draining = True
+    mesh.left.pop(member.incarnation, None)
+    mesh.left[member.incarnation] = None
+    while len(mesh.left) > LEFT_MAX:
+        del mesh.left[next(iter(mesh.left))]
+
+
+def gathers_leavers(mesh: Mesh) -> bool:
+    """True while more workers may say that they leave. What moved to one of them would start there in vain: until then
+    units run on where they are. Over at once when nobody is left who takes work."""
+    return mesh.now < mesh.leaving_until_ms and any(member.takes_work for member in mesh.members.values())
 
 
 def gone(mesh: Mesh, member: Member, *, held_nothing: bool) -> None:

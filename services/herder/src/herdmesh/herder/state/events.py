@@ -194,6 +194,8 @@ class WorkerHello:
     draining: bool = False
     #: of the newest level for the cluster that it was told.
     logger_revision: Revision | None = None
+    #: it has begun to stop for good.
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,9 @@ def _waiting(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit
     if reign.gathering(mesh):
         left = _seconds(mesh.gathering_until_ms - mesh.now)
         return f"waits up to {left} for the workers that have not dialled in to this leader yet"
+    if reign.assembling(mesh):
+        left = _seconds(mesh.assembling_until_ms - mesh.now)
+        return f"waits up to {left} for more workers: the first has just joined, and nothing runs yet"
     if unit.waits_for and mesh.now < unit.waits_until_ms and unit.waits_for not in mesh.members:
         return f"waits up to {_seconds(unit.waits_until_ms - mesh.now)} for worker {unit.waits_for} to return"
     if unit.id.task is not None and not tasksets.gate_open(entry):

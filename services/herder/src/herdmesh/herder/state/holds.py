@@ -141,9 +141,12 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
     )
     mesh.next_generation += 1
     target = target_of(entry, unit.id)
-    mesh.take(
-        unit, Hold(worker_id, assignment, mesh.now, target=target, because=_because(mesh, unit), placed_ms=mesh.now)
-    )
+    hold = Hold(worker_id, assignment, mesh.now, target=target, because=_because(mesh, unit), placed_ms=mesh.now)
+    hold.displaced = not unit.balancing and unit.last_worker_id not in ("", worker_id)
+    unit.balancing = False
+    mesh.take(unit, hold)
+    if hold.displaced:
+        mesh.unrest_ms = mesh.now
     assert unit.account is not None
     unit.account.next_ms = None  # whatever was due: this is it
     unit.start_count += 1
@@ -183,6 +186,7 @@ def stop(
     if hold is None:
         return
     unit.because = because or reason
+    unit.balancing = False
     mesh.drop(unit, hold)
     mesh.stray(unit, hold)
     unit.destination = destination
@@ -263,6 +267,8 @@ def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -
     assert hold is not None
     if hold.state is state:
         return
+    if hold.state is None and hold.displaced:
+        mesh.unrest_ms = mesh.now
     hold.state = state
     hold.since_ms, hold.since_known = mesh.now, True
     hold.judged = False

@@ -35,7 +35,6 @@ def settle(mesh: Mesh, connector: Connector) -> None:
     for task, unit in list(connector.units.items()):
         if unit.hold is None and not unit.strays and (entry is None or not holds.wanted(entry, unit.id)):
             del connector.units[task]
-            mesh.place_again = True  # fewer units may be balanced otherwise
     _clean_statuses(mesh, connector, entry)
     nothing_left = not (connector.units or connector.unfenced or connector.cleaning)
     if entry is None and nothing_left and connector.name not in mesh.statuses:
@@ -49,7 +48,7 @@ def ready(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
 
 def may_start(mesh: Mesh) -> bool:
     """False while no unit is `ready`, whichever it is: to be asked once, before thousands are looked at."""
-    return mesh.statuses_known and mesh.leases_known and not reign.gathering(mesh)
+    return mesh.statuses_known and mesh.leases_known and not reign.gathering(mesh) and not reign.assembling(mesh)
 
 
 def ready_itself(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:

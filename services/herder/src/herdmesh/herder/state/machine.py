@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from herdmesh.herder.state import (
     abilities,
+    balance,
     calls,
     configs,
     hedges,
@@ -339,6 +340,7 @@ class Herder:
         for name in mesh.due():
             if name in mesh.connectors:
                 mesh.touch(name)
+        balance.tick(mesh)
 
     def _settle(self) -> None:
         """Look at the connectors that something happened to, at most `SETTLE_MAX`, and when none is left, place. A

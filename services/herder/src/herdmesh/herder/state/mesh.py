@@ -19,7 +19,7 @@ from enum import StrEnum, unique
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
 from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
 from herdmesh.herder.state.policy import Account
-from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, OpKind, Unit
+from herdmesh.herder.state.records import Balance, Call, Command, Connector, Hold, Member, Op, OpKind, Unit
 from herdmesh.herder.state.traces import Traces
 from herdmesh.topicstore.contract import Revision
 
@@ -105,11 +105,19 @@ class Mesh:
         self.adopting_until_ms = 0
         #: until then nothing is started while live workers are missing: see `reign.gathering`.
         self.gathering_until_ms = 0
-        #: when workers began to join, and when one joined last; None = none did of late: see `reign.joining`.
-        self.joining_since_ms: int | None = None
-        self.joined_ms = 0
         #: lost workers whose units are kept for them, and until when.
         self.awaited: dict[str, int] = {}
+        #: the first workers join: since when, and until when nothing starts on them.
+        self.assembling_since_ms = 0
+        self.assembling_until_ms = 0
+        #: lives of workers that said they leave: they never take work again. Oldest first.
+        self.left: dict[str, None] = {}
+        #: more workers may say that they leave: since when, and until when their units run on where they are.
+        self.leaving_since_ms = 0
+        self.leaving_until_ms = 0
+        #: when a worker last came or went, or a unit was placed because of that: see `balance.py`.
+        self.unrest_ms = 0
+        self.balance = Balance()
         self.heartbeat_ms = 0
         self.session_key_written: Revision | None = None
         self.session_key_retry_ms = 0
@@ -138,7 +146,11 @@ class Mesh:
         self.place_names.clear()
         self.awaited.clear()
         self.offsets_left_alone.clear()
-        self.joining_since_ms = None
+        self.left.clear()
+        self.assembling_since_ms = self.assembling_until_ms = 0
+        self.leaving_since_ms = self.leaving_until_ms = 0
+        self.unrest_ms = self.now
+        self.balance = Balance()
         self.start_count = self.adopted_count = 0
         self.session_key_written = None
         self.session_key_retry_ms = 0
@@ -239,6 +251,7 @@ class Mesh:
         unit.hold = hold
         unit.newest_generation = max(unit.newest_generation, hold.assignment.generation)
         unit.destination = None
+        unit.last_worker_id = hold.worker_id
         unit.idle_since_ms = None
         unit.waits_for = ""
         self._load(unit.id, hold.worker_id, +1)
@@ -262,6 +275,7 @@ class Mesh:
         self._load(unit.id, hold.worker_id, -1)
 
     def _load(self, unit: UnitId, worker_id: str, change: int) -> None:
+        self.balance.outdated = True
         self._changed_connectors.add(unit.connector)
         self._changed_workers.add(worker_id)
         member = self.members.get(worker_id)

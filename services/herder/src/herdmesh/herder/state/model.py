@@ -386,10 +386,18 @@ class Rules:
     stream_grace_ms: int = 2_000
     rebalance_delay_ms: int = 0
     stop_timeout_ms: int = 30_000
+    #: nothing starts on the first worker of all until no other joined for this time, or for three times this: it would
+    #: be given everything, and the next ones nothing.
+    initial_delay_ms: int = 0
+    #: how long the units of a worker that leaves run on there: when all workers are stopped, nothing is to start on one
+    #: that says so a moment later. More workers that leave meanwhile lengthen it, up to three times this.
+    leave_gather_ms: int = 500
     heartbeat_ms: int = 1_000
-    #: nothing moves for balance until nobody joined for the one, or somebody did ever since for the other.
-    join_quiet_ms: int = 500
-    join_wait_max_ms: int = 3_000
+    #: when units that could stay move for balance, and how many at once: see `balance.py`.
+    balance_enabled: bool = True
+    balance_delay_ms: int = 60_000
+    balance_moves_max: int = 10
+    balance_threshold_percent: int = 5
     session_key_algorithm: str = "HmacSHA256"
     session_key_bytes: int = 32
     #: 0 = a key never expires.

@@ -3,13 +3,12 @@
 Owns which workers and units take part, and turning moves into stops and starts. The choice itself is `assignment.py`.
 
 Who takes part: workers with an open stream that are not draining. A worker whose stream broke a moment ago is left out
-with everything it holds until it returns or is lost: neither its units nor its place are given away. While workers of
-the leader before may still dial in, a lost worker is waited for (`scheduled.rebalance.max.delay.ms`), or workers join
-one after the other, nothing that runs is moved for balance alone: what is missing may come back. A worker that returns
-gets back what nobody else took.
+with everything it holds until it returns or is lost: neither its units nor its place are given away. A worker that
+returns gets back what nobody else took. What is new, or was lost, goes to the emptiest; a unit that a worker holds is
+never moved here for balance: that comes later (`balance.py`).
 
-Invariant: nothing is moved unless it must be (its worker drains or lacks a plugin) or balance needs it; and nothing
-is stopped to be moved while no other worker can take it, unless its worker leaves for good.
+Invariant: nothing is moved unless it must be (its worker leaves, drains or lacks a plugin); and nothing is stopped to
+be moved while no other worker can take it, unless its worker leaves for good.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from herdmesh.herder.state import abilities, holds, lifecycle, reign
+from herdmesh.herder.state import abilities, drains, holds, lifecycle
 from herdmesh.herder.state.assignment import Move, assign
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, UnitId
@@ -29,7 +28,7 @@ CHANGES_MAX = 250
 
 
 @dataclass(slots=True)
-class _Round:
+class Round:
     """The units of one kind (connectors, or tasks) that take part in one call of `assign`."""
 
     units: dict[UnitId, frozenset[str]] = field(default_factory=dict[UnitId, frozenset[str]])
@@ -39,13 +38,13 @@ class _Round:
 
 
 def place(mesh: Mesh) -> None:
-    """Give every unit that needs one a place, and balance."""
-    workers = _takers(mesh)
-    connectors, tasks = _rounds(mesh, workers)
-    rebalance = _may_balance(mesh)
+    """Give every unit that needs one a place."""
+    workers = taking_work(mesh)
+    connectors, tasks = rounds(mesh, workers)
+    mesh.balance.outdated = True
     left = CHANGES_MAX
     for round_ in (connectors, tasks):
-        moves = assign(workers, round_.units, round_.places, rebalance, CHANGES_MAX)
+        moves = assign(workers, round_.units, round_.places, rebalance=False, moves_max=CHANGES_MAX)
         mesh.place_again |= sum(move.target is not None for move in moves) == CHANGES_MAX  # there may be more
         for move in moves:
             connector = mesh.connectors[move.unit.connector]
@@ -134,8 +133,8 @@ def places(
     `begun` is the answer for an entry stored before this one: what it names is taken to be there.
     """
     begun = begun or {}
-    workers = _takers(mesh)
-    rounds = _rounds(mesh, workers, without=entry.name)
+    workers = taking_work(mesh)
+    kinds = rounds(mesh, workers, without=entry.name)
     known = mesh.connectors.get(entry.name)
     able = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
     away = {member.worker_id for member in mesh.members.values() if member.session is None}
@@ -144,12 +143,12 @@ def places(
     for unit_id, place in mine.items():
         if place in away:
             continue  # its worker may be back in a moment; until then the unit is left where it is
-        round_ = rounds[0] if unit_id.task is None else rounds[1]
+        round_ = kinds[0] if unit_id.task is None else kinds[1]
         round_.units[unit_id] = able
         if place is not None:
             round_.places[unit_id] = place
     found = {unit_id: place if place in able or place in away else None for unit_id, place in mine.items()}
-    for round_ in rounds:
+    for round_ in kinds:
         moved = {unit_id: place for unit_id, place in begun.items() if unit_id in round_.units and place is not None}
         round_.places.update(moved)
         found.update(moved)
@@ -161,7 +160,7 @@ def places(
                     emptiest = min(able, key=lambda worker_id: (load[worker_id], worker_id))
                     found[unit_id] = round_.places[unit_id] = emptiest
                     load[emptiest] += 1
-        for move in assign(workers, round_.units, round_.places, _may_balance(mesh)):
+        for move in assign(workers, round_.units, round_.places, rebalance=False):
             if move.unit in mine or move.source is not None:
                 found[move.unit] = move.target
     return found
@@ -180,21 +179,18 @@ def _place_now(unit: Unit | None) -> str | None:
     return unit.hold.worker_id if unit.hold is not None else unit.destination or unit.waits_for or None
 
 
-def _may_balance(mesh: Mesh) -> bool:
-    """False while units may still come back: with workers that have not dialled in to this leader yet, or with a lost
-    one that is waited for; and while workers join. What moved before would have to move again after."""
-    return not reign.adopting(mesh) and not reign.joining(mesh) and not mesh.awaited
-
-
-def _takers(mesh: Mesh) -> list[str]:
+def taking_work(mesh: Mesh) -> list[str]:
+    """The workers that can be given units now."""
     return [member.worker_id for member in mesh.members.values() if member.takes_work]
 
 
-def _rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[_Round, _Round]:
+def rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[Round, Round]:
     """The connectors and the tasks that take part; `without` leaves one connector out."""
     listening = {member.worker_id for member in mesh.members.values() if member.session is not None}
-    connectors, tasks = _Round(), _Round()
+    connectors, tasks = Round(), Round()
     able: dict[tuple[abilities.Named, ...], frozenset[str]] = {}
+    if drains.gathers_leavers(mesh):
+        listening.difference_update(member.worker_id for member in mesh.members.values() if member.leaving)
     may_start = lifecycle.may_start(mesh)
     for connector in mesh.connectors.values():
         entry = connector.stored
@@ -251,4 +247,4 @@ def _why_moved(mesh: Mesh, connector: Connector, source: str) -> str:
         return f"worker {source} drains"
     if entry is not None and not lifecycle.able(mesh, entry, source):
         return f"worker {source} has not all plugins of its config"
-    return f"worker {source} had more than its share"
+    return f"worker {source} cannot run it any more"

@@ -108,6 +108,8 @@ class Hold:
     #: why this worker has it, and since when (None = it had it before this leader).
     because: str = ""
     placed_ms: int | None = None
+    #: it was another worker's before, which went.
+    displaced: bool = False
 
 
 @dataclass(slots=True)
@@ -141,6 +143,10 @@ class Unit:
     #: of the newest assignment this leader gave or adopted: an older claim was replaced, also once the newer is over.
     newest_generation: int = 0
     idle_since_ms: int | None = None
+    #: the worker that held it last under this leader; empty = none has.
+    last_worker_id: str = ""
+    #: it was stopped to go elsewhere for balance, and did not start since.
+    balancing: bool = False
     progress: TaskProgress | None = None
 
     def holds(self) -> Iterator[Hold]:
@@ -148,6 +154,23 @@ class Unit:
         if self.hold is not None:
             yield self.hold
         yield from self.strays
+
+
+@dataclass(slots=True)
+class Balance:
+    """What a balance would change, as it was counted last (`balance.py`)."""
+
+    #: how many units would move.
+    moves: int = 0
+    #: since when there are any.
+    since_ms: int = 0
+    #: by worker: how many units it would have more than it has now.
+    changes: dict[str, int] = field(default_factory=dict[str, int])
+    #: moves have begun, and go on until none is left.
+    under_way: bool = False
+    #: loads may have changed since it was counted.
+    outdated: bool = True
+    looked_ms: int = 0
 
 
 @unique

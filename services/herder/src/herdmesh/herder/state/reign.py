@@ -36,14 +36,9 @@ def gathering(mesh: Mesh) -> bool:
     return mesh.now < mesh.gathering_until_ms and adopting(mesh)
 
 
-def joining(mesh: Mesh) -> bool:
-    """True while more workers may join behind those that just did, as when a cluster starts: what moved to one of them
-    would move on to the next."""
-    return (
-        mesh.joining_since_ms is not None
-        and mesh.now - mesh.joined_ms < mesh.rules.join_quiet_ms
-        and mesh.now - mesh.joining_since_ms < mesh.rules.join_wait_max_ms
-    )
+def assembling(mesh: Mesh) -> bool:
+    """True while nothing runs anywhere and more workers may join behind the first."""
+    return mesh.now < mesh.assembling_until_ms
 
 
 def kept_for(mesh: Mesh, unit: UnitId) -> bool:

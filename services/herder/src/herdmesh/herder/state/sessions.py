@@ -62,9 +62,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     mesh.departed.pop(event.worker_id, None)
     mesh.sessions[event.session] = event.worker_id
     mesh.awaited.pop(event.worker_id, None)
-    if before is None or before.incarnation != member.incarnation:
-        mesh.joining_since_ms = mesh.now if mesh.joining_since_ms is None else mesh.joining_since_ms
-        mesh.joined_ms = mesh.now
+    mesh.unrest_ms = mesh.now
     claims = {holding.unit: holding for holding in event.holdings}
     known = _reconcile_known(mesh, member, claims)
     adopted = [
@@ -77,10 +75,21 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     for holding in event.holdings:
         if holding.unit not in kept:
             mesh.send(event.session, StopUnit(holding.unit, holding.assignment, "not wanted here any more"))
+    if before is None or before.incarnation != member.incarnation:
+        _assemble(mesh)
     loggers.catch_up(mesh, member, event.logger_revision)
     drains.remind(mesh, member, event.draining)
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
+
+
+def _assemble(mesh: Mesh) -> None:
+    """Where nothing runs yet, the first worker waits for others to share with."""
+    wait_ms = mesh.rules.initial_delay_ms
+    if reign.assembling(mesh):
+        mesh.assembling_until_ms = min(mesh.now + wait_ms, mesh.assembling_since_ms + 3 * wait_ms)
+    elif len(mesh.members) == 1 and not any(member.load for member in mesh.members.values()):
+        mesh.assembling_since_ms, mesh.assembling_until_ms = mesh.now, mesh.now + wait_ms
 
 
 def _replace(mesh: Mesh, before: Member, event: WorkerHello) -> None:
@@ -248,7 +257,8 @@ def leaving(mesh: Mesh, event: WorkerLeft) -> None:
     if member is None:
         return
     member.heard_ms = mesh.now
-    member.draining = member.leaving = True
+    drains.leaves(mesh, member)
+    mesh.unrest_ms = mesh.now
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
 
@@ -259,7 +269,7 @@ def broken(mesh: Mesh, event: StreamBroken) -> None:
     if member is None:
         return
     _end_session(mesh, member)
-    member.broken_ms = mesh.now
+    member.broken_ms = mesh.unrest_ms = mesh.now
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
     for unit in member.load:
@@ -280,8 +290,11 @@ def tick(mesh: Mesh, stalled_ms: int) -> None:
         away = member.session is None and mesh.now - (member.broken_ms or 0) >= rules.stream_grace_ms
         if silent or away:
             _lose(mesh, member, silent)
-    if mesh.joining_since_ms is not None and not reign.joining(mesh):
-        mesh.joining_since_ms = None
+    if mesh.assembling_until_ms and not reign.assembling(mesh):
+        mesh.assembling_since_ms = mesh.assembling_until_ms = 0
+        mesh.place_again = True
+    if mesh.leaving_until_ms and mesh.now >= mesh.leaving_until_ms:
+        mesh.leaving_since_ms = mesh.leaving_until_ms = 0
         mesh.place_again = True
     for worker_id in [worker_id for worker_id, until_ms in mesh.awaited.items() if mesh.now >= until_ms]:
         del mesh.awaited[worker_id]
@@ -315,6 +328,7 @@ def _lose(mesh: Mesh, member: Member, silent: bool) -> None:
 def _forget(mesh: Mesh, member: Member, *, held_nothing: bool) -> None:
     drains.gone(mesh, member, held_nothing=held_nothing)
     mesh.members.pop(member.worker_id, None)
+    mesh.unrest_ms = mesh.now
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
 

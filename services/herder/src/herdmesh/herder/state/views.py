@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
-from herdmesh.herder.state import abilities, configs, drains, explanations, holds, policy, reign, tasksets
+from herdmesh.herder.state import abilities, balance, configs, drains, explanations, holds, policy, reign, tasksets
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import (
     AutoRestart,
@@ -93,7 +93,7 @@ class WorkerView:
     connectors: tuple[str, ...]
     tasks: tuple[UnitId, ...]
     connected_ms: int
-    #: one line for a state other than CONNECTED.
+    #: one line for a state other than CONNECTED, or why it has more or fewer units than its share.
     reason: str = ""
 
 
@@ -303,5 +303,5 @@ def _worker_view(mesh: Mesh, member: Member) -> WorkerView:
         tuple(unit.connector for unit in units if unit.task is None),
         tuple(unit for unit in units if unit.task is not None),
         member.connected_ms,
-        drains.reason(mesh, member),
+        drains.reason(mesh, member) or balance.reason(mesh, member),
     )

@@ -245,6 +245,7 @@ def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:
         epoch_max=message.epoch_max,
         draining=message.draining,
         logger_revision=revisions.from_proto(message.logger_revision),
+        leaving=message.leaving,
     )
 
 

@@ -1,9 +1,12 @@
 """The session with the leading herder: dialling, hello, heartbeats, reports, commands.
 
 Owns the connection and nothing that must survive it: what is queued is dropped when the stream breaks, because the next
-hello carries every holding with its state, and the state offers task configs anew to each session. Invariant: hello is
-made in the same step of the event loop as the queue behind it, so a report made later is sent later. Losing the herder
+hello carries every holding with its state, and the state offers task configs anew to each session. Losing the herder
 stops nothing.
+
+Invariants: hello is made in the same step of the event loop as the queue behind it, so a report made later is sent
+later. Once a worker that leaves was released, no session is opened any more: the leader knows nothing of it by then,
+and would take it for a new worker.
 """
 
 from __future__ import annotations
@@ -51,6 +54,8 @@ class HerderSession:
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: asyncio.Task[None] | None = None
         self._closing = False
+        self._leaving = False
+        self._released = False
 
     def start(self) -> list[asyncio.Task[None]]:
         """Begin to dial. Returns what must not end before `close`."""
@@ -64,6 +69,7 @@ class HerderSession:
         """Send in order; dropped without a stream, and a stream that takes nothing is given up."""
         if self._outbox is None:
             return
+        self._leaving = self._leaving or request.WhichOneof("message") == "leaving"
         try:
             self._outbox.put_nowait(request)
         except asyncio.QueueFull:
@@ -119,6 +125,8 @@ class HerderSession:
                 quiet = False
             if self._closing:
                 return
+            if self._released:
+                await asyncio.Event().wait()  # until `close`
             await asyncio.sleep(wait_s)
 
     async def _one(self, address: str) -> None:
@@ -127,7 +135,9 @@ class HerderSession:
         opened = False
         outbox: _Outbox = asyncio.Queue(_QUEUE_MAX)
         try:
-            outbox.put_nowait(session_pb2.SessionRequest(hello=self._hello()))
+            hello = self._hello()
+            self._leaving = hello.leaving
+            outbox.put_nowait(session_pb2.SessionRequest(hello=hello))
             self._outbox = outbox
             stub = session_pb2_grpc.WorkerSessionServiceStub(channel)
             responses = aiter(stub.Session(_requests(outbox)))
@@ -145,6 +155,8 @@ class HerderSession:
                     self._search.reached()
                     _log.info("session_open", herder=address, leader=response.welcome.leader_id, epoch=response.epoch)
                 event = wire.command_from(response)
+                if isinstance(event, events.Released) and self._leaving:
+                    self._released = True
                 if event is not None:
                     await self._emit(event)
         finally:

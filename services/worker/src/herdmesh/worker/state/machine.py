@@ -64,6 +64,11 @@ class WorkerState:
 
     # --- asking
 
+    @property
+    def leaving(self) -> bool:
+        """True once it has begun to stop for good: it takes no work any more."""
+        return self._exit_code is not None
+
     def holdings(self) -> list[Holding]:
         """What hello tells, also units on their way out: their end will be reported."""
         held = [*self.connectors, *self.tasks]

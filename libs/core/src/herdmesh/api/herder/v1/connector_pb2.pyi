@@ -303,7 +303,7 @@ class Worker(_message.Message):
     slots: _builtins.int
     """slots it has."""
     reason: _builtins.str
-    """reason in one line for a state other than CONNECTED. Empty = none."""
+    """reason in one line for a state other than CONNECTED, or why it has more or fewer units than its share and when that ends. Empty = none."""
     @_builtins.property
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """connectors it holds, sorted."""

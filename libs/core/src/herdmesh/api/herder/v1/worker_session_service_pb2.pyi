@@ -126,6 +126,7 @@ class WorkerHello(_message.Message):
     EPOCH_MAX_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     LOGGER_REVISION_FIELD_NUMBER: _builtins.int
+    LEAVING_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """address is the host:port of the worker's gRPC server."""
     slots: _builtins.int
@@ -134,6 +135,8 @@ class WorkerHello(_message.Message):
     """epoch_max is the highest leader epoch it has seen; a herder below it must not command it."""
     draining: _builtins.bool
     """draining is true when the worker wants no work."""
+    leaving: _builtins.bool
+    """leaving is true when this process has begun to stop for good: it takes no work any more, and everything moves away from it."""
     @_builtins.property
     def worker(self) -> _identity_pb2.WorkerIdentity:
         """worker that dials in."""
@@ -161,10 +164,11 @@ class WorkerHello(_message.Message):
         epoch_max: _builtins.int = ...,
         draining: _builtins.bool = ...,
         logger_revision: _revision_pb2.Revision | None = ...,
+        leaving: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["logger_revision", b"logger_revision", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "epoch_max", b"epoch_max", "holdings", b"holdings", "logger_revision", b"logger_revision", "plugins", b"plugins", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "epoch_max", b"epoch_max", "holdings", b"holdings", "leaving", b"leaving", "logger_revision", b"logger_revision", "plugins", b"plugins", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
