@@ -15,8 +15,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_WILDCARDS = ("", "*", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
 
 class ServiceSettings(BaseSettings):
@@ -50,6 +52,42 @@ class ServiceSettings(BaseSettings):
     def redacted(self) -> dict[str, Any]:
         """Every setting by name, secrets replaced by stars: what the start-up log prints."""
         return self.model_dump(mode="json")
+
+
+class AdvertisedSettings(ServiceSettings):
+    """Settings of a service that tells others its address, which therefore names one host (0.0.0.0 does not)."""
+
+    advertised_address: str = Field(
+        default="", description="host:port under which others reach this service; empty = where it listens"
+    )
+
+    @model_validator(mode="after")
+    def _advertise_an_address_that_others_can_reach(self) -> Self:
+        name = "advertised_address" if self.advertised_address else "listen"
+        address = self.advertised_address or self.listen
+        if is_wildcard(address):
+            raise ValueError(
+                f"{name} is {address}, which is no address that another host can reach: set advertised_address "
+                "(HERDMESH_ADVERTISED_ADDRESS) to the name or IP address of this host and the port"
+            )
+        return self
+
+    def address(self, port: int) -> str:
+        """What others are told; `port` is the one it listens on."""
+        return self.advertised_address or f"{_host(self.listen)}:{port}"
+
+    def local_address(self, port: int) -> str:
+        """Where processes of this host reach it."""
+        return f"127.0.0.1:{port}" if is_wildcard(self.listen) else f"{_host(self.listen)}:{port}"
+
+
+def is_wildcard(address: str) -> bool:
+    """True for a host:port whose host stands for every interface, such as 0.0.0.0, [::] or none."""
+    return _host(address).strip("[]") in _WILDCARDS
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 def name_value_pairs(text: str) -> dict[str, str]:

@@ -79,7 +79,7 @@ async def serve(
 
     port = await server.start()
     on_listening(port)
-    address = settings.advertised_address or f"{settings.listen.rpartition(':')[0]}:{port}"
+    address = settings.address(port)
     campaign = Campaign(settings.config_store, herder_id, address, loop.post)
     writes = StoreWrites(settings.config_store, settings.status_store, herder_id, loop.post, campaign.carry_out)
     watches = (ConfigWatch(settings.config_store, loop.post), StatusWatch(settings.status_store, loop.post))

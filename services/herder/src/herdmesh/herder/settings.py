@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state.model import RestartPolicy
-from herdmesh.rpc.settings import ServiceSettings
+from herdmesh.rpc.settings import AdvertisedSettings
 
 #: What Java's key generators make when no size is set (JDK 17).
 _KEY_BYTES = {
@@ -32,13 +32,10 @@ _KEY_BYTES = {
 _KEY_BITS_MIN = 40
 
 
-class HerderSettings(ServiceSettings):
+class HerderSettings(AdvertisedSettings):
     """One herder replica."""
 
     listen: str = Field(default="127.0.0.1:7203", description="host:port to serve gRPC on; port 0 = any free port")
-    advertised_address: str = Field(
-        default="", description="host:port under which clients and workers reach this herder; default: where it listens"
-    )
     config_store: str = Field(default="127.0.0.1:7201", description="config store replicas, host:port, comma separated")
     status_store: str = Field(default="127.0.0.1:7202", description="status store replicas, host:port, comma separated")
     session_timeout_ms: int = Field(

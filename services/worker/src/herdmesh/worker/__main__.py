@@ -126,8 +126,8 @@ async def serve_on(
     port = await server.start()
     metrics.start()
     on_listening(port)
-    address = f"{settings.listen.rpartition(':')[0]}:{port}"
-    processes.start(address)
+    address = settings.address(port)
+    processes.start(settings.local_address(port))
     connectors = ConnectorHost(specs, told, loop.emit)
     worker = identity_pb2.WorkerIdentity(worker_id=settings.worker_id or address, incarnation=incarnation)
 

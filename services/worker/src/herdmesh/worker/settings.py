@@ -16,7 +16,7 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders, Resolved
 from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
-from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
+from herdmesh.rpc.settings import AdvertisedSettings, is_wildcard, name_value_pairs
 
 _CLIENTS = ("admin", "consumer", "producer")
 _STORES: Final = "that store makes its topic, with the configs of its own setting"
@@ -42,11 +42,11 @@ def default_slots() -> int:
     return max(8, 4 * (os.cpu_count() or 1))
 
 
-class WorkerSettings(ServiceSettings):
+class WorkerSettings(AdvertisedSettings):
     """What a worker needs to know. Times in ms."""
 
     listen: str = Field(default="127.0.0.1:7204", description="host:port to serve gRPC on")
-    worker_id: str = Field(default="", description="name of the worker; empty = the host:port it listens on")
+    worker_id: str = Field(default="", description="name of the worker; empty = its advertised address")
     herder: str = Field(default="127.0.0.1:7203", description="herders, comma separated host:port")
     status_store: str = Field(default="127.0.0.1:7202", description="status stores, comma separated host:port")
     bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Kafka brokers")
@@ -147,6 +147,15 @@ class WorkerSettings(ServiceSettings):
         except ConfigError as error:
             raise ValueError(f"{error} ({error.fix})") from error
         return self
+
+    @field_validator("worker_id")
+    @classmethod
+    def _names_one_worker(cls, value: str) -> str:
+        if ":" in value and is_wildcard(value):
+            raise ValueError(
+                f"{value} is the same on every host, and workers of one id evict each other: name this host"
+            )
+        return value
 
     @property
     def memory_max_bytes(self) -> int:
