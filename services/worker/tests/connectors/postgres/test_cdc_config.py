@@ -36,7 +36,7 @@ JAVA = {
 
 def test_debeziums_config_is_read() -> None:
     connector = PostgresCdcSource()
-    assert connector.validate(JAVA) == ()
+    assert connector.validate(JAVA) == []
     read = replicated.settings(**{name.replace(".", "_"): value for name, value in JAVA.items()})
     assert read.connection.libpq()["password"] == "secret"
     assert "secret" not in repr(read)

@@ -96,7 +96,7 @@ def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
 def test_a_key_that_nobody_knows_is_warned_of() -> None:
     of_all = {"errors.tolerance": "all", "transforms": "", "consumer.override.max.poll.records": "5"}
     (warning,) = PostgresSink().warnings({**BASE, "topics": "t", "auto.creat": "true", **of_all})
-    assert (warning.field, warning.fix) == ("auto.creat", "is it misspelt?")
+    assert (warning.field, warning.fix) == ("auto.creat", "did you mean auto.create?")
 
 
 def test_kafkas_coordinates_have_names_of_their_own() -> None:

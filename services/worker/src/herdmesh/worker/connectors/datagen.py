@@ -133,7 +133,7 @@ class Datagen(SourceConnector):
         return ()
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
-        found = warned_settings(config, {*KEYS.keys, TASK_ID}, self.kind)
+        found = warned_settings(config, {*KEYS.keys, TASK_ID}, self.kind, java="datagen")
         if (config.get(TIMEOUT_MS) or "").strip():
             message = f"{TIMEOUT_MS} has no effect: how long making a record takes is known from its schema"
             found.append(FieldViolation(TIMEOUT_MS, message, "leave it out"))

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.connect.connector import (
     Config,
     PartitionId,
@@ -38,6 +38,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, is_utf8
 from herdmesh.connect.validators import non_empty_string
 from herdmesh.engine.errors import OffsetsLost
+from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.values.lines import lines_of
 from herdmesh.worker.connectors.values.payloads import payloads
 from herdmesh.worker.connectors.values.refusals import taken
@@ -85,6 +86,9 @@ class FileStreamSource(SourceConnector):
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
         return _without_file(config, "read from")
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        return warned_settings(config, self._keys.keys, self.kind, java="file-source")
 
     def start(self, config: Config) -> None:
         self._keys.parse(config)
@@ -266,6 +270,9 @@ class FileStreamSink(SinkConnector):
     def validate(self, config: Config) -> Sequence[ConfigError]:
         missing = _without_file(config, "write to")
         return missing or _not_appendable(Path(_require_file(config, "write to")))
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        return warned_settings(config, self._keys.keys, self.kind, java="file-sink")
 
     def start(self, config: Config) -> None:
         _require_file(config, "write to")

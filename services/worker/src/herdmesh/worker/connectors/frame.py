@@ -21,6 +21,7 @@ from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.connector import Config, Connector, ConnectorContext, ConnectorKind
 from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK, SOURCE
 from herdmesh.connect.errors import ConfigError, ConnectError
+from herdmesh.worker.connectors.known_keys import unread
 
 SIGN_KEPT_S = 0.5
 """How long a look at a source serves at least; the worker asks four times a second."""
@@ -28,6 +29,7 @@ _SIGNS_MAX = 1_000
 #: What all connectors have below these.
 _OF_ALL = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
            "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
+"""What is not read below these, `connect.unknown_keys` says."""
 _SHARED_PREFIXES = {
     ConnectorKind.SINK: (*_OF_ALL, "consumer.override."),
     ConnectorKind.SOURCE: (*_OF_ALL, "topic.creation."),
@@ -48,12 +50,18 @@ class ReadConnector(Connector, Generic[S]):
     def read(cls, config: Config) -> S:
         """Read a config, of the connector or of a task. Raises ConfigError whose field is the key."""
 
+    def not_built(self, config: Config) -> list[ConfigError]:
+        """Every key of the config that asks for what is not built."""
+        return []
+
     def validate(self, config: Config) -> Sequence[ConfigError]:
+        found = self.not_built(config)
+        fields = {one.field for one in found}
         try:
-            self.read(config)
+            self.read({key: value for key, value in config.items() if key not in fields})
         except ConfigError as error:
-            return [error]
-        return ()
+            found.append(error)
+        return found
 
     def start(self, config: Config) -> None:
         self.settings = self.read(config)
@@ -74,6 +82,7 @@ def warned_settings(
     without_effect: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
     prefixes: tuple[str, ...] = (),
     *,
+    java: str = "",
     here: Callable[[str, str], str | None] = lambda _key, _value: None,
     foreign: Callable[[str], str | None] = lambda _key: None,
 ) -> list[FieldViolation]:
@@ -83,8 +92,9 @@ def warned_settings(
         own: keys of the connector, and of its tasks.
         without_effect: other connectors' keys: why, and the values that ask for nothing else.
         prefixes: of keys of the connector's own.
+        java: the definition of `known_keys` whose Java connector it stands for.
         here: why a key, with its value, has no effect in this config; "" = it has, None = as without this.
-        foreign: why a key that is not known has no effect; None = it is misspelt.
+        foreign: why a key that is not known has no effect; None = `known_keys` says.
     """
     of_kind = SOURCE if kind is ConnectorKind.SOURCE else SINK
     known = {*COMMON.keys, *of_kind.keys, *HERDMESH.keys, *own, "name"}
@@ -100,8 +110,7 @@ def warned_settings(
                 found.append(no_effect(name, why))
         elif name not in known and not name.startswith((*_SHARED_PREFIXES[kind], *prefixes)):
             why = foreign(name)
-            unknown = no_effect(name, "this connector has no such setting", "is it misspelt?")
-            found.append(unknown if why is None else no_effect(name, why))
+            found.append(unread(name, java, known) if why is None else no_effect(name, why))
     return found
 
 

@@ -17,10 +17,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from herdmesh.connect.config import FieldViolation, parse_value
-from herdmesh.connect.connector import Config
+from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.worker.connectors import http_keys as keys
+from herdmesh.worker.connectors.frame import warned_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +133,37 @@ def settings_of(config: Config) -> HttpSettings:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """The keys of the Java connectors that have no effect here, with why. Raises as `settings_of`."""
+    """The keys of the Java connectors that have no effect here, with why."""
     without_effect = dict(keys.WITHOUT_EFFECT)
-    if settings_of(config).framing == Framing(b"", b"", b""):
+    if _is_one_each(config):
         one_each = "each record is sent in a request of its own; batching.enabled=true sends several in one"
         without_effect |= dict.fromkeys((keys.PREFIX, keys.SEPARATOR, keys.SUFFIX, keys.AS_ARRAY), one_each)
+    silent = {name: (why, ("", "false")) for name, why in without_effect.items()}
+    own = {*keys.KEYS.keys, *keys.REFUSED}
+    return warned_settings(config, own, ConnectorKind.SINK, silent, java="http-sink")
+
+
+def _is_one_each(config: Config) -> bool:
+    """False also where the rest of the config cannot be read."""
+    try:
+        return settings_of(config).framing == Framing(b"", b"", b"")
+    except ConfigError:
+        return False
+
+
+def not_built(config: Config) -> list[ConfigError]:
+    """Every key that asks for what is not built."""
     return [
-        FieldViolation(name, f"{name} has no effect: {why}", "leave it out")
-        for name, why in without_effect.items()
-        if (config.get(name) or "").strip() not in ("", "false")
+        ConfigError(f"{name} is not built: {fix}", field=name, fix=fix)
+        for name, fix in keys.REFUSED.items()
+        if (config.get(name) or "").strip()
     ]
 
 
 def _values(config: Config) -> dict[str, Any]:
     """Typed values under our names."""
-    for name, fix in keys.REFUSED.items():
-        if (config.get(name) or "").strip():
-            raise ConfigError(f"{name} is not built: {fix}", field=name, fix=fix)
+    for problem in not_built(config):
+        raise problem
     ours: dict[str, str | None] = dict(config)
     for theirs, name in keys.SYNONYMS.items():
         value = ours.pop(theirs, None)

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, PartitionId, SinkConnector
+from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.frame import ReadConnector
-from herdmesh.worker.connectors.http_config import HttpSettings, settings_of, warnings_of
+from herdmesh.worker.connectors.http_config import HttpSettings, not_built, settings_of, warnings_of
 from herdmesh.worker.connectors.http_keys import KEYS
 
 
@@ -35,6 +36,9 @@ class HttpSink(ReadConnector[HttpSettings], SinkConnector):
     @classmethod
     def read(cls, config: Config) -> HttpSettings:
         return settings_of(config)
+
+    def not_built(self, config: Config) -> list[ConfigError]:
+        return not_built(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)

@@ -74,7 +74,6 @@ KEYS = ConfigDef(
 """MirrorMaker's, in its order, and last what it does not declare."""
 _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
-    "replication.policy.separator": non_empty_string(),
     REPLICATION: at_least(-1),
     _REFRESH_S: Validator("not 0", check_interval),
     _EMIT_S: at_least(1),
@@ -164,6 +163,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     found += warned_settings(
         config, {*KEYS.keys, TOPICS, EXCLUDE, _EMIT_SYNCS, ASSIGNED, *mirror_config.OF_TASKS}, ConnectorKind.SOURCE,
         _WITHOUT_EFFECT, (*mirror_config.CONSUMERS, *clients), here=here,
+        java="mirror-checkpoint",
     )  # fmt: skip
     return [*mirror_config.converter_warnings(config), *found]
 

@@ -61,7 +61,6 @@ _BATCH_RECORDS = 2_000
 
 _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
-    SEPARATOR: non_empty_string(),
     REPLICATION: at_least(-1),
     REFRESH_S: Validator("not 0", check_interval),
     CONFIGS_S: Validator("not 0", check_interval),
@@ -186,12 +185,15 @@ def naming_of(values: Mapping[str, Any]) -> Naming:
     if policy.rpartition(".")[2] not in (DEFAULT_POLICY.rpartition(".")[2], IDENTITY_POLICY.rpartition(".")[2]):
         fix = f"write {DEFAULT_POLICY} or {IDENTITY_POLICY}"
         raise ConfigError.for_value(POLICY, policy, "only Kafka's own policies exist here", fix=fix)
-    separator = values[SEPARATOR]
+    separator, keeps_names = values[SEPARATOR] or "", policy.endswith("IdentityReplicationPolicy")
+    if not separator and not keeps_names:
+        why = "nothing would stand between alias and topic, so that nobody could tell them apart"
+        raise ConfigError.for_value(SEPARATOR, separator, why, fix=f"write one, or {POLICY}={IDENTITY_POLICY}")
     return Naming(
         values[SOURCE_ALIAS],
         values[TARGET_ALIAS],
         separator,
-        keeps_names=policy.endswith("IdentityReplicationPolicy"),
+        keeps_names=keeps_names,
         internal_separator=separator if values[INTERNAL_SEPARATOR] else ".",
     )
 
@@ -271,7 +273,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
 
     found += warned_settings(
         config, {*KEYS.keys, ASSIGNED, *OF_TASKS}, ConnectorKind.SOURCE, WITHOUT_EFFECT, (*CONSUMERS, *clients),
-        here=here, foreign=to_target,
+        here=here, foreign=to_target, java="mirror-source",
     )  # fmt: skip
     for kind, own in (("consumer", _OWN), ("admin", ())):
         found += client_of("source", kind, config, KEYS.keys, own)[0].warnings

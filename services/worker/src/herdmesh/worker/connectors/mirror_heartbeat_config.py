@@ -76,7 +76,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
         *mirror_config.converter_warnings(config),
         *warned_settings(
             config, {*KEYS.keys, *mirror_config.OF_TASKS}, ConnectorKind.SOURCE, _WITHOUT_EFFECT,
-            mirror_config.CONSUMERS, foreign=_foreign,
+            mirror_config.CONSUMERS, foreign=_foreign, java="mirror-heartbeat",
         ),
     ]  # fmt: skip
 

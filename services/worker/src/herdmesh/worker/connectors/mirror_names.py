@@ -49,7 +49,7 @@ class Naming:
 
     def is_heartbeats(self, topic: str) -> bool:
         """True for `heartbeats`, and for mirrors of it over any number of clusters."""
-        return topic.rpartition(self.separator)[2] == HEARTBEATS
+        return (topic.rpartition(self.separator)[2] if self.separator else topic) == HEARTBEATS
 
     def is_internal(self, topic: str) -> bool:
         """True for topics of Kafka, of Connect and of MirrorMaker itself (Java: `isInternalTopic`)."""
@@ -65,7 +65,7 @@ class Naming:
 
         A policy that keeps names cannot tell, so that two mirrors against each other copy for ever, as in Java.
         """
-        if self.keeps_names and not self.is_heartbeats(topic):
+        if not self.separator or (self.keeps_names and not self.is_heartbeats(topic)):
             return False
         while topic:
             alias, found, topic = topic.partition(self.separator)

@@ -17,6 +17,7 @@ from herdmesh.connect.client_overrides import clients_of, policy_of
 from herdmesh.connect.client_settings import override_warnings
 from herdmesh.connect.config import REQUIRED, ConfigKey, ConfigValue, FieldViolation, text_of
 from herdmesh.connect.config_providers.resolver import ConfigProviders, has_reference
+from herdmesh.connect.connector import Connector
 from herdmesh.connect.connector_config import ValidatedField, Validation, validate_connector
 from herdmesh.connect.connector_keys import COMMON, HERDMESH
 from herdmesh.connect.enrichment import WorkerFacts
@@ -25,6 +26,7 @@ from herdmesh.connect.plugin_fields import fields_of_plugin
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginRegistry
 from herdmesh.connect.redaction import redacted, secrets_of_one_answer, without_url_passwords
 from herdmesh.connect.refusals import refusals
+from herdmesh.connect.unknown_keys import unread_keys, workers_spelling
 from herdmesh.engine.contract import Properties, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
@@ -92,15 +94,37 @@ def _validation(
     message.class_name = raw.get("connector.class") or ""
     if result.kind is not None:
         clients = clients_of(result.kind, config, exactly_once=True)
+        wrong = {one.name for one in message.fields if one.errors}
+        plugin = _plugin(config, plugins)
         warned = override_warnings(clients, config, worker)
-        if not result.error_count:
-            warned += _plugin(config, plugins).load().warnings(config)
+        warned += _connectors_warnings(plugin, config, plugins, result.kind, is_valid=not result.error_count)
+        warned = [one for one in warned if one.field not in wrong]
         for one in warned:
             message.warnings.add(name=one.field, message=redacted(one.message), fix=redacted(one.fix))
     for shown_field in message.fields:
         if has_reference(written := raw.get(shown_field.name)):
             shown_field.value = without_url_passwords(written or "")
     return message
+
+
+def _connectors_warnings(
+    plugin: PluginDescriptor, config: Properties, plugins: PluginRegistry, kind: PluginKind, *, is_valid: bool
+) -> list[FieldViolation]:
+    """What has no effect of the connector's own keys, and of the framework's."""
+    connector = plugin.load()
+    own = plugin.connector.config_def().keys
+    try:
+        said = {one.field: one for one in connector.warnings(config)}
+    except ConfigError:  # it reads the whole of a config to say it
+        if is_valid:
+            raise
+        said = {}
+    judges_all = type(connector).warnings is not Connector.warnings
+    for key in config:
+        if key not in own and (key in said or not judges_all):
+            said |= {one.field: one for one in workers_spelling(key, kind)}
+    unread = unread_keys(config, kind, own, lambda name: plugins.class_named(plugins.full_name(name) or name))
+    return list((said | {one.field: one for one in unread if one.field not in said}).values())
 
 
 def _in_two_folders(config: Properties, plugins: PluginRegistry, worker: Properties) -> list[FieldViolation]:

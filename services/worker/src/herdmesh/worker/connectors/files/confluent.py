@@ -50,6 +50,8 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
 class Dialect:
     """What is one connector's own."""
 
+    java: str
+    """The definition of `known_keys`."""
     keys: ConfigDef
     formats: Mapping[str, str]
     """`FileSink`'s, by class."""
@@ -152,11 +154,15 @@ class StorageSink(SinkConnector):
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
         dialect = self.dialect()
+        found = _not_built(dialect, config)
+        fields = {one.field for one in found}
         try:
-            translated = task_config_of(dialect, config)
+            translated = task_config_of(dialect, {key: value for key, value in config.items() if key not in fields})
             settings.KEYS.parse(translated)
         except ConfigError as problem:
-            return [_in_their_words(dialect, problem)]
+            return [*found, _in_their_words(dialect, problem)]
+        if found:  # the store itself is asked for a config that could be used
+            return found
         return [_in_their_words(dialect, one) for one in file_sink.problems_of(settings.KEYS, translated)]
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
@@ -179,9 +185,8 @@ class StorageSink(SinkConnector):
 def task_config_of(dialect: Dialect, config: Config) -> dict[str, str | None]:
     """The same in `FileSink`'s keys. Raises ConfigError whose field is the key as it was written."""
     values = dialect.keys.parse(config)
-    for key, (same, why, fix) in dialect.refused.items():
-        if (text := (config.get(key) or "").strip()).lower() not in same:
-            raise ConfigError.for_value(key, text, f"not built here: {why}", fix=fix)
+    for problem in _not_built(dialect, config):
+        raise problem
     kind, form = _PARTITIONERS[values[_PARTITIONER_CLASS]], dialect.formats[values[_FORMAT_CLASS]]
     intervals = [ms for ms in (values[_ROTATE_MS], values[_SCHEDULE_MS]) if ms > 0]
     compression = PARQUET_CODEC if form == "parquet" else dialect.lines_compression
@@ -203,6 +208,15 @@ def task_config_of(dialect: Dialect, config: Config) -> dict[str, str | None]:
     ours = {*dialect.keys.keys, *_WITHOUT_EFFECT, *dialect.without_effect, *dialect.refused}
     of_all = {key: value for key, value in config.items() if key not in ours}
     return {**of_all, **{key: value for key, value in found.items() if value is not None}}
+
+
+def _not_built(dialect: Dialect, config: Config) -> list[ConfigError]:
+    """Every key that asks for what is not built."""
+    return [
+        ConfigError.for_value(key, text, f"not built here: {why}", fix=fix)
+        for key, (same, why, fix) in dialect.refused.items()
+        if (text := (config.get(key) or "").strip()).lower() not in same
+    ]
 
 
 def below(root: str, values: Mapping[str, Any]) -> str:
@@ -251,4 +265,4 @@ def warnings_of(dialect: Dialect, config: Config) -> list[FieldViolation]:
     if (config.get(_ROTATE_MS) or "-1").strip() != "-1":
         message = f"{_ROTATE_MS} is how long the oldest record waits here, not a span of the records' own times"
         found.append(FieldViolation(_ROTATE_MS, message, f"or use {_SCHEDULE_MS}"))
-    return [*found, *without_effect.unknown(config, {*dialect.keys.keys, *silent, *dialect.refused})]
+    return [*found, *without_effect.unknown(config, {*dialect.keys.keys, *silent, *dialect.refused}, dialect.java)]

@@ -46,7 +46,7 @@ def _folder(config: Config, values: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 DIALECT = confluent.Dialect(
-    keys=KEYS,
+    java="hdfs-sink", keys=KEYS,
     formats=_FORMATS,
     lines_compression="",
     folder=_folder,

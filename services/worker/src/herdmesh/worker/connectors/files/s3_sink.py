@@ -56,6 +56,7 @@ def _folder(config: Config, values: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 DIALECT = confluent.Dialect(
+    java="s3-sink",
     keys=KEYS,
     formats=_FORMATS,
     lines_compression=_LINES_COMPRESSION,

@@ -54,6 +54,6 @@ def unused(config: Config) -> list[FieldViolation]:
     return found
 
 
-def unknown(config: Config, own: Collection[str]) -> list[FieldViolation]:
+def unknown(config: Config, own: Collection[str], java: str = "") -> list[FieldViolation]:
     """Keys that are neither the connector's own nor those of all sinks."""
-    return warned_settings(config, own, ConnectorKind.SINK)
+    return warned_settings(config, own, ConnectorKind.SINK, java=java)

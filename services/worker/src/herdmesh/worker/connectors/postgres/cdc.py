@@ -15,7 +15,14 @@ from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.worker.connectors.frame import ReadConnector
-from herdmesh.worker.connectors.postgres.cdc_config import KEYS, PREFIX, CdcSettings, settings_of, warnings_of
+from herdmesh.worker.connectors.postgres.cdc_config import (
+    KEYS,
+    PREFIX,
+    CdcSettings,
+    not_built,
+    settings_of,
+    warnings_of,
+)
 from herdmesh.worker.connectors.postgres.cdc_events import VERSION
 from herdmesh.worker.connectors.postgres.cdc_position import read, source_partition
 
@@ -35,6 +42,9 @@ class PostgresCdcSource(ReadConnector[CdcSettings], SourceConnector):
     @classmethod
     def read(cls, config: Config) -> CdcSettings:
         return settings_of(config)
+
+    def not_built(self, config: Config) -> list[ConfigError]:
+        return not_built(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)

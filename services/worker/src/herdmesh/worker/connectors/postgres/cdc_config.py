@@ -20,6 +20,7 @@ from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled
 from herdmesh.connect.validators import at_least, non_empty_string, one_of
+from herdmesh.worker.connectors.known_keys import unread
 from herdmesh.worker.connectors.postgres.cdc_text import SESSION
 from herdmesh.worker.connectors.postgres.common import ConnectionSettings
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import DEFAULT, placeholder_validator
@@ -279,7 +280,8 @@ class CdcSettings:
 def settings_of(config: Config) -> CdcSettings:
     """Read the configuration. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
-    _refuse_not_built(config)
+    for problem in not_built(config):
+        raise problem
     for including, excluding in (TABLES[:2], TABLES[2:], COLUMNS):
         if values[including] and values[excluding]:
             message = f"{including} and {excluding} cannot both be set"
@@ -315,13 +317,14 @@ def warnings_of(config: Config) -> list[FieldViolation]:
         if name in _WITHOUT_EFFECT:
             message = f"{name} has no effect: {_WITHOUT_EFFECT[name]}"
             found.append(FieldViolation(name, message, "leave it out"))
-        elif name not in known and not name.startswith(_SHARED_PREFIXES):
-            message = f"{name} has no effect: this connector has no such setting"
-            found.append(FieldViolation(name, message, "is it misspelt?"))
+        elif name not in known and not name.startswith((*_SHARED_PREFIXES, *_NOT_BUILT_PREFIXES)):
+            found.append(unread(name, "debezium-postgres", known))
     return found
 
 
-def _refuse_not_built(config: Config) -> None:
+def not_built(config: Config) -> list[ConfigError]:
+    """Every key that asks for what is not built."""
+    found: list[ConfigError] = []
     for name, value in config.items():
         accepted = _NOT_BUILT.get(name)
         text = (value or "").strip()
@@ -329,7 +332,8 @@ def _refuse_not_built(config: Config) -> None:
             accepted = ("",)
         if accepted is not None and text and text.lower() not in map(str.lower, accepted):
             fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
-            raise ConfigError.for_value(name, text, "this is not built yet", fix=fix)
+            found.append(ConfigError.for_value(name, text, "this is not built yet", fix=fix))
+    return found
 
 
 def _connection(values: Mapping[str, Any]) -> ConnectionSettings:

@@ -247,7 +247,7 @@ def warnings(config: Config) -> list[FieldViolation]:
     return [
         *(FieldViolation(key, f"{key} has no effect: {why}", "leave it out")
           for key, why in _WITHOUT_EFFECT.items() if key in config),
-        *warned_settings(config, own, ConnectorKind.SINK),
+        *warned_settings(config, own, ConnectorKind.SINK, java="jdbc-sink"),
     ]  # fmt: skip
 
 

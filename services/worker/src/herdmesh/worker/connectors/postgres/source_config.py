@@ -357,7 +357,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     settings = settings_of(config)
     found = warnings_of_connection(config)
     own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}
-    found += warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT)
+    found += warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, java="jdbc-source")
     hidden = [kind for kind in settings.tables.types if kind in _HIDDEN_WRITERS] if not settings.query else []
     if settings.mode is Mode.INCREMENTING and settings.waits_for_writers and hidden:
         message = (

@@ -167,7 +167,7 @@ def topic_name(table: str) -> str:
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
     own = {*KEYS.keys, TASK_TABLES, "task.class", postgres.INITIAL_MS}
-    found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,))
+    found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,), java="jdbc-source")
     return [*_warnings_of_java(config), *found]
 
 

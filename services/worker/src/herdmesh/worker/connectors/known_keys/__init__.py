@@ -1,0 +1,98 @@
+"""The keys that the Java connectors of our names define, and what is said of one that a connector here does not read.
+
+Owns the table (`published_keys.json`, which `services/worker/tests/connectors/published_keys/generate.py` writes from
+the published definitions: facts only) and the advice about keys that a user meets often. What a connector here reads,
+it says itself.
+
+Invariant: a key of the table is not called misspelt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib import resources
+
+from herdmesh.connect.config import FieldViolation
+from herdmesh.connect.unknown_keys import unknown
+
+_MIRRORS = ("mirror-source", "mirror-checkpoint", "mirror-heartbeat")
+_JDBC = ("jdbc-source", "jdbc-sink")
+_STORAGE = ("s3-sink", "hdfs-sink")
+#: Whose keys a connector here may be given, by what is its own definition of.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_MIRRORS, _MIRRORS),
+    **dict.fromkeys(_JDBC, (*_JDBC, "debezium-jdbc")),
+    **dict.fromkeys(_STORAGE, _STORAGE),
+    "http-sink": ("http-sink",),
+    "datagen": ("datagen",),
+    "file-source": ("file-source",),
+    "file-sink": ("file-sink",),
+    "debezium-postgres": ("debezium-postgres",),
+}
+_TITLES: Mapping[str, str] = {
+    "mirror-source": "MirrorSourceConnector",
+    "mirror-checkpoint": "MirrorCheckpointConnector",
+    "mirror-heartbeat": "MirrorHeartbeatConnector",
+    "jdbc-source": "the JDBC source",
+    "jdbc-sink": "the JDBC sink",
+    "debezium-jdbc": "Debezium's JDBC sink",
+    "debezium-postgres": "Debezium's connector",
+    "s3-sink": "the S3 sink",
+    "hdfs-sink": "the HDFS sink",
+    "http-sink": "the HTTP sinks",
+    "datagen": "the datagen connector",
+    "file-source": "FileStreamSource",
+    "file-sink": "FileStreamSink",
+}
+_WRITE: Mapping[str, str] = {
+    "database.server.name": "topic.prefix",
+    "schema.whitelist": "schema.include.list",
+    "schema.blacklist": "schema.exclude.list",
+    "table.whitelist": "table.include.list",
+    "table.blacklist": "table.exclude.list",
+    "column.whitelist": "column.include.list",
+    "column.blacklist": "column.exclude.list",
+    "primary.key.mode": "pk.mode",
+    "primary.key.fields": "pk.fields",
+    "collection.name.format": "table.name.format",
+    "schema.evolution": "auto.create and auto.evolve",
+    "connection.username": "connection.user",
+    "use.time.zone": "db.timezone",
+    "incrementing.column.mapping": "incrementing.column.name",
+    "timestamp.columns.mapping": "timestamp.column.name",
+    "http.connect.timeout.ms": "http.timeout",
+}
+"""Keys whose purpose another key has here. It is only said where the connector has that one."""
+
+
+@cache
+def published() -> Mapping[str, frozenset[str]]:
+    """The keys of each definition, by its name."""
+    text = resources.files(__name__).joinpath("published_keys.json").read_text(encoding="utf-8")
+    return {name: frozenset(keys) for name, keys in json.loads(text).items()}
+
+
+def unread(key: str, java: str, known: Collection[str]) -> FieldViolation:
+    """A warning about a key that a connector does not read.
+
+    Args:
+        java: the definition whose Java connector it stands for; "" = none.
+        known: keys that it reads.
+    """
+    owners = [name for name in FAMILIES.get(java, ()) if key in published()[name]]
+    write = _WRITE.get(key, "")
+    if write and write.partition(" ")[0] in known:
+        return FieldViolation(key, f"{key} has no effect here: {write} is what says this", f"write {write}")
+    if java in owners:
+        return FieldViolation(key, f"{key} has no effect here: this setting of {_TITLES[java]} is not built", _LEAVE)
+    if owners:
+        return FieldViolation(key, f"{key} has no effect here: it is a setting of {_TITLES[owners[0]]}", _LEAVE)
+    if java in _JDBC and key.startswith("connection."):
+        why = "properties of a JDBC driver are not handed on, as there is none"
+        return FieldViolation(key, f"{key} has no effect here: {why}", "write what it asks for into connection.url")
+    return unknown(key, "this connector has no such setting", known)
+
+
+_LEAVE = "leave it out"

@@ -1,0 +1,144 @@
+"""What validation says of each key of a config: works (silent), no effect here, not built, or unknown; all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.worker.connectors.known_keys import FAMILIES, published
+from herdmesh.worker.effects.plugins import discover
+from herdmesh.worker.effects.validation import validate
+from herdmesh.worker.settings import WorkerSettings
+
+_REGISTRY = discover("").registry
+_PG = {"connection.url": "jdbc:postgresql://h/db", "connection.user": "u"}
+_MM = "org.apache.kafka.connect.mirror."
+CONFIGS: Mapping[str, dict[str, str]] = {
+    "jdbc-source": {"connector.class": "PostgresSource", **_PG, "mode": "bulk", "topic.prefix": "p"},
+    "jdbc-sink": {"connector.class": "PostgresSink", **_PG, "topics": "t"},
+    "debezium-postgres": {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "h",
+        "database.user": "u", "database.dbname": "d", "topic.prefix": "p",
+    },
+    "http-sink": {"connector.class": "HttpSink", "topics": "t", "http.url": "http://127.0.0.1:1"},
+    "file-source": {"connector.class": "FileStreamSource", "topic": "t", "file": "f"},
+    "file-sink": {"connector.class": "FileStreamSink", "topics": "t", "file": "f"},
+    "datagen": {"connector.class": "DatagenConnector", "kafka.topic": "t", "quickstart": "users"},
+    "mirror-source": {
+        "connector.class": f"{_MM}MirrorSourceConnector", "source.cluster.alias": "a", "target.cluster.alias": "b",
+        "source.cluster.bootstrap.servers": "h:1", "topics": "t",
+    },
+    "mirror-heartbeat": {
+        "connector.class": f"{_MM}MirrorHeartbeatConnector", "source.cluster.alias": "a", "target.cluster.alias": "b",
+    },
+    "mirror-checkpoint": {
+        "connector.class": f"{_MM}MirrorCheckpointConnector", "source.cluster.alias": "a", "target.cluster.alias": "b",
+        "source.cluster.bootstrap.servers": "h:1", "groups": "g",
+    },
+}  # fmt: skip
+
+
+def said(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """(warnings with their fixes, errors), by key."""
+    worker = WorkerSettings().worker_config()
+    found = validate({"name": "v", **config}, _REGISTRY, worker, ConfigProviders.of(worker))
+    warnings = {one.name: f"{one.message} ({one.fix})" for one in found.warnings}
+    assert len(warnings) == len(found.warnings), "two warnings about one key"
+    return warnings, {one.name: list(one.errors) for one in found.fields if one.errors}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_plain_config_has_nothing_said_of_it(name: str) -> None:
+    warnings, errors = said(CONFIGS[name])
+    assert set(errors) <= {"connection.url", "file"}, "no server and no file is there"
+    assert warnings == {}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_no_published_key_of_a_connector_is_called_unknown(name: str) -> None:
+    """Of its own definition and of those that stand beside it in the same configs."""
+    keys = {key for owner in FAMILIES[name] for key in published()[owner]}
+    for key in sorted(keys - CONFIGS[name].keys()):
+        warnings, _ = said({**CONFIGS[name], key: "1"})
+        assert "did you mean" not in warnings.get(key, ""), key
+        assert "no such setting" not in warnings.get(key, ""), key
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_misspelt_key_is_told_with_the_key_that_is_meant(name: str) -> None:
+    warnings, _ = said({**CONFIGS[name], "task.max": "1"})
+    assert (
+        warnings["task.max"] == "task.max has no effect: this connector has no such setting (did you mean tasks.max?)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "key", "text"),
+    [
+        ("jdbc-source", "connection.loginTimeout", "properties of a JDBC driver"),
+        ("jdbc-source", "timestamp.fields.list", "a setting of the JDBC sink"),
+        ("jdbc-source", "tabel.whitelist", "did you mean table.whitelist?"),
+        ("jdbc-sink", "date.timezone", "not built"),
+        ("jdbc-sink", "primary.key.fields", "write pk.fields"),
+        ("debezium-postgres", "database.server.name", "write topic.prefix"),
+        ("debezium-postgres", "incremental.snapshot.chunk.size", "not built"),
+        ("mirror-source", "groups", "a setting of MirrorCheckpointConnector"),
+        ("http-sink", "batch.seperator", "did you mean batch.separator?"),
+        ("http-sink", "report.errors.as", "not built"),
+        ("file-sink", "consumer.max.poll.records", "write consumer.override.max.poll.records"),
+        ("file-sink", "flie", "did you mean file?"),
+        ("file-source", "consumer.max.poll.records", "reads nothing from Kafka"),
+        ("file-sink", "errors.tolerence", "did you mean errors.tolerance?"),
+        ("file-sink", "herdmesh.rate.record.per.second", "did you mean herdmesh.rate.records.per.second?"),
+        ("file-sink", "value.converter.schemas.enable", "set value.converter too"),
+        ("file-sink", "transforms.a.type", "add a to transforms"),
+        ("file-sink", "predicates.a.pattern", "add a to predicates"),
+        ("file-sink", "transform", "did you mean transforms?"),
+    ],
+)
+def test_each_key_that_nobody_reads_has_its_next_step(of: str, key: str, text: str) -> None:
+    warnings, _ = said({**CONFIGS[of], key: "1"})
+    assert text in warnings[key]
+
+
+def test_keys_of_converters_transformations_and_predicates_are_known_by_their_classes() -> None:
+    cast, matches = "org.apache.kafka.connect.transforms.Cast$Value", "org.apache.kafka.connect.transforms.predicates."
+    good = {
+        "value.converter": "JsonConverter", "value.converter.schemas.enable": "false", "transforms": "a.b,c",
+        "transforms.a.b.type": cast, "transforms.a.b.spec": "int8", "transforms.a.b.predicate": "p",
+        "transforms.a.b.negate": "true", "transforms.c.type": cast, "transforms.c.spec": "int8", "predicates": "p",
+        "predicates.p.type": f"{matches}TopicNameMatches", "predicates.p.pattern": "x",
+    }  # fmt: skip
+    assert said({**CONFIGS["file-sink"], **good}) == ({}, {})
+    bad = {
+        "value.converter.schema.enable": "value.converter.schemas.enable",
+        "transforms.a.b.specs": "transforms.a.b.spec",
+        "transforms.a.b.predicates": "transforms.a.b.predicate", "predicates.p.patern": "predicates.p.pattern",
+        "transforms.d.type": "transforms.c.type",
+    }  # fmt: skip
+    warnings, _ = said({**CONFIGS["file-sink"], **good, **dict.fromkeys(bad, "1")})
+    assert set(warnings) == set(bad)
+    for key in bad:
+        assert key == "transforms.d.type" or f"did you mean {bad[key]}?" in warnings[key]
+
+
+def test_all_that_is_not_built_and_all_that_is_unknown_is_told_at_once() -> None:
+    not_built = {"message.key.columns": "a", "converters": "b", "heartbeat.action.query": "c", "column.mask.hash": "d"}
+    warnings, errors = said({**CONFIGS["debezium-postgres"], **not_built, "slot.nam": "x", "errors.tolerence": "all"})
+    assert set(errors) == set(not_built)
+    assert {"slot.nam", "errors.tolerence"} <= set(warnings)
+    refused = {"headers": "a:b", "regex.patterns": "x", "http.proxy.host": "h"}
+    warnings, errors = said({**CONFIGS["http-sink"], **refused, "batch.seperator": ","})
+    assert set(errors) == set(refused)
+    assert "batch.seperator" in warnings
+
+
+def test_an_empty_separator_is_taken_where_names_are_kept() -> None:
+    """Java 4.3.1 takes it."""
+    empty = {"replication.policy.separator": ""}
+    for name in ("mirror-source", "mirror-checkpoint"):
+        identity = {"replication.policy.class": f"{_MM}IdentityReplicationPolicy"}
+        assert said({**CONFIGS[name], **empty, **identity})[1] == {}
+        assert set(said({**CONFIGS[name], **empty})[1]) == {"replication.policy.separator"}
