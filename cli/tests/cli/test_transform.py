@@ -14,6 +14,8 @@ from typer.testing import CliRunner, Result
 
 from herdmesh.cli.commands.transform import alone
 from herdmesh.cli.transform.reading import line_batches
+from herdmesh.cli.transform.writing import plain
+from herdmesh.connect.data import Float32
 from tests.support.plugin_environments import Environment
 
 _JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": False}
@@ -254,3 +256,14 @@ def test_references_are_resolved_by_the_workers_providers_and_no_message_shows_w
     assert refused.exit_code == 5
     assert "no config provider file" in refused.stderr
     assert "--worker" in refused.stderr
+
+
+def test_numbers_are_printed_with_their_own_digits(tmp_path: Path) -> None:
+    schema = {"type": "struct", "fields": [{"field": "a", "type": "float"}, {"field": "b", "type": "double"}]}
+    given = json.dumps({"value": {"schema": schema, "payload": {"a": 39.946712, "b": 0.1}}}).encode() + b"\n"
+    config = {"topics": "t", "value.converter": _JSON["value.converter"]}
+    (printed,) = lines(herd(tmp_path, given, config=config))
+    assert printed["value"] == {"a": 39.946712, "b": 0.1}
+    assert plain({"x": float("nan"), "y": float("-inf"), "z": Float32(0.10000000149011612)}) == {
+        "x": "NaN", "y": "-Infinity", "z": 0.1,
+    }  # fmt: skip

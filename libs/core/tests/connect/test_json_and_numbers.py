@@ -296,3 +296,18 @@ def test_most_doubles_of_many_digits_take_the_quick_way() -> None:
     values = [value for cents in range(50_000) if len(repr(value := cents * 0.01)) > 16]
     assert len(values) > 1_000
     assert sum(map(jackson.same_double_text, values)) > 0.8 * len(values)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'{"a":"\xff"}', "invalid UTF-8 or UTF-16 in a string at character 6"),
+        (b"[\xff]", "invalid UTF-8 or UTF-16 at character 1"),
+        (b'{"a":"x', "a string is not closed: the input ends at character 7"),
+        (b'{"a":"x\x01"}', r"a string holds a control character at 7: write it as \\u0001"),
+    ],
+)
+def test_what_is_wrong_with_a_string_is_told(data: bytes, why: str) -> None:
+    with pytest.raises(DataError) as refused:
+        jackson.loads(data)
+    assert str(refused.value.__cause__) == why.replace("\\\\", "\\")

@@ -16,6 +16,8 @@ from typing import Any, cast
 from herdmesh.cli.transform.options import Output
 from herdmesh.connect import record_json
 from herdmesh.connect.data import ConnectRecord, JavaDate, Struct
+from herdmesh.connect.javavalues import java_text
+from herdmesh.connect.schemas import Schema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,9 +33,9 @@ def line_of(record: ConnectRecord, output: Output, *, typed: bool) -> bytes:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
-        "key": plain(record.key),
-        "value": plain(record.value),
-        "headers": [{"key": header.key, "value": plain(header.value)} for header in record.headers],
+        "key": plain(record.key, record.key_schema),
+        "value": plain(record.value, record.value_schema),
+        "headers": [{"key": header.key, "value": plain(header.value, header.schema)} for header in record.headers],
     }
     always = ("topic", "key", "value")
     return _json({name: item for name, item in members.items() if name in always or item not in (None, [])}) + b"\n"
@@ -45,23 +47,29 @@ def _value_line(record: ConnectRecord, *, typed: bool) -> bytes:
         return json.dumps(record_json.value_to(value, record.value_schema)).encode()
     if isinstance(value, bytes):
         return value
-    return value.encode("utf-8", "replace") if isinstance(value, str) else _json(plain(value))
+    return value.encode("utf-8", "replace") if isinstance(value, str) else _json(plain(value, record.value_schema))
 
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def plain(value: Any) -> Any:
-    """Connect data as JSON has it: bytes as text where they are UTF-8, else {"base64": ...}; dates as ISO 8601; numbers
-    that JSON does not have, and decimals, as text."""
+def plain(value: Any, schema: Schema | None = None) -> Any:
+    """Connect data under that schema (None = schemaless) as JSON has it: bytes as text where they are UTF-8, else
+    {"base64": ...}; dates as ISO 8601; a FLOAT32 with its own digits; numbers that JSON does not have (by Java's names)
+    and decimals as text."""
     if isinstance(value, Struct):
-        return {field.name: plain(item) for field, item in zip(value.schema.fields, value.values, strict=True)}
+        pairs = zip(value.schema.fields, value.values, strict=True)
+        return {field.name: plain(item, field.schema) for field, item in pairs}
+    of_key, of_value = Schema.inner(schema)
     if isinstance(value, dict):
         members = cast("dict[Any, Any]", value)
-        return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in members.items()}
+        return {
+            key if isinstance(key, str) else str(plain(key, of_key)): plain(item, of_value)
+            for key, item in members.items()
+        }
     if isinstance(value, list | tuple):
-        return [plain(item) for item in cast("list[Any]", value)]
+        return [plain(item, of_value) for item in cast("list[Any]", value)]
     if isinstance(value, bytes | bytearray | memoryview):
         return _text_or_base64(bytes(cast("bytes", value)))
     if isinstance(value, JavaDate):
@@ -71,7 +79,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(value)
+        text = java_text(value, schema)
+        return float(text) if math.isfinite(value) else text
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 

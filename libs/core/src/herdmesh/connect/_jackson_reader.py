@@ -215,6 +215,8 @@ class _Reader:
             if self._text.startswith(word, self._at):
                 self._at += len(word)
                 return value, False
+        if self._text[self._at : self._at + 1] == _NO_TEXT:
+            raise JsonSyntaxError(f"invalid UTF-8 or UTF-16 at character {self._at}")
         raise JsonSyntaxError(f"unexpected character at {self._at}")
 
     def _number(self) -> Any:
@@ -245,8 +247,13 @@ class _Reader:
             if char == '"':
                 self._at += 1
                 return _join_surrogates("".join(parts))
+            if char == _NO_TEXT:
+                raise JsonSyntaxError(f"invalid UTF-8 or UTF-16 in a string at character {self._at}")
+            if not char:
+                raise JsonSyntaxError(f"a string is not closed: the input ends at character {self._at}")
             if char != "\\":
-                raise JsonSyntaxError(f"string not closed or holding a control character at {self._at}")
+                code = f"{ord(char):04x}"
+                raise JsonSyntaxError(f"a string holds a control character at {self._at}: write it as \\u{code}")
             parts.append(self._escape())
 
     def _escape(self) -> str:
