@@ -239,6 +239,8 @@ class TaskContext:
     """To seek, pause and resume partitions, and ask for a commit; with `start` no partition is owned yet."""
     errant: ErrantRecordReporter | None = None
     """As `reporter`, and there in each run, with a dead letter queue or without: for `give_up`."""
+    tolerates_errors: bool = False
+    """`errors.tolerance=all`: what `give_up` is told of is left out, and the run goes on."""
     key_defaults: bool = True
     """Of sink tasks: a null in a key stands for its schema's default (`key.converter.replace.null.with.default`)."""
     value_defaults: bool = True

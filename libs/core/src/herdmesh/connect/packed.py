@@ -95,6 +95,11 @@ class PackedTexts(LazyColumn[str]):
         return PackedTexts(self.utf8[index]) if isinstance(index, slice) else self._all()[index]
 
 
+class UnreadJson(LazyColumn[Any]):
+    """A topic's values without a schema as JsonConverter reads them, when somebody does: there is nothing in them that
+    JSON has no form for."""
+
+
 class UnreadTexts(LazyColumn[str | None]):
     """A topic's texts that nobody has read so far, or None for a tombstone."""
 

@@ -59,6 +59,7 @@ class SinkErrors:
             make_topic(_queue_admin(spec, admin), settings)
             self._letters = _sink_letters(spec, settings, self.counts)
         self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
+        self.tolerates = settings.tolerate
         #: whoever is told: a task's records are given up by it.
         self.errant = ErrantRecords(self.tolerance, self.settle, chain)
         self.reporter = self.errant if settings.reports else None

@@ -81,6 +81,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
             reporter=errors.reporter,
             reading=reading,
             errant=errors.errant,
+            tolerates_errors=errors.tolerates,
             key_defaults=chain_config.has_defaults(spec.connector_config, "key.converter", worker=spec.worker_config),
             value_defaults=chain_config.has_defaults(
                 spec.connector_config, "value.converter", worker=spec.worker_config

@@ -20,6 +20,6 @@ Invariant: no value is changed: what has no exact form on the other side is refu
 from __future__ import annotations
 
 from herdmesh.sdk.arrow.reading import arrow_source_batch, connect_schema
-from herdmesh.sdk.arrow.writing import ArrowWriter, arrow_schema, arrow_writer, to_arrow
+from herdmesh.sdk.arrow.writing import arrow_schema, to_arrow
 
-__all__ = ["ArrowWriter", "arrow_schema", "arrow_source_batch", "arrow_writer", "connect_schema", "to_arrow"]
+__all__ = ["arrow_schema", "arrow_source_batch", "connect_schema", "to_arrow"]

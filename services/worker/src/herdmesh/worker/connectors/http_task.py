@@ -39,7 +39,7 @@ class HttpSinkTask(SinkTask):
             retries=self._settings.retries,
             backoff_s=self._settings.retry_backoff_s,
             splits=self._settings.splits,
-            keeps_refused=context.errant is not None or context.reporter is not None,
+            keeps_refused=context.tolerates_errors or context.reporter is not None,
         )
 
     def put(self, batch: SinkBatch) -> None:

@@ -17,6 +17,7 @@ value.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache
@@ -29,10 +30,17 @@ from herdmesh.connect import jackson
 from herdmesh.connect.converters.json import JsonConverter
 from herdmesh.connect.converters.json_texts import Texts
 from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate, Struct
+from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import decimal_text, java_text
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.packed import UnreadJson, UnreadTexts
+from herdmesh.connect.schemas import LOGICAL, Schema
 
 _encode_lines = msgspec.json.Encoder(decimal_format="number").encode_lines
+_pack = msgspec.msgpack.Encoder().encode
+_OF_TOPICS = (UnreadJson, UnreadTexts)
+"""What a converter alone has made: no number in them is none."""
+_NO_NUMBER = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+"""How a double that is no number, or is infinite, begins in msgpack; a text may look so, too."""
 _ONLY_DICTS = frozenset((dict,))
 _CONTAINERS = frozenset((dict, list))
 _TEXTS = frozenset((str,))
@@ -66,7 +74,7 @@ class Payloads:
 
     def lines(self, values: Sequence[Any], schema: Schema | None) -> bytes:
         """The JSON of each value, with a line feed behind each and none within. Raises as `texts`."""
-        if schema is not None:
+        if schema is not None and not (_is_plain_text(schema) and _are_texts(values)):
             return self._converter.lines(values, schema)
         try:
             data = _encode_lines(values)
@@ -74,7 +82,7 @@ class Payloads:
             pass  # a lone surrogate, or a type of Connect's own: one by one
         else:
             # What is no number is `null` to msgspec.
-            if b"null" not in data or not _has_no_number(values):
+            if b"null" not in data or isinstance(values, _OF_TOPICS) or not _has_no_number(values):
                 return data
         return b"".join([self._schemaless(value) + b"\n" for value in values])
 
@@ -86,7 +94,15 @@ class Payloads:
         return [default if value is None else value for value in values]
 
     def _schemaless(self, value: Any) -> bytes:
-        return jackson.dumps(value if _is_known(value) else self._known(value))
+        try:
+            data = jackson.dumps(value)
+        except DataError:
+            pass
+        else:
+            # What may be a list of lists may be a map whose keys are no texts, too, which is an object here.
+            if b"[[" not in data or _is_known(value):
+                return data
+        return jackson.dumps(self._known(value))
 
     def _known(self, value: Any) -> Any:
         """The value with nothing in it that JsonConverter has no class for."""
@@ -152,9 +168,22 @@ def _is_known(value: Any) -> bool:
     )
 
 
-def _has_no_number(values: Iterable[Any]) -> bool:
-    """Whether there is a float in the values that is no number, or is infinite. Most of the work is done in C."""
+def _is_plain_text(schema: Schema) -> bool:
+    return schema.type == "STRING" and schema.name not in LOGICAL
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return isinstance(values, UnreadTexts) or set(map(type, values)) == _TEXTS
+
+
+def _has_no_number(values: Sequence[Any]) -> bool:
+    """Whether there is a float in the values, which msgspec could write, that is no number, or is infinite."""
     items: list[Any] = list(values)
+    try:
+        if _NO_NUMBER.search(_pack(items)) is None:
+            return False
+    except OverflowError:  # an integer beyond 64 bits
+        pass
     while items:
         kinds = set(map(type, items))
         if float in kinds:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.errors import ConfigError, ConnectError, RecordError, RetriableError
+from herdmesh.connect.packed import UnreadJson
 
 T = TypeVar("T")
 Refuse = Callable[[SinkBatch, int, BaseException], None]
@@ -50,7 +51,7 @@ def part_of(batch: SinkBatch, begin: int, end: int) -> SinkBatch:
         batch,
         first_offset=batch.first_offset if begin == 0 else batch.offsets[begin],
         last_offset=batch.last_offset if end == len(batch) else batch.offsets[end - 1],
-        values=batch.values[begin:end],
+        values=like(batch.values, batch.values[begin:end]),
         keys=batch.keys[begin:end],
         offsets=batch.offsets[begin:end],
         timestamps_ms=batch.timestamps_ms[begin:end],
@@ -58,20 +59,26 @@ def part_of(batch: SinkBatch, begin: int, end: int) -> SinkBatch:
     )
 
 
+def like(values: Sequence[Any], some: Sequence[Any]) -> Sequence[Any]:
+    """Some of the values, known for what all of them are."""
+    return UnreadJson(some, list) if isinstance(values, UnreadJson) else some
+
+
 def chosen_of(batch: SinkBatch, places: Sequence[int]) -> SinkBatch:
-    """Some records of a batch, at least one, in the order of their places."""
+    """Some records of a batch, at least one, in the order of their places: their values, and what finds them again.
+    Keys, times and headers are there only where nothing else does."""
 
     def chosen(column: Sequence[Any]) -> list[Any]:
         return [column[place] for place in places] if len(column) else []
 
-    offsets = chosen(batch.offsets)
+    offsets, is_made = chosen(batch.offsets), not len(batch.originals)
     return replace(
         batch,
         first_offset=offsets[0],
         last_offset=offsets[-1],
-        values=chosen(batch.values),
-        keys=chosen(batch.keys),
+        values=like(batch.values, chosen(batch.values)),
+        keys=chosen(batch.keys) if is_made else (),
         offsets=offsets,
-        timestamps_ms=chosen(batch.timestamps_ms),
-        headers=chosen(batch.headers),
+        timestamps_ms=chosen(batch.timestamps_ms) if is_made else (),
+        headers=chosen(batch.headers) if is_made else (),
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow
 import pyarrow.compute
+import pyarrow.csv
 
 from herdmesh.connect.schemas import Schema
 from herdmesh.worker.connectors.files.formats.compression import compressed
@@ -21,6 +22,7 @@ from herdmesh.worker.connectors.values.columns import Chunk, chunk_of, table_of,
 
 _pa: Any = pyarrow
 _compute: Any = pyarrow.compute
+_csv: Any = pyarrow.csv
 _FLOATS = (_pa.float32(), _pa.float64())
 
 
@@ -45,18 +47,34 @@ class CsvFormat:
 
     def write(self, stream: Any, pieces: Sequence[Chunk], row_counts: Sequence[int]) -> None:
         table: Any = table_of(pieces, row_counts)
-        header = ",".join(_quoted_text(name) for name in table.column_names)
         with compressed(stream, self._compression) as out:
+            if all(map(_is_as_arrow_writes, table.columns)):
+                _csv.write_csv(table, out, _csv.WriteOptions(include_header=True, quoting_style="needed"))
+                return
+            header = ",".join(_quoted_text(name) for name in table.column_names)
             out.write(f"{header}\n".encode())
             for rows in table.to_batches():
                 out.write(_lines(rows))
+
+
+def _is_as_arrow_writes(column: Any) -> bool:
+    """Whether Arrow's own writer, which is quicker, writes such a column as we do."""
+    kind = column.type
+    if kind in _FLOATS:
+        return _is_finite(column)
+    return kind not in (_pa.large_string(), _pa.binary())
+
+
+def _is_finite(floats: Any) -> bool:
+    return floats.null_count == len(floats) or _compute.all(_compute.is_finite(floats)).as_py()
 
 
 def _lines(rows: Any) -> bytes:
     """The rows, each with a line feed."""
     cells = [_cells(column) for column in rows.columns]
     lines = _compute.binary_join_element_wise(*cells, ",", null_handling="replace", null_replacement="")
-    return "\n".join([*lines.to_pylist(), ""]).encode()
+    ended = _compute.binary_join_element_wise(lines, "", "\n")
+    return ended.buffers()[2].to_pybytes()
 
 
 def _cells(column: Any) -> Any:
@@ -77,7 +95,7 @@ def _cells(column: Any) -> Any:
 def _floats(column: Any) -> Any:
     """What is no number by its name in Java."""
     texts = column.cast(_pa.string())
-    if not (column.null_count < len(column)) or _compute.all(_compute.is_finite(column)).as_py():
+    if _is_finite(column):
         return texts
     for name, written in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
         texts = _compute.if_else(_compute.equal(texts, name), written, texts)
