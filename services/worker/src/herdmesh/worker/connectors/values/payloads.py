@@ -173,7 +173,7 @@ def _is_plain_text(schema: Schema) -> bool:
 
 
 def _are_texts(values: Sequence[Any]) -> bool:
-    return isinstance(values, UnreadTexts) or set(map(type, values)) == _TEXTS
+    return isinstance(values, UnreadTexts) or set(map(type, values)) <= _TEXTS
 
 
 def _has_no_number(values: Sequence[Any]) -> bool:
