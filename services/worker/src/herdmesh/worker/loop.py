@@ -27,6 +27,7 @@ from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.state import WorkerState, events, instructions
 from herdmesh.worker.state.held import Task
 from herdmesh.worker.state.model import Holding, UnitId
+from herdmesh.worker.state.reconfigurations import LIMITED
 
 _QUEUE_MAX: Final = 10_000
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -154,7 +155,10 @@ class WorkerLoop:
         match instruction:
             case instructions.WriteStatus(unit=unit, state=state, failure=failure):
                 message = failure.message if failure is not None else None
+                said = [one.type for one in instruction.conditions]
                 _log.info("state", unit=str(unit), state=state, generation=instruction.generation, failure=message)
+                if LIMITED in said:
+                    _log.warning("reconfiguration_limited", unit=str(unit), why=instruction.conditions[-1].message)
                 effects.statuses.write(instruction)
             case instructions.SendReport(unit=unit, assignment=assignment, state=state, failure=failure):
                 session.send(wire.report_to(unit, assignment, state, failure))

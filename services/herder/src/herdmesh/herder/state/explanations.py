@@ -56,6 +56,9 @@ def _held(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit, h
         next_ms = max(connector.generate_ms, connector.write_ms)
         again = f"; tried again in {_seconds(next_ms - mesh.now)}" if next_ms > mesh.now else ""
         return f"its tasks stay as they are: {connector.trouble}{again}"
+    limited = next((one for one in holds.noted(mesh, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"), None)
+    if limited is not None:
+        return limited.message
     stalled = any(condition.type == "STALLED" for condition in holds.noted(mesh, unit.id, hold))
     return "its run does nothing: the connector's code or a call to Kafka does not return" if stalled else ""
 

@@ -115,8 +115,8 @@ class ConnectorHost:
             await self._emit(events.ConnectorRaised(name, instruction.op_id, _failure(error)))
 
         def fail(error: Exception) -> None:
-            _log.error("connector_raised", unit=f"[{name}|worker]", error=str(error))
-            if failed.acquire(blocking=False):
+            if failed.acquire(blocking=False):  # once: it may call in a loop
+                _log.error("connector_raised", unit=f"[{name}|worker]", error=str(error))
                 with contextlib.suppress(RuntimeError):  # as above
                     loop.call_soon_threadsafe(lambda: self._spawn(tell_error(error)))
 

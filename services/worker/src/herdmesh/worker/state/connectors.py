@@ -10,7 +10,7 @@ abandoned call changes nothing. `_drive` alone decides the next call, from what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
 from herdmesh.engine.contract import ErrorClass
@@ -27,6 +27,7 @@ from herdmesh.worker.state.model import (
     TargetState,
     UnitId,
 )
+from herdmesh.worker.state.reconfigurations import Reconfigurations
 
 _RESTING = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.STOPPED}
 
@@ -67,6 +68,8 @@ class Connector:
     offers: bool = False
     """It was asked for task configs without the herder's question. Nobody says whether an offer was taken, and one is
     lost with its session or with a leader that had not written it: each session is offered them anew."""
+    requests: Reconfigurations = field(default_factory=Reconfigurations)
+    """How often it asks to be asked for task configs."""
     giving_up: bool = False
     successor: events.StartUnit | None = None
 
@@ -107,7 +110,8 @@ class Connectors:
     def next_deadline(self) -> float | None:
         """When `tick` next has something to do."""
         connectors = self._connectors.values()
-        return min([one.abandon_at for one in connectors if one.abandon_at is not None], default=None)
+        times = [time for one in connectors for time in (one.abandon_at, one.requests.deadline()) if time is not None]
+        return min(times, default=None)
 
     # --- the herder's commands
 
@@ -182,10 +186,11 @@ class Connectors:
 
     def outdated(self, name: str, started_by: int, now: float) -> list[Instruction]:
         """The connector asks for it (Java: `requestTaskReconfiguration`): what it makes of its tasks now is offered to
-        the leader."""
+        the leader, at a bounded pace."""
         if not self.is_started_by(name, str(started_by)):
             return []
-        return self._offer(self._connectors[name], now)
+        connector = self._connectors[name]
+        return self._offer(connector, now) if connector.requests.requested(now) else self._limited(connector, now)
 
     def raised(self, name: str, started_by: int, failure: Failure, now: float) -> list[Instruction]:
         """The connector says that it cannot go on (Java: `raiseError`): it is FAILED, and its instance is stopped. Its
@@ -241,6 +246,9 @@ class Connectors:
         """Give up on author's code that does not return."""
         out: list[Instruction] = []
         for connector in list(self._connectors.values()):
+            if connector.requests.tick(now) and self.is_started_by(connector.unit.connector, str(connector.started_by)):
+                out += self._offer(connector, now)
+            out += self._limited(connector, now)
             if connector.abandon_at is not None and connector.abandon_at <= now:
                 out += [instructions.AbandonConnector(connector.unit.connector), *self._given_up(connector, now)]
         return out
@@ -251,6 +259,14 @@ class Connectors:
         connector.offers = True
         connector.configs_wanted = connector.configs_wanted or connector.spec.tasks_max
         return self._drive(connector, now)
+
+    def _limited(self, connector: Connector, now: float) -> list[Instruction]:
+        """Its status begins or ceases to say that it asks too often."""
+        limited = connector.requests.is_limited(now)
+        if limited is connector.requests.limited:
+            return []
+        connector.requests.limited = limited
+        return [] if connector.giving_up else [self._status(connector)]
 
     def _drive(self, connector: Connector, now: float) -> list[Instruction]:
         if connector.call is not Call.NONE:
@@ -330,7 +346,9 @@ class Connectors:
             connector.assignment.generation,
             connector.spec.config,
             connector.failure,
-            conditions=connector.conditions,
+            conditions=(*connector.conditions, connector.requests.condition())
+            if connector.requests.limited
+            else connector.conditions,
         )
 
     def _report(self, connector: Connector) -> Instruction:

@@ -1,0 +1,86 @@
+"""How often a connector is asked for task configs because it asks for that (Java: `requestTaskReconfiguration`).
+
+Owns the pace of one instance. Each request may become a task set in the config topic and a restart of all its tasks, so
+one that asks in a loop would write as fast as it asks and never let its tasks run.
+
+The first `BURST` requests are carried out at once; each one after them no sooner than a wait after the one before,
+which doubles from `WAIT_S_FIRST` to `WAIT_S_MAX`. `QUIET_S` without a request begin the account anew. Requests that
+come while one waits are one with it: when its time comes, the connector is asked for what is wanted by then.
+
+Invariant: a request is carried out at the latest `WAIT_S_MAX` after the one before it, and none is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from herdmesh.worker.state.model import Condition
+
+BURST: Final = 5
+WAIT_S_FIRST: Final = 0.5
+WAIT_S_MAX: Final = 30.0
+QUIET_S: Final = 60.0
+LIMITED: Final = "RECONFIGURATION_LIMITED"
+
+
+@dataclass(slots=True)
+class Reconfigurations:
+    """The account of one instance. Times in seconds of a monotonic clock."""
+
+    carried_out: int = 0
+    """In a row."""
+    last_at: float = 0.0
+    """When the connector was last asked."""
+    due_at: float | None = None
+    """When it is asked next; None = no request waits."""
+    limited: bool = False
+    """Its status says so."""
+
+    def requested(self, now: float) -> bool:
+        """True when a request is to be carried out now; else it waits."""
+        if self.due_at is not None:
+            return False
+        if now - self.last_at >= QUIET_S:
+            self.carried_out = 0
+        due_at = self.last_at + self._wait_s() if self.carried_out else now
+        if due_at <= now:
+            self._carry_out(now)
+            return True
+        self.due_at = due_at
+        return False
+
+    def tick(self, now: float) -> bool:
+        """True when the request that waits is to be carried out now."""
+        if self.due_at is None or self.due_at > now:
+            return False
+        self._carry_out(now)
+        return True
+
+    def deadline(self) -> float | None:
+        """When to look again: a request is due, or a limit is over."""
+        if self.due_at is not None:
+            return self.due_at
+        return self.last_at + QUIET_S if self.limited else None
+
+    def is_limited(self, now: float) -> bool:
+        """True while it asks more often than it is heard."""
+        return self.due_at is not None or (self.limited and now - self.last_at < QUIET_S)
+
+    def condition(self) -> Condition:
+        """What the connector's status says while it is limited."""
+        message = (
+            f"the connector asked for new task configs {self.carried_out + 1} times in a row: it is asked for them "
+            f"once in {self._wait_s():g} s now, so that its tasks can run between their restarts; nothing is lost, the "
+            f"last request counts. It ends {QUIET_S:g} s after its last one. Look at what makes the connector ask: "
+            "requestTaskReconfiguration is for changes of its source"
+        )
+        return Condition(LIMITED, message)
+
+    def _wait_s(self) -> float:
+        beyond = self.carried_out - BURST
+        return 0.0 if beyond < 0 else min(WAIT_S_FIRST * 2.0 ** min(beyond, 20), WAIT_S_MAX)
+
+    def _carry_out(self, now: float) -> None:
+        self.last_at, self.due_at = now, None
+        self.carried_out += 1
