@@ -17,9 +17,11 @@ from herdmesh.connect.struct_column import StructColumn
 from herdmesh.worker.connectors.postgres.sink_rows import Reader, Rows, Write, ordered
 from herdmesh.worker.connectors.postgres.sink_settings import SinkSettings, sink_settings
 from herdmesh.worker.connectors.postgres.sink_text import Form, texts
+from herdmesh.worker.connectors.postgres.writing.keys import KeyColumn, Keys, KeyType, proven
 
 BASE = {"name": "c", "connection.url": "jdbc:postgresql://db/shop", "connection.user": "app"}
 ORDER = Schema("STRUCT", fields=[("id", INT64), ("note", OPTIONAL_STRING), ("n", Schema("INT32", True, default=7))])
+NUMBER = KeyColumn(KeyType("int8"), Form(None))
 ID = Schema("STRUCT", fields=[("id", INT64), ("region", STRING)])
 
 
@@ -146,7 +148,8 @@ def apply(table: dict[str, Row], writes: Sequence[Write]) -> None:
 def writes_of(events: Sequence[tuple[int, Mapping[str, int] | None]], config: SinkSettings) -> list[Write]:
     found = batch([value for _, value in events], [key for key, _ in events])
     groups = [(rows, [texts(column, Form(None)) for column in rows.values]) for rows in read(found, config)]
-    return ordered(groups, inserts=config.insert_mode.value == "insert")
+    keys = [proven([NUMBER] * len(rows.shape.keys), rows.values[:1], written[:1]) for rows, written in groups]
+    return ordered(groups, [one or Keys((), ()) for one in keys], inserts=config.insert_mode.value == "insert")
 
 
 @given(EVENTS, EVENTS)

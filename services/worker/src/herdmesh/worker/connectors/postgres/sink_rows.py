@@ -1,7 +1,7 @@
 """From a batch of records to rows: which columns a record names, and which rows are written, in what order.
 
 Owns `pk.mode`, `pk.fields`, `fields.whitelist`, tombstones, and the order of writes to one row. Pure: knows no
-database; text of values: `sink_text`; tables: `sink_tables`.
+database; text of values: `sink_text`; which keys are one: `writing.keys`; tables: `sink_tables`.
 
 Records that name the same columns are one `Rows`. What became of a batch is as if its records had been written one by
 one: where a row is written several times, the last write counts, and where that alone would not do (a row that is
@@ -12,7 +12,7 @@ Invariant: after the writes of a batch every row is as its records, in order, ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from herdmesh.connect.struct_column import StructColumn
 from herdmesh.worker.connectors.postgres.sink_settings import PK_FIELDS, InsertMode, PkMode, SinkSettings
 from herdmesh.worker.connectors.postgres.sink_text import Texts
 from herdmesh.worker.connectors.postgres.unchanged.rows import Unchanged
+from herdmesh.worker.connectors.postgres.writing.keys import Keys
 
 _COORDINATES = (STRING, INT32, INT64)
 
@@ -172,6 +173,8 @@ class Reader:
             taken = [*taken, *(more[at] for at in kept)]
         if not columns:
             raise DataError("the record has no field that is a column")
+        if self._settings.insert_mode is not InsertMode.INSERT and not any(column.is_key for column in columns):
+            raise DataError("the record's key has no field, so it names no row")
         return Rows(Shape(columns, value_form is None), places, taken)
 
     def _key_part(self, batch: SinkBatch, form: Any) -> _Part:
@@ -274,56 +277,68 @@ class _Wave:
     """Writes whose order does not matter: no row is in two of them."""
 
     key_names: tuple[str, ...] = ()
-    #: by the text of a row's key: which group has its last write, and at which place there.
-    last: dict[tuple[str | None, ...], tuple[int, int]] = field(
-        default_factory=dict[tuple[str | None, ...], tuple[int, int]]
+    group: int = -1
+    """Of the latest write."""
+    #: by the identity of a row's key: which group has its last write, and at which place there.
+    last: dict[Hashable, tuple[int, int]] = field(default_factory=dict[Hashable, tuple[int, int]])
+
+
+def needs_keys(groups: Sequence[tuple[Rows, Sequence[Texts]]], *, inserts: bool) -> bool:
+    """Whether the order of the writes depends on which rows have the same key."""
+    return sum(len(rows.places) for rows, _ in groups) > 1 and (
+        not inserts or any(rows.shape.deletes for rows, _ in groups)
     )
 
 
-def ordered(groups: Sequence[tuple[Rows, Sequence[Texts]]], *, inserts: bool) -> list[Write]:
+def ordered(
+    groups: Sequence[tuple[Rows, Sequence[Texts]]], keys: Sequence[Keys], *, inserts: bool, strictly: bool = False
+) -> list[Write]:
     """The writes that make of a batch what its records say, in order.
+
+    A key that was written in two forms (1.0 and 1.00) is written in both, one after the other: the row keeps the first.
 
     Args:
         groups: rows, each with the texts of its columns.
+        keys: of each group; none where `needs_keys` says so.
         inserts: two records with the same key clash, as they do for `insert.mode=insert`; else the last one counts.
+        strictly: whether two keys are one is not the whole truth about rows: writes are not reordered at all.
     """
-    if inserts and not any(rows.shape.deletes for rows, _ in groups):
+    if not needs_keys(groups, inserts=inserts):
         return [Write(rows.shape, texts) for rows, texts in groups]
     if len(groups) == 1:
         rows, texts = groups[0]
-        columns = texts[: len(rows.shape.keys)]
-        own: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-        if len(set(own)) == len(own):
+        last = dict(zip(keys[0].identities, range(len(rows.places)), strict=True))
+        if len(last) == len(rows.places):
             return [Write(rows.shape, texts)]
-        return [_picked(groups[0], list(dict(zip(own, range(len(own)), strict=True)).values()))]
-    keys = [list(zip(*texts[: len(rows.shape.keys)], strict=True)) for rows, texts in groups]
-    return [write for wave in _waves(groups, keys, inserts=inserts) for write in _writes(groups, wave)]
+        images = keys[0].images
+        if images is keys[0].identities or rows.shape.deletes or len(set(images)) == len(last):
+            return [_picked(groups[0], list(last.values()))]
+    waves = _waves(groups, keys, inserts=inserts, strictly=strictly)
+    return [write for wave in waves for write in _writes(groups, wave)]
 
 
 def _waves(
-    groups: Sequence[tuple[Rows, Sequence[Texts]]],
-    keys: Sequence[Sequence[tuple[str | None, ...]]],
-    *,
-    inserts: bool,
+    groups: Sequence[tuple[Rows, Sequence[Texts]]], keys: Sequence[Keys], *, inserts: bool, strictly: bool
 ) -> list[_Wave]:
     in_order = sorted(
         (place, group, row) for group, (rows, _) in enumerate(groups) for row, place in enumerate(rows.places)
     )
     waves = [_Wave()]
     for _, group, row in in_order:
-        shape, wave, key = groups[group][0].shape, waves[-1], keys[group][row]
+        shape, wave, key = groups[group][0].shape, waves[-1], keys[group].identities[row]
         names = tuple(column.name for column in shape.keys)
         before = wave.last.get(key)
-        if wave.last and wave.key_names != names:
+        if wave.last and (wave.key_names != names or (strictly and wave.group != group)):
             fits = False
         elif before is None:
             fits = True
         else:  # a deletion leaves nothing of what came before; a write of the same columns leaves none of their values
-            fits = not inserts and (shape.deletes or before[0] == group)
+            is_rewritten = before[0] == group and keys[group].images[before[1]] == keys[group].images[row]
+            fits = not inserts and (shape.deletes or is_rewritten)
         if not fits:
             wave = _Wave()
             waves.append(wave)
-        wave.key_names = names
+        wave.key_names, wave.group = names, group
         wave.last[key] = group, row
     return waves
 

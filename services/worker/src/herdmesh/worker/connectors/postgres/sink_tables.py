@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from psycopg import errors
 
@@ -32,8 +33,9 @@ from herdmesh.worker.connectors.postgres.sink_settings import (
     SinkSettings,
     TableName,
 )
-from herdmesh.worker.connectors.postgres.sink_text import Form, texts
+from herdmesh.worker.connectors.postgres.sink_text import Form, Texts, lines, texts
 from herdmesh.worker.connectors.postgres.types import sql_type
+from herdmesh.worker.connectors.postgres.writing.keys import KeyColumn, Keys, KeyType, without_nulls
 
 STAGES_MAX = 50
 SHAPES_MAX = 1_000
@@ -42,14 +44,50 @@ _TABLE = b"""
 SELECT c.oid, c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT pg_catalog.row_security_active(c.oid),
     c.relkind = 'r' AND NOT EXISTS (
         SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
+    ),
+    c.relkind NOT IN ('r', 'p') OR EXISTS (
+        SELECT FROM pg_catalog.pg_constraint k
+        WHERE k.contype = 'f' AND k.conrelid = c.oid AND k.confrelid = c.oid AND k.confdeltype IN ('c', 'n', 'd')
+    ) OR EXISTS (
+        SELECT FROM pg_catalog.pg_index i
+        CROSS JOIN LATERAL ROWS FROM (
+            pg_catalog.unnest(i.indkey::int2[]), pg_catalog.unnest(i.indcollation::oid[]),
+            pg_catalog.unnest(i.indclass::oid[])
+        ) AS k (attnum, sorting, class)
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+        JOIN pg_catalog.pg_opclass o ON o.oid = k.class
+        WHERE i.indrelid = c.oid AND i.indisunique AND (k.sorting <> a.attcollation OR NOT o.opcdefault
+            OR coalesce(pg_catalog.to_jsonb(i) ->> 'indnullsnotdistinct', '') = 'true')
     ), c.oid::regclass::text
 FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
 """
 _COLUMNS = b"""
+WITH RECURSIVE made AS (
+    SELECT a.attnum, a.atttypid AS type, a.atttypmod AS typmod
+    FROM pg_catalog.pg_attribute a WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    SELECT m.attnum, t.typbasetype, CASE m.typmod WHEN -1 THEN t.typtypmod ELSE m.typmod END
+    FROM made m JOIN pg_catalog.pg_type t ON t.oid = m.type WHERE t.typtype = 'd'
+)
 SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typcategory = 'A', a.attidentity = 'a',
-    a.atthasdef OR a.attidentity <> ''
-FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+    a.atthasdef OR a.attidentity <> '',
+    CASE WHEN t.typtype = 'e' THEN 'enum' WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname ELSE '' END,
+    m.typmod, coalesce(c.collisdeterministic, true),
+    CASE WHEN c.oid IS NULL OR c.collname = 'default' THEN ''
+        ELSE ' COLLATE ' || pg_catalog.format('%%I.%%I', n.nspname, c.collname) END,
+    coalesce((
+        SELECT pg_catalog.format('OPERATOR(%%I.%%s)', s.nspname, o.oprname)
+        FROM pg_catalog.pg_opclass d
+        JOIN pg_catalog.pg_amop p ON p.amopfamily = d.opcfamily AND p.amopstrategy = 3
+            AND p.amoplefttype = d.opcintype AND p.amoprighttype = d.opcintype
+        JOIN pg_catalog.pg_operator o ON o.oid = p.amopopr JOIN pg_catalog.pg_namespace s ON s.oid = o.oprnamespace
+        WHERE d.opcintype = t.oid AND d.opcdefault AND s.nspname <> 'pg_catalog'
+            AND d.opcmethod = (SELECT m.oid FROM pg_catalog.pg_am m WHERE m.amname = 'btree')
+    ), '=')
+FROM made m JOIN pg_catalog.pg_attribute a ON a.attrelid = %(table)s AND a.attnum = m.attnum
+JOIN pg_catalog.pg_type t ON t.oid = m.type AND t.typtype <> 'd'
+LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 """
 _SORTED_AT_ONCE = ("smallint", "integer", "bigint", "uuid")
 """Types that are compared without a collation, in a machine word or two."""
@@ -68,6 +106,12 @@ class TableColumn:
     """`GENERATED ALWAYS AS IDENTITY`."""
     has_default: bool
     """Of any kind: rows that do not name the column may get a value that depends on their order."""
+    key: KeyType
+    """What two keys of it have to be compared as."""
+    collate: str
+    """What its definition says of its collation, as SQL has it; empty = the type's own."""
+    equals: str
+    """The operator of its type's equality, wherever that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +124,9 @@ class Table:
     """It is no view, no policy chooses its rows, and no rule puts another statement in an INSERT's place."""
     is_plain: bool
     """It is neither partitioned nor has triggers but those of its constraints."""
+    is_strict: bool
+    """Which rows a write finds may depend on more than the equality of keys: a view, a unique index with another
+    equality than its columns' own, or a deletion that reaches other rows of the table."""
     columns: Mapping[str, TableColumn]
 
 
@@ -102,6 +149,10 @@ class Statements:
     """The merge of no row at all."""
     absent: str = ""
     """How many of the stage's rows the table has not, where all must be there; empty = they need not be."""
+    keys: tuple[KeyColumn, ...] = ()
+    """Of the shape's key columns; empty where there is no table."""
+    is_strict: bool = False
+    """The table's."""
 
 
 class Tables:
@@ -140,6 +191,31 @@ class Tables:
             found = self._statements[topic, shape] = self._kept(table, self._made(table, shape), shape)
         return found
 
+    def key_stage(self, topic: str, shape: Shape) -> str:
+        """A temporary table for keys of the shape, in a table that is there: `place`, then `k0`, `k1`, ..."""
+        columns = [self._tables[topic].columns[column.name] for column in shape.keys]
+        kinds = [("place", "integer"), *((f"k{at}", one.type + one.collate) for at, one in enumerate(columns))]
+        return self._stage(tuple(kinds))
+
+    def same_keys(self, stage: str, keys: Sequence[Texts]) -> Keys:
+        """Which of these keys, a column of texts each, are the same to the database. `stage`: `key_stage`'s.
+
+        Raises psycopg.Error: the server's, as of a text that is none of the column's type.
+        """
+        names = ", ".join(f"k{at}" for at in range(len(keys)))
+        places: Texts = [str(at) for at in range(len(keys[0]))]
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            with cursor.copy(f"COPY {stage} (place, {names}) FROM STDIN".encode()) as copy:
+                copy.write(lines([places, *keys]))
+            cursor.execute(
+                f"SELECT min(place) OVER (PARTITION BY {names}), min(place) OVER (PARTITION BY "
+                f'ROW({names})::text COLLATE "C") FROM {stage} ORDER BY place'.encode()
+            )
+            found = cursor.fetchall()
+            cursor.execute(f"DELETE FROM {stage}".encode())
+        identities, images = zip(*found, strict=True)
+        return Keys(without_nulls(identities, keys), images)
+
     def _table(self, topic: str, shape: Shape) -> Table | None:
         """None: it is missing, and is made when there is something to write, not to delete."""
         table = self._tables.get(topic)
@@ -165,9 +241,10 @@ class Tables:
         row = self._connection.execute(_TABLE, (name.sql,)).fetchone()
         if row is None:
             return None
-        oid, takes_copy, is_plain, sql = row
-        columns = self._connection.execute(_COLUMNS, (oid,)).fetchall()
-        return Table(sql, takes_copy, is_plain, {found: TableColumn(*rest) for found, *rest in columns})
+        oid, takes_copy, is_plain, is_strict, sql = row
+        columns = self._connection.execute(_COLUMNS, {"table": oid}).fetchall()
+        is_utf8 = self._connection.info.parameter_status("server_encoding") == "UTF8"
+        return Table(sql, takes_copy, is_plain, is_strict, {one[0]: _column(one[1:], is_utf8) for one in columns})
 
     def _refuse_creation(self, name: TableName, shape: Shape) -> None:
         if not self._settings.auto_create:
@@ -229,21 +306,24 @@ class Tables:
             Form(column.schema, known.is_array, settings.zone)
             for column, known in zip(shape.columns, there, strict=True)
         )
+        pairs = zip(shape.columns, forms, strict=True)
+        keys = tuple(KeyColumn(table.columns[one.name].key, form) for one, form in pairs if one.is_key)
+        none = Statements(forms, keys=keys, is_strict=table.is_strict)
         inserts = settings.insert_mode is InsertMode.INSERT and not shape.deletes
         if inserts and table.takes_copy:
-            return Statements(forms, f"COPY {table.sql} ({columns}) FROM STDIN")
+            return replace(none, copy=f"COPY {table.sql} ({columns}) FROM STDIN")
         if settings.insert_mode is InsertMode.UPDATE and not shape.deletes and shape.keys == shape.columns:
-            return Statements(forms)
-        stage = self._stage(tuple((c.name, t.type) for c, t in zip(shape.columns, there, strict=True)))
-        copy, clear = f"COPY {stage} ({columns}) FROM STDIN", f"DELETE FROM {stage}"
+            return none
+        stage = self._stage(tuple((c.name, t.type + t.collate) for c, t in zip(shape.columns, there, strict=True)))
+        staged = replace(none, copy=f"COPY {stage} ({columns}) FROM STDIN", clear=f"DELETE FROM {stage}")
         if settings.insert_mode is not InsertMode.UPSERT or shape.deletes:
-            return Statements(forms, copy, _merge(table, f"{columns} FROM {stage}", stage, shape, settings), clear)
+            return replace(staged, merge=_merge(table, f"{columns} FROM {stage}", stage, shape, settings))
         merge = _merge(table, f"{columns} FROM {stage}{_sorting(table, shape)}", stage, shape, settings)
         if not (table.takes_copy and table.is_plain):
-            return Statements(forms, copy, merge, clear)
+            return replace(staged, merge=merge)
         nothing = f"{', '.join(['NULL'] * len(shape.columns))} WHERE false"
         proof = _merge(table, nothing, stage, shape, settings)
-        return Statements(forms, copy, merge, clear, f"COPY {table.sql} ({columns}) FROM STDIN", proof)
+        return replace(staged, merge=merge, straight=f"COPY {table.sql} ({columns}) FROM STDIN", proof=proof)
 
     def _kept(self, table: Table, made: Statements, shape: Shape) -> Statements:
         """Where a record says that some of its columns did not change, an upsert of its others is an update: the row is
@@ -252,7 +332,7 @@ class Tables:
         if not shape.keeps or self._settings.insert_mode is not InsertMode.UPSERT:
             return made
         there = [table.columns[column.name] for column in shape.columns]
-        stage = self._stage(tuple((c.name, t.type) for c, t in zip(shape.columns, there, strict=True)))
+        stage = self._stage(tuple((c.name, t.type + t.collate) for c, t in zip(shape.columns, there, strict=True)))
         copy = f"COPY {stage} ({_names(shape.columns)}) FROM STDIN"
         same = _same(table, shape)
         absent = (
@@ -260,7 +340,8 @@ class Tables:
         )
         updates = replace(self._settings, insert_mode=InsertMode.UPDATE)
         merge = "" if shape.keys == shape.columns else _merge(table, "", stage, shape, updates)
-        return Statements(made.forms, copy, merge, f"DELETE FROM {stage}", absent=absent)
+        clear = f"DELETE FROM {stage}"
+        return replace(made, copy=copy, merge=merge, clear=clear, straight="", proof="", absent=absent)
 
     def _stage(self, columns: tuple[tuple[str, str], ...]) -> str:
         """A temporary table with these columns, in this order, and no constraint: the table's own decide."""
@@ -271,6 +352,13 @@ class Tables:
             self._connection.execute(f"CREATE TEMPORARY TABLE {stage} ({parts}) ON COMMIT DELETE ROWS".encode())
             self._stages[columns] = stage
         return stage
+
+
+def _column(row: Sequence[Any], is_utf8: bool) -> TableColumn:
+    """From a row of `_COLUMNS`, but for the name. A server with another encoding may take two texts for one."""
+    kind, is_array, is_always_generated, has_default, type_name, typmod, compares_bytes, collate, equals = row
+    key = KeyType(type_name, typmod, compares_bytes and is_utf8)
+    return TableColumn(kind, is_array, is_always_generated, has_default, key, collate, equals)
 
 
 def _sorting(table: Table, shape: Shape) -> str:
@@ -305,9 +393,11 @@ def _merge(table: Table, rows: str, stage: str, shape: Shape, settings: SinkSett
     return f"{insert} ON CONFLICT ({keys}) DO {f'UPDATE SET {values}' if others else 'NOTHING'}"
 
 
-def _same(_table: Table, shape: Shape) -> str:
+def _same(table: Table, shape: Shape) -> str:
     """That a row of the table has the key of one in the stage."""
-    return " AND ".join(f"target.{name} = stage.{name}" for name in map(_name, shape.keys))
+    return " AND ".join(
+        f"target.{_name(one)} {table.columns[one.name].equals} stage.{_name(one)}" for one in shape.keys
+    )
 
 
 def _definition(column: Column, *, of_new_table: bool) -> str:

@@ -35,11 +35,12 @@ from herdmesh.worker.connectors.postgres.sink_ledger import (
     ledger_of,
     session_name,
 )
-from herdmesh.worker.connectors.postgres.sink_rows import Reader, Rows, Write, ordered
+from herdmesh.worker.connectors.postgres.sink_rows import Reader, Rows, Write, needs_keys, ordered
 from herdmesh.worker.connectors.postgres.sink_settings import InsertMode, sink_settings
 from herdmesh.worker.connectors.postgres.sink_straight import ROWS_MIN, Attempts
 from herdmesh.worker.connectors.postgres.sink_tables import Statements, Tables
 from herdmesh.worker.connectors.postgres.sink_text import Texts, lines, texts
+from herdmesh.worker.connectors.postgres.writing.keys import Keys, proven
 
 IDLE_TIMEOUT = b"SET idle_in_transaction_session_timeout = '90s'"
 """The server ends a session that stands still amid a transaction; dead letters are waited for in one, up to 60 s."""
@@ -146,9 +147,10 @@ class PostgresSinkTask(LedgerSinkTask):
 
     def _write(self, connection: Connection, batch: SinkBatch) -> None:
         refused: dict[int, Exception] = {}
-        writes = self._ordered(batch.topic, self._prepared(batch, range(len(batch)), refused))
-        straight = not refused and any(map(_may_go_straight, writes)) and self._attempts.due(batch.topic)
+        groups = self._prepared(batch, range(len(batch)), refused)
         try:
+            writes = self._ordered(batch.topic, groups)
+            straight = not refused and any(map(_may_go_straight, writes)) and self._attempts.due(batch.topic)
             if not (straight and self._write_straight(connection, batch, writes)):
                 self._write_all(connection, batch, writes, refused, straight=False)
         except psycopg.Error as error:
@@ -251,8 +253,37 @@ class PostgresSinkTask(LedgerSinkTask):
         return self._prepared(batch, good, refused) if good else []
 
     def _ordered(self, topic: str, groups: list[_Group]) -> list[_Write]:
-        writes = ordered(groups, inserts=self._settings.insert_mode is InsertMode.INSERT)
+        """Raises psycopg.Error: the server cannot tell which keys are the same."""
+        inserts = self._settings.insert_mode is InsertMode.INSERT
+        keys = self._keys(topic, groups) if needs_keys(groups, inserts=inserts) else []
+        is_strict = any(self._tables.statements(topic, rows.shape).is_strict for rows, _ in groups)
+        writes = ordered(groups, keys, inserts=inserts, strictly=is_strict)
         return [(write, self._tables.statements(topic, write.shape)) for write in writes]
+
+    def _keys(self, topic: str, groups: list[_Group]) -> list[Keys]:
+        """The keys of each group: by their texts where these are proof, else as the database has them."""
+        found: list[Keys] = []
+        #: groups of which one at least has to be asked for, by the names of their key columns.
+        asked: dict[tuple[str, ...], list[int]] = {}
+        named = [tuple(column.name for column in rows.shape.keys) for rows, _ in groups]
+        for (rows, written), names in zip(groups, named, strict=True):
+            columns = self._tables.statements(topic, rows.shape).keys
+            own = proven(columns, rows.values[: len(names)], written[: len(names)])
+            if own is None:
+                asked[names] = [at for at, one in enumerate(named) if one == names]
+            found.append(own or Keys((), ()))
+        stages = {names: self._tables.key_stage(topic, groups[places[0]][0].shape) for names, places in asked.items()}
+        for names, places in asked.items():
+            joined: list[Texts] = [
+                [text for at in places for text in groups[at][1][column]] for column in range(len(names))
+            ]
+            answer = self._tables.same_keys(stages[names], joined)
+            start = 0
+            for at in places:
+                end = start + len(groups[at][0].places)
+                found[at] = Keys(answer.identities[start:end], answer.images[start:end])
+                start = end
+        return found
 
     def _give_up(self, batch: SinkBatch, refused: Mapping[int, Exception]) -> None:
         """Have the records told and put aside. Raises DataError, or RecordError, where the config says to fail."""
