@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import errors
 
-from herdmesh.connect.data import JavaDate
+from herdmesh.connect.data import Float32, JavaDate
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.schemas import (
     DATE,
@@ -212,7 +212,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("a foreign key that is checked at the end", {"id": 1, "other": 5}, "orders_other_fkey"),
     ("an error of a trigger", {"id": 13}, "not thirteen"),
     ("no row at all", 5, "must be a struct or a map"),
-    ("a value without text", {"id": 1, "note": JavaDate(1 << 60)}, "years 1 to 9999"),
+    ("a value without text", {"id": 1, "note": object()}, "a value of type object cannot be written"),
+    ("a moment that no timestamp holds", {"id": 1, "moment": JavaDate(1 << 60)}, "out of range"),
 ]
 
 
@@ -222,7 +223,7 @@ def test_a_bad_record_costs_one_record(tmp_database: str, mode: str, bad: Any, t
     ask(
         tmp_database,
         "CREATE TABLE others (id int PRIMARY KEY); CREATE TABLE orders (id int NOT NULL CHECK (id >= 0), note text, "
-        "other int REFERENCES others DEFERRABLE INITIALLY DEFERRED, at int PRIMARY KEY); "
+        "other int REFERENCES others DEFERRABLE INITIALLY DEFERRED, at int PRIMARY KEY, moment timestamp); "
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 13 THEN "
         "RAISE EXCEPTION 'not thirteen'; END IF; RETURN NEW; END $$; "
         "CREATE TRIGGER refuse BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION refuse()",
@@ -347,3 +348,74 @@ def test_a_user_that_may_not_make_the_ledger_is_told_what_to_grant(tmp_database:
     with Driven(tmp_database, connection_user="plain") as sink:
         sink.put([{"id": 1}])
         assert sink.rows("SELECT * FROM orders") == [(1,)]
+
+
+YEARS: list[tuple[Schema, JavaDate, str, str, str]] = [
+    (Schema("INT64", name=TIMESTAMP), JavaDate(253_402_300_799_000), "timestamp", "Asia/Tokyo", "10000-01-01 08:59:59"),
+    (Schema("INT64", name=TIMESTAMP), JavaDate(-62_135_596_800_000), "timestamp", "America/New_York",
+     "0001-12-31 19:03:58 BC"),
+    (Schema("INT64", name=TIMESTAMP), JavaDate(-210_866_803_200_000), "timestamp", "UTC", "4714-11-24 00:00:00 BC"),
+    (Schema("INT64", name=TIMESTAMP), JavaDate(9_224_318_015_999_999), "timestamp", "UTC",
+     "294276-12-31 23:59:59.999"),
+    (Schema("INT64", name=TIMESTAMP), JavaDate(9_224_318_015_999_999), "timestamptz", "Asia/Tokyo",
+     "294276-12-31 23:59:59.999+00"),
+    (Schema("INT32", name=DATE), JavaDate(-210_866_803_200_000), "date", "UTC", "4714-11-24 BC"),
+    (Schema("INT32", name=DATE), JavaDate(185_331_707_078_400_000), "date", "UTC", "5874897-12-31"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "value", "kind", "zone", "held"), YEARS)
+def test_dates_of_any_year_that_postgresql_holds(
+    tmp_database: str, schema: Schema, value: JavaDate, kind: str, zone: str, held: str
+) -> None:
+    ask(tmp_database, f"CREATE TABLE orders (at {kind}, whole {kind}[])")
+    fields = struct(at=schema, whole=Schema("ARRAY", value_schema=schema))
+    with Driven(tmp_database, db_timezone=zone) as sink:
+        sink.put(column(fields, (value, [value])), schema=fields)
+        assert sink.reporter.reported == []
+        assert sink.rows("SET timezone = 'UTC'; SELECT at::text, whole[1]::text FROM orders") == [(held, held)]
+
+
+DAYS = st.integers(-2_440_588, 106_751_991)
+"""From 4714-11-24 BC to 294247-01-10, counted from 1970."""
+
+
+@given(moments=st.lists(st.tuples(DAYS, st.integers(0, 86_399_999)), min_size=1, max_size=20), zone=st.sampled_from(
+    ["UTC", "Asia/Tokyo", "America/New_York", "Europe/Berlin", "Pacific/Apia", "Australia/Lord_Howe"]
+))  # fmt: skip
+@settings(max_examples=soak_or(20, 1_000), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_moments_and_days_are_read_back_as_they_were(
+    tmp_database: str, moments: list[tuple[int, int]], zone: str
+) -> None:
+    """By the server's own arithmetic."""
+    ask(tmp_database, "DROP TABLE IF EXISTS orders; CREATE TABLE orders (n int, with_zone timestamptz, day date)")
+    fields = struct(
+        n=Schema("INT32"), with_zone=Schema("INT64", True, name=TIMESTAMP), day=Schema("INT32", True, name=DATE)
+    )
+    with Driven(tmp_database, db_timezone=zone) as sink:
+        rows = [
+            (at, JavaDate(days * 86_400_000 + of_day), JavaDate(days * 86_400_000))
+            for at, (days, of_day) in enumerate(moments)
+        ]
+        sink.put(column(fields, *rows), schema=fields)
+        assert sink.rows(
+            "SELECT n, (extract(epoch FROM with_zone) * 1000)::bigint, (day - '1970-01-01')::bigint * 86400000 "
+            "FROM orders ORDER BY n"
+        ) == [(at, int(moment), int(day)) for at, moment, day in rows]
+
+
+FLOATS = struct(n=Schema("FLOAT32", True), t=Schema("FLOAT32"), r=Schema("FLOAT32"), many=Schema(
+    "ARRAY", value_schema=Schema("FLOAT32")
+))  # fmt: skip
+
+
+def test_32_bit_floats_are_not_widened_before_they_are_printed(tmp_database: str) -> None:
+    ask(tmp_database, "CREATE TABLE orders (n numeric, t text, r real, many numeric[])")
+    tenth = 0.10000000149011612
+    with Driven(tmp_database) as sink:
+        sink.put(column(FLOATS, (tenth, tenth, tenth, [tenth])), schema=FLOATS)
+        sink.put([{"n": Float32(tenth), "t": Float32(tenth), "r": Float32(tenth), "many": [Float32(tenth)]}])
+        assert (
+            sink.rows("SELECT n, t, r::text, many FROM orders")
+            == [(Decimal("0.1"), "0.1", "0.1", [Decimal("0.1")])] * 2
+        )

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.data import Float32, Int16, Int32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import (
+    FLOAT32,
     INT32,
     Schema,
     date_schema,
@@ -23,6 +25,7 @@ from herdmesh.connect.schemas import (
 from herdmesh.worker.connectors.postgres.sink_text import Form, escaped, lines, texts
 
 PLAIN = Form(None)
+TOKYO, BOGOTA = ZoneInfo("Asia/Tokyo"), ZoneInfo("America/Bogota")
 LEAP_MS = 1_709_211_600_123  # 2024-02-29 13:00:00.123 UTC
 INTS = Schema("ARRAY", value_schema=Schema("INT32", optional=True))
 
@@ -36,12 +39,23 @@ INTS = Schema("ARRAY", value_schema=Schema("INT32", optional=True))
         (0.1, PLAIN, "0.1"),
         (Float32(1e30), PLAIN, "1e+30"),
         (float("-inf"), PLAIN, "-inf"),
+        (Float32(0.10000000149011612), PLAIN, "0.1"),
+        (0.10000000149011612, Form(FLOAT32), "0.1"),
+        (16777216.0, Form(FLOAT32), "16777216.0"),
+        (1.401298464324817e-45, Form(FLOAT32), "1e-45"),
+        (float("inf"), Form(FLOAT32), "inf"),
+        (0.10000000149011612, Form(FLOAT32, is_float=True), "0.10000000149011612"),
+        ([0.10000000149011612], Form(Schema("ARRAY", value_schema=FLOAT32), is_array=True), '{"0.1"}'),
         (Decimal("1E+3"), Form(decimal_schema(-3)), "1000"),
         ("a\tb", PLAIN, "a\tb"),
         (b"\x00ab", PLAIN, "\\x006162"),
         (memoryview(b"a"), PLAIN, "\\x61"),
         (JavaDate(LEAP_MS - LEAP_MS % 86_400_000), Form(date_schema()), "2024-02-29"),
         (JavaDate(-1), Form(date_schema()), "1969-12-31"),
+        (JavaDate(253_402_300_800_000), Form(date_schema()), "10000-01-01"),
+        (JavaDate(-62_135_596_800_000 - 86_400_000), Form(date_schema()), "0001-12-31 BC"),
+        (JavaDate(253_402_300_799_000), Form(timestamp_schema(), zone=TOKYO), "10000-01-01 08:59:59.000+09:00"),
+        (JavaDate(-62_135_596_800_000), Form(None, zone=BOGOTA), "0001-12-31 19:03:44.000-04:56:16 BC"),
         (JavaDate(46_800_123), Form(time_schema()), "13:00:00.123"),
         (JavaDate(86_400_000), Form(time_schema()), "24:00:00.000"),
         (JavaDate(LEAP_MS), Form(timestamp_schema()), "2024-02-29 13:00:00.123000+00:00"),
@@ -66,10 +80,17 @@ def test_each_kind_of_value(value: Any, form: Form, text: str) -> None:
     assert texts([value, "x"], form) == [text, "x"], "beside another kind"
 
 
-@pytest.mark.parametrize("value", [object(), JavaDate(1 << 60)])
-def test_what_has_no_text_is_bad_data(value: Any) -> None:
-    with pytest.raises(DataError):
-        texts([value], PLAIN)
+def test_what_has_no_text_is_bad_data() -> None:
+    with pytest.raises(DataError, match="a value of type object cannot be written"):
+        texts([object()], PLAIN)
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_a_32_bit_float_is_read_as_itself(value: float) -> None:
+    (text,) = texts([value], Form(FLOAT32))
+    assert text is not None
+    assert float32(float(text)) == value
+    assert len(text.strip("-0.").partition("e")[0].replace(".", "")) <= 9 or value.is_integer()
 
 
 def test_kinds_that_differ_keep_their_texts() -> None:

@@ -89,6 +89,7 @@ JOIN pg_catalog.pg_type t ON t.oid = m.type AND t.typtype <> 'd'
 LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
 LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 """
+_FLOATS = ("float4", "float8", "_float4", "_float8")
 _SORTED_AT_ONCE = ("smallint", "integer", "bigint", "uuid")
 """Types that are compared without a collation, in a machine word or two."""
 
@@ -303,7 +304,7 @@ class Tables:
         settings, columns = self._settings, _names(shape.columns)
         there = [table.columns[column.name] for column in shape.columns]
         forms = tuple(
-            Form(column.schema, known.is_array, settings.zone)
+            Form(column.schema, known.is_array, settings.zone, known.key.name in _FLOATS)
             for column, known in zip(shape.columns, there, strict=True)
         )
         pairs = zip(shape.columns, forms, strict=True)

@@ -5,6 +5,7 @@ column's type, as it does for literals: so a number goes into an `integer`, a `n
 what does not fit is the server's error. Types of columns that are made: `types`.
 
     numbers, decimals      as they are           bytes       \\x6162
+    FLOAT32                its shortest text, 0.1, where the column is no float
     booleans               true, false           Date        2024-02-29
     strings                as they are           Time        13:00:00.123
     arrays                 {1,2,"a b",NULL}      Timestamp   2024-02-29 13:00:00.123+00:00, in `db.timezone`
@@ -18,22 +19,23 @@ Invariant: two values that are the same text are the same to every column type.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Any, cast
 
 from herdmesh.connect import jackson
-from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.data import Float32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import DATE, TIME, Schema
+from herdmesh.worker.connectors.postgres.writing.moments import date_text, moment_text, time_text
 from herdmesh.worker.connectors.values.payloads import texts_of
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_DAY_MS = 86_400_000
 _INFINITE = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
 """As the Java driver, and the source (`types`), have them in milliseconds."""
+_NORMAL_FLOAT32_MIN = 2.0**-126
+"""From here on a float of 32 bits tells any six digits apart."""
 _NULL = "\\N"
 _ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 Texts = list[str | None]
@@ -50,6 +52,13 @@ class Form:
     """The column is of an array type."""
     zone: tzinfo = UTC
     """Of timestamps."""
+    is_float: bool = False
+    """The column, or its elements, are `real` or `double precision`: it reads the same from any text of a number."""
+
+    @property
+    def narrows(self) -> bool:
+        """Floats are of 32 bits, and have to be written as such."""
+        return self.schema is not None and self.schema.type == "FLOAT32" and not self.is_float
 
 
 def texts(values: Sequence[Any], form: Form) -> Texts:
@@ -58,7 +67,7 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
     kinds.discard(type(None))
     if len(kinds) == 1:
         kind = kinds.pop()
-        write = _WRITERS.get(kind)
+        write = _float32 if kind is float and form.narrows else _WRITERS.get(kind)
         if write is not None:
             return [None if value is None else write(value) for value in values]
         if kind is str:
@@ -75,6 +84,8 @@ def _text(value: Any, form: Form) -> str:
         return _array(cast("Sequence[Any]", value), form)
     if isinstance(value, list | tuple | dict | Struct):
         return _json(value, form.schema)
+    if isinstance(value, float) and form.narrows:
+        return _float32(value)
     for kind in type(value).__mro__:
         write = _WRITERS.get(kind)
         if write is not None:
@@ -90,6 +101,15 @@ def _decimal(value: Decimal) -> str:
     return format(value, "f")
 
 
+def _float32(value: float) -> str:
+    """The shortest text that reads as this 32-bit float; as a double it would have digits that nobody wrote."""
+    for digits in range(6 if abs(value) >= _NORMAL_FLOAT32_MIN else 1, 9):
+        near = float(f"{value:.{digits}g}")
+        if float32(near) == value:
+            return repr(near)
+    return repr(float(f"{value:.9g}"))
+
+
 def _bytes(value: bytes | bytearray | memoryview) -> str:
     return "\\x" + bytes(value).hex()
 
@@ -98,6 +118,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     bool: _boolean,
     int: int.__repr__,
     float: float.__repr__,
+    Float32: _float32,
     Decimal: _decimal,
     bytes: _bytes,
     bytearray: _bytes,
@@ -110,27 +131,15 @@ def _date_text(value: JavaDate, form: Form) -> str:
     name = None if form.schema is None else form.schema.name
     if value in _INFINITE:
         return _INFINITE[value]
-    try:
-        if name == DATE:
-            return date.fromordinal(_EPOCH_DAY + value // _DAY_MS).isoformat()
-        if name == TIME:
-            return _time(int(value))
-        return (_EPOCH + timedelta(milliseconds=int(value))).astimezone(form.zone).isoformat(" ")
-    except (OverflowError, ValueError) as error:
-        raise DataError(f"a date of {int(value)} ms is not within the years 1 to 9999") from error
-
-
-def _time(of_day_ms: int) -> str:
-    seconds, milliseconds = divmod(of_day_ms, 1000)
-    minutes, second = divmod(seconds, 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{hour:02d}:{minute:02d}:{second:02d}.{milliseconds:03d}"
+    if name == DATE:
+        return date_text(int(value))
+    return time_text(int(value)) if name == TIME else moment_text(int(value), form.zone)
 
 
 def _array(values: Sequence[Any], form: Form) -> str:
     """PostgreSQL's array literal; lists in it are further dimensions."""
     _, of_value = Schema.inner(form.schema)
-    inner = Form(of_value, True, form.zone)
+    inner = replace(form, schema=of_value, is_array=True)
     return "{" + ",".join(_element(value, inner) for value in values) + "}"
 
 

@@ -1,0 +1,75 @@
+"""Dates and moments as PostgreSQL reads them, of any year.
+
+Owns the texts. PostgreSQL holds dates from 4713 BC to 5874897 and timestamps to 294276, in the Gregorian calendar
+throughout; Python's own dates end at the years 1 and 9999. What is further away is written here all the same, from the
+same day in another cycle of 400 years, and the server says where its type ends.
+
+Invariant: the server reads the day, or the moment, that was given.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Final
+
+_DAY_MS: Final = 86_400_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_ORDINAL: Final = _EPOCH.toordinal()
+_CYCLE_DAYS: Final = 146_097
+_CYCLE_YEARS: Final = 400
+_LAST_CYCLE: Final = 24
+"""Of those that Python's dates have whole, from 0."""
+
+
+def date_text(milliseconds: int) -> str:
+    """The day, in UTC, of so many milliseconds since 1970: `2024-02-29`, `10000-01-01`, `0044-03-15 BC`."""
+    day, era = _day(milliseconds // _DAY_MS)
+    return day + era
+
+
+def moment_text(milliseconds: int, zone: tzinfo) -> str:
+    """The moment by the zone's clock, with its offset: `2024-02-29 13:00:00.123000+00:00`."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=milliseconds)).astimezone(zone).isoformat(" ")
+    except (OverflowError, ValueError):
+        offset = _offset(milliseconds, zone)
+        days, of_day_ms = divmod(milliseconds + offset // timedelta(milliseconds=1), _DAY_MS)
+        day, era = _day(days)
+        return f"{day} {time_text(of_day_ms)}{_offset_text(offset)}{era}"
+
+
+def time_text(of_day_ms: int) -> str:
+    """`13:00:00.123`, and `24:00:00.000`."""
+    seconds, milliseconds = divmod(of_day_ms, 1000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02d}:{minute:02d}:{second:02d}.{milliseconds:03d}"
+
+
+def _day(days: int) -> tuple[str, str]:
+    """The text of a day, counted from 1970, and of its era."""
+    ordinal = days + _EPOCH_ORDINAL
+    if 0 < ordinal <= _LAST_CYCLE * _CYCLE_DAYS:
+        return date.fromordinal(ordinal).isoformat(), ""
+    cycle, rest = divmod(ordinal - 1, _CYCLE_DAYS)
+    like = date.fromordinal(rest + 1)
+    year = like.year + cycle * _CYCLE_YEARS
+    year, era = (year, "") if year > 0 else (1 - year, " BC")
+    return f"{year:04d}-{like.month:02d}-{like.day:02d}", era
+
+
+def _offset(milliseconds: int, zone: tzinfo) -> timedelta:
+    """The zone's offset, by its rules at the same time in a cycle that Python's dates have."""
+    days, of_day_ms = divmod(milliseconds, _DAY_MS)
+    ordinal = days + _EPOCH_ORDINAL
+    cycle, rest = divmod(ordinal, _CYCLE_DAYS)
+    near = datetime.fromordinal(rest + _CYCLE_DAYS * (_LAST_CYCLE - 1 if cycle > 0 else 1))
+    moment = near.replace(tzinfo=UTC) + timedelta(milliseconds=of_day_ms)
+    return moment.astimezone(zone).utcoffset() or timedelta()
+
+
+def _offset_text(offset: timedelta) -> str:
+    sign, seconds = ("-", -offset) if offset < timedelta() else ("+", offset)
+    minutes, second = divmod(int(seconds.total_seconds()), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{sign}{hour:02d}:{minute:02d}" + (f":{second:02d}" if second else "")
