@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, cast
 
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.data import ConnectRecord
+from herdmesh.connect.entry_points import loaded_entry
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.versions import rank, version_range
@@ -106,7 +107,7 @@ def _entry_points() -> list[metadata.EntryPoint]:
 
 
 def _loaded(entry: metadata.EntryPoint) -> tuple[type[AuthoredPlugin], str]:
-    cls = authored_class(entry.load(), entry.value)
+    cls = authored_class(loaded_entry(entry), entry.value)
     return cls, cls.version or (entry.dist.version if entry.dist is not None else "")
 
 

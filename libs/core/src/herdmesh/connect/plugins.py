@@ -24,6 +24,7 @@ from herdmesh.connect.builtin import (
 )
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.connector import Connector, ConnectorKind
+from herdmesh.connect.entry_points import loaded_entry
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.versions import VersionRange, rank, version_range
@@ -73,7 +74,7 @@ def installed() -> list[PluginDescriptor]:
     """
     found: list[PluginDescriptor] = []
     for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
-        loaded = entry.load()
+        loaded = loaded_entry(entry)
         if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
             raise TypeError(f"entry point {entry.name} = {entry.value} names no Connector")
         found.append(describe(loaded))
@@ -106,6 +107,11 @@ class PluginRegistry:
                 if name in self._by_name or any(other.name != cls.name or not other.author for other in called_so):
                     raise ValueError(f"{cls.name} is called {name}, and so is another plugin")
                 called_so.append(cls)
+
+    def become(self, other: PluginRegistry) -> None:
+        """Know from now on what the other one knows: more plugins were found."""
+        self._connectors, self._by_name = other._connectors, other._by_name
+        self._concrete, self._classes = other._concrete, other._classes
 
     @classmethod
     def discover(cls) -> PluginRegistry:

@@ -185,4 +185,4 @@ def _text(value: Any) -> str:
 
 
 def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
+    return text.encode("utf-8", "backslashreplace")

@@ -10,10 +10,13 @@ breaks the reporting.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
+from herdmesh.connect.escaping import escaped
 from herdmesh.connect.redaction import redacted
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
@@ -157,4 +160,16 @@ def classify(error: BaseException) -> tuple[str, str, ErrorClass]:
     found, message = error_class(error), message_of(error)
     if found is ErrorClass.BAD_CONFIG and _brokers.refused and _class_alone(error) is ErrorClass.RETRIABLE:
         message = f"the broker refuses the login: {_brokers.refused}; {message}"
-    return redacted(message), redacted(trace), found
+    return escaped(redacted(message)), escaped(redacted(trace)), found
+
+
+@contextmanager
+def as_exceptions() -> Generator[None]:
+    """What an author's code raises past `Exception` ends no process and no event loop: SystemExit (`sys.exit`),
+    KeyboardInterrupt, GeneratorExit and the like become the TaskFailed that names them."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        raise TaskFailed(message_of(error), ErrorClass.UNKNOWN) from error

@@ -19,7 +19,7 @@ from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine import clients, failpoints
 from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpans, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import watch_brokers
+from herdmesh.engine.failure import as_exceptions, watch_brokers
 from herdmesh.engine.fence import held
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.outlet import outlet
@@ -51,7 +51,8 @@ def run(spec: RunSpec, link: RunLink, spans: RunSpans | None = None) -> RunOutco
     watch_brokers()
     if spec.imports is not None:
         plugin_imports.enter(spec.imports)  # before anything of the task's is imported; this process has no other run
-    outcome = _run_sink(spec, link, spans) if spec.kind is TaskKind.SINK else _run_source(spec, link, spans)
+    with as_exceptions():
+        outcome = _run_sink(spec, link, spans) if spec.kind is TaskKind.SINK else _run_source(spec, link, spans)
     _log.info("run %s ends %s", spec.run_id, outcome.reason)
     return outcome
 
@@ -118,7 +119,8 @@ def _run_source(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutc
 def _to_its_end(loop: SinkLoop | SourceLoop, link: RunLink) -> RunOutcome:
     """The loop's outcome. One that fails still tells what it counted since it last did."""
     try:
-        return loop.run()
+        with as_exceptions():
+            return loop.run()
     except Exception:
         found = loop.progress()
         if found.records_in or found.errors.failures:  # else it may not have begun, and a report would say that it has
@@ -130,8 +132,9 @@ def _new(path: str, kind: type[T]) -> T:
     """An instance of the class at `module:Class`."""
     module, _, name = path.partition(":")
     try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        with as_exceptions():
+            found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, TaskFailed) as error:
         raise TaskFailed(f"the task class {path} cannot be loaded: {error}", ErrorClass.BAD_CONFIG) from error
     if not (isinstance(found, type) and issubclass(found, kind)):
         raise TaskFailed(f"{path} is no {kind.__name__}", ErrorClass.BAD_CONFIG)

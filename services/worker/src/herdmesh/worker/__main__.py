@@ -156,6 +156,8 @@ async def serve_on(
         session=HerderSession(settings.herder, hello, loop.emit),
         commands=commands,
     )
+    on_loop = asyncio.get_running_loop().call_soon_threadsafe
+    found.when_more(lambda: on_loop(effects.session.drop, "more plugins were found: a new hello tells them"))
     background = [*effects.watch.start(), *effects.statuses.start(), *effects.session.start()]
     await server.set_all_serving(True)
     try:

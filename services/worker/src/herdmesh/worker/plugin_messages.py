@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.escaping import escaped
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
@@ -78,11 +79,12 @@ class OffsetsTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     failure: ToldFailure | None = None
 
 
-def told_failure(error: Exception) -> ToldFailure:
+def told_failure(error: BaseException) -> ToldFailure:
     """What was raised, without the secrets of this process."""
     message, trace, error_class = classify(error)
     if isinstance(error, ConfigError):
-        return ToldFailure(kind="config", message=str(error), field=error.field, fix=error.fix, trace=trace)
+        message, fix = escaped(str(error)), escaped(error.fix)
+        return ToldFailure(kind="config", message=message, field=error.field, fix=fix, trace=trace)
     kinds = {RetriableError: "retriable", ImportError: "import"}
     kind = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), "failed")
     return ToldFailure(kind=kind, message=message, error_class=error_class.value, trace=trace)

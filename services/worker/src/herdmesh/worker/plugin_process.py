@@ -24,9 +24,12 @@ from herdmesh.connect import plugin_imports
 from herdmesh.connect.authored import AuthoredPlugin, RecordConverter, RecordPredicate, RecordTransformation
 from herdmesh.connect.config import ConfigKey
 from herdmesh.connect.connector import Connector, ConnectorContext, OffsetMap, SinkConnector, SourceConnector
+from herdmesh.connect.entry_points import loaded_entry
+from herdmesh.connect.escaping import escaped_within
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 from herdmesh.connect.redaction import hide_in_output, keep_secret, secrets_of_one_answer
+from herdmesh.connect.task_configs import checked_task_configs
 from herdmesh.rpc.process import configure_logging
 from herdmesh.worker.plugin_messages import (
     Answer,
@@ -63,12 +66,12 @@ class PluginConnectors:
             with secrets_of_one_answer():
                 keep_secret(call.secrets)
                 value = self._value(call)
-        except Exception as error:  # noqa: BLE001 - an author's code may raise anything
+        except BaseException as error:  # noqa: BLE001 - an author's code may raise anything, as SystemExit
             failure = told_failure(error)
         self._say(Answer(number=call.number, value=value, failure=failure))
 
     def _value(self, call: Call) -> Any:
-        loaded: Any = metadata.EntryPoint("", call.entry, ENTRY_POINT_GROUP).load()
+        loaded = loaded_entry(metadata.EntryPoint("", call.entry, ENTRY_POINT_GROUP))
         if isinstance(loaded, type) and issubclass(loaded, AuthoredPlugin):
             return _asked_of_authored(loaded, call)
         cls = _class(loaded, call.entry)
@@ -117,6 +120,8 @@ class PluginConnectors:
 
 def asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
     """A method of an instance, by its name, with arguments as they come off the line."""
+    if what == "task_configs":
+        return checked_task_configs(connector.task_configs(*arguments))
     if what == "validate":
         return [(one.field, str(one), one.fix) for one in connector.validate(*arguments)]
     if what == "warnings":
@@ -216,13 +221,20 @@ def _key(key: ConfigKey) -> ToldKey:
     )
 
 
+def _packed(message: _ToWorker) -> bytes:
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:  # of an author's text
+        return msgspec.json.encode(escaped_within(msgspec.to_builtins(message)))
+
+
 def serve(line: Connection) -> None:
     """Answer what comes until the line ends."""
     writing = threading.Lock()
 
     def say(message: _ToWorker) -> None:
         try:
-            packed = msgspec.json.encode(message)
+            packed = _packed(message)
         except (TypeError, ValueError) as error:  # an answer that no message can carry is the author's mistake
             if not isinstance(message, Answer):
                 raise

@@ -19,6 +19,7 @@ from typing import cast
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.config_providers.base import ENTRY_POINT_GROUP, ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.builtin import BUILTIN
+from herdmesh.connect.entry_points import loaded_entry
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import LENGTH_MIN, keep_secret, redacted, url_passwords
 
@@ -210,7 +211,7 @@ def _made(name: str, worker: RawConfig) -> ConfigProvider:
         raise ConfigError(f"{at} is missing", field=at, fix=f"write one of {known}")
     cls = BUILTIN.get(written)
     if cls is None and written in entries:
-        loaded = entries[written].load()
+        loaded = loaded_entry(entries[written])
         if not (isinstance(loaded, type) and issubclass(loaded, ConfigProvider)):
             raise ConfigError(f"{at}: the entry point {written} is no ConfigProvider", field=at)
         cls = loaded

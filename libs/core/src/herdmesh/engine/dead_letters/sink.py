@@ -19,6 +19,8 @@ from typing import Final, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
 
+from herdmesh.connect.escaping import escaped
+from herdmesh.connect.redaction import redacted
 from herdmesh.engine.clients import forgotten, raise_guess
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.dead_letters import queue
@@ -103,7 +105,7 @@ class SinkDeadLetters:
             context_headers(self._spec.connector, self._spec.task, failure),
             None if kind == TIMESTAMP_NOT_AVAILABLE else time_ms,
             place_of(failure),
-            message_of(failure.error),
+            escaped(redacted(message_of(failure.error))),
             self._with_context,
         )
 

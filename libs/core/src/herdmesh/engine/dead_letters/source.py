@@ -22,6 +22,8 @@ from confluent_kafka import KafkaError, Message
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.data import Header
+from herdmesh.connect.escaping import escaped
+from herdmesh.connect.redaction import redacted
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.dead_letters import queue
@@ -71,7 +73,7 @@ class SourceDeadLetters:
                 context_headers(self._spec.connector, self._spec.task, failure),
                 batch.timestamps_ms[at] if batch.timestamps_ms else None,
                 place_of(failure),
-                message_of(failure.error),
+                escaped(redacted(message_of(failure.error))),
                 self._with_context,
             )
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from herdmesh.connect.config_providers.resolver import Resolved
 from herdmesh.connect.connector import TASK_CLASS, Connector, ConnectorContext, SinkConnector
 from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.task_configs import checked_task_configs
 from herdmesh.engine.contract import Properties
 from herdmesh.worker.effects.specs import RunSpecs
 
@@ -41,7 +42,7 @@ def task_configs(made: Started, tasks_max: int) -> list[Properties]:
         added |= {key: config[key] for key in ("topics", "topics.regex") if config.get(key)}
     # As Connect stores them (reference/herder.md 4.3): without these a Java worker that takes over the topics could
     # start none of the tasks.
-    return [{**made.resolved.put_back(one), **added} for one in instance.task_configs(tasks_max)]
+    return [{**made.resolved.put_back(one), **added} for one in checked_task_configs(instance.task_configs(tasks_max))]
 
 
 def planned_task_configs(specs: RunSpecs, config: Properties, tasks_max: int) -> list[Properties]:

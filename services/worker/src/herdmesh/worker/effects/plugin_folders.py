@@ -9,6 +9,7 @@ Invariant: each virtual environment below a folder of the path is either found o
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
     """The environments in the folders of a `plugin.path`, in its order, and those that are refused."""
     found: list[PluginFolder] = []
     refused: list[RefusedFolder] = []
-    environments: dict[Path, None] = {}
+    environments: dict[str, Path] = {}  # by where it really is: a symbolic link to one is no second one
     for text in filter(None, map(str.strip, plugin_path.split(","))):
         folder = Path(text).absolute()
         below: list[Path] = []
@@ -108,8 +109,9 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
             refused.append(
                 RefusedFolder(text, why, f"make one: {_PYTHON} -m venv, then install the connector with its pip")
             )
-        environments.update(dict.fromkeys(below))
-    for environment in environments:
+        for one in below:
+            environments.setdefault(os.path.realpath(one), one)
+    for environment in environments.values():
         one = _read_any(environment, own)
         if isinstance(one, PluginFolder):
             found.append(one)

@@ -25,6 +25,7 @@ from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.redaction import redacted, secrets_kept_for_this_answer
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.worker.output_limit import OutputLimit
 from herdmesh.worker.plugin_messages import (
     Answer,
     Call,
@@ -75,7 +76,8 @@ class Line:
         assert self._process.stdout is not None
         name = f"plugin {imports.folder}"
         threading.Thread(target=self._read, name=name, daemon=True).start()
-        threading.Thread(target=_pass_on, args=(self._process.stdout,), name=f"{name} output", daemon=True).start()
+        output = self._process.stdout, imports.folder
+        threading.Thread(target=_pass_on, args=output, name=f"{name} output", daemon=True).start()
 
     @property
     def alive(self) -> bool:
@@ -240,8 +242,12 @@ class PluginProcess:
         self.rest()
 
 
-def _pass_on(output: IO[bytes]) -> None:
-    """What the plugin prints or logs, into this process' standard error, without the secrets this process knows."""
+def _pass_on(output: IO[bytes], folder: str) -> None:
+    """What the plugin prints or logs, into this process' standard error, without the secrets this process knows, and
+    no more than `OutputLimit` lets pass."""
+    limit = OutputLimit(f"the plugin {folder}")
     with output:
         while said := output.readline(_OUTPUT_LINE_MAX_BYTES):
-            sys.stderr.write(redacted(said.decode(errors="replace")))
+            if passed := limit.passed(said.decode(errors="replace")):
+                sys.stderr.write(redacted(passed))
+    sys.stderr.write(limit.rest())

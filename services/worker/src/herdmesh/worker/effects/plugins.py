@@ -10,9 +10,10 @@ keeps a worker from starting: what cannot be taken is left out, and the log says
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -28,6 +29,10 @@ from herdmesh.worker.effects.remote_authored import remote_authored
 from herdmesh.worker.effects.remote_connectors import remote_class
 from herdmesh.worker.effects.validation import describe
 
+ANSWER_S: Final = 20.0
+"""How long a worker that starts waits for its plugin folders. One imported in some seconds each, on a busy machine."""
+_AT_A_TIME: Final = 8
+
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -38,6 +43,13 @@ class Found:
     registry: PluginRegistry
     processes: tuple[PluginProcess, ...] = ()
     """Of plugin folders, started when one is asked something."""
+    late: LateFolders | None = None
+    """Folders that did not answer in time, if there were any."""
+
+    def when_more(self, tell: Callable[[], object]) -> None:
+        """Have `tell` called, in any thread, each time that `registry` knows more plugins than when it was found."""
+        if self.late is not None:
+            self.late.tell = tell
 
     def close(self) -> None:
         """End the processes."""
@@ -59,12 +71,100 @@ def discover(plugin_path: str) -> Found:
     for one in refused:
         _log.warning("plugin_folder_refused", folder=one.folder, why=one.why, fix=one.fix)
     processes = [PluginProcess(folder.imports) for folder in folders]
-    with ThreadPoolExecutor(os.cpu_count(), "plugins") as threads:
-        found = [one for some in threads.map(_described, folders, processes) for one in some]
+    asked = _Asked(folders, processes)
+    registry = _registry(here, others, asked.wait(ANSWER_S))
+    missing = asked.missing()
+    for folder in missing:
+        _log.warning(
+            "plugin_folder_late", folder=folder.imports.folder,
+            why=f"it did not say within {ANSWER_S:g} s what is in it; the worker serves without it, and goes on asking",
+            fix="look what its modules do when they are imported: they may wait for something",
+        )  # fmt: skip
+    late = LateFolders(asked, registry, lambda found: _registry(here, others, found)) if missing else None
+    return Found(registry, tuple(processes), late)
+
+
+class _Asked:
+    """All folders, each asked in a daemon thread of its own: one that hangs keeps no other waiting, nor the process
+    from ending. A few at a time, as they use the processor."""
+
+    def __init__(self, folders: Sequence[PluginFolder], processes: Sequence[PluginProcess]) -> None:
+        self.changed = threading.Condition()
+        self._folders = folders
+        self._answers: dict[int, list[PluginDescriptor | PluginClass]] = {}
+        self._slots = threading.Semaphore(max(_AT_A_TIME, os.cpu_count() or 1))
+        for number, (folder, process) in enumerate(zip(folders, processes, strict=True)):
+            threading.Thread(
+                target=self._ask,
+                args=(number, folder, process),
+                name=f"plugins of {folder.imports.folder}",
+                daemon=True,
+            ).start()
+
+    def wait(self, seconds: float) -> list[PluginDescriptor | PluginClass]:
+        """What is found when all have answered, or that time is over."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self._answers) == len(self._folders), seconds)
+            return self.found()
+
+    def found(self) -> list[PluginDescriptor | PluginClass]:
+        """What is found so far, in the order of the folders."""
+        return [one for number in sorted(self._answers) for one in self._answers[number]]
+
+    def missing(self) -> list[PluginFolder]:
+        """Those that have not answered."""
+        return [folder for number, folder in enumerate(self._folders) if number not in self._answers]
+
+    def _ask(self, number: int, folder: PluginFolder, process: PluginProcess) -> None:
+        answer: list[PluginDescriptor | PluginClass] = []
+        try:
+            with self._slots:
+                answer = _described(folder, process)
+        finally:
+            with self.changed:
+                self._answers[number] = answer
+                self.changed.notify_all()
+
+
+class LateFolders:
+    """Waits for folders that were late, and has the registry know what they bring."""
+
+    def __init__(
+        self,
+        asked: _Asked,
+        registry: PluginRegistry,
+        joined: Callable[[list[PluginDescriptor | PluginClass]], PluginRegistry],
+    ) -> None:
+        self.tell: Callable[[], object] = _nothing
+        """Called when there are more."""
+        self._asked = asked
+        self._registry = registry
+        self._joined = joined
+        threading.Thread(target=self._join, name="late plugins", daemon=True).start()
+
+    def _join(self) -> None:
+        known = len(self._asked.found())
+        while missing := self._asked.missing():
+            count = len(missing)
+            with self._asked.changed:
+                self._asked.changed.wait_for(lambda count=count: len(self._asked.missing()) < count)
+            found = self._asked.found()
+            if len(found) > known:
+                known = len(found)
+                self._registry.become(self._joined(found))
+                self.tell()
+
+
+def _nothing() -> None:
+    return
+
+
+def _registry(
+    here: Sequence[PluginDescriptor], others: Sequence[PluginClass], found: Sequence[PluginDescriptor | PluginClass]
+) -> PluginRegistry:
     connectors = _without_clashes(here, [one for one in found if isinstance(one, PluginDescriptor)])
     authored = [one for one in found if isinstance(one, PluginClass)]
-    registry = PluginRegistry(connectors, [*others, *_with_free_names(connectors, others, authored)])
-    return Found(registry, tuple(processes))
+    return PluginRegistry(connectors, [*others, *_with_free_names(connectors, others, authored)])
 
 
 def _described(folder: PluginFolder, process: PluginProcess) -> list[PluginDescriptor | PluginClass]:
@@ -83,6 +183,7 @@ def _described(folder: PluginFolder, process: PluginProcess) -> list[PluginDescr
                 "plugin_refused", folder=folder.imports.folder, plugin=entry.value, why=str(error),
                 distribution=f"{entry.distribution} {entry.version}",
             )  # fmt: skip
+            process.rest()  # what it began may hang, or hold what the next one needs
             continue
         found.append(described)
     process.rest()

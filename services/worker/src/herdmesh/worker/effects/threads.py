@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from herdmesh.engine.failure import as_exceptions
+
 T = TypeVar("T")
 
 
@@ -22,7 +24,7 @@ async def in_thread(name: str, call: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, error: BaseException | None) -> None:
+    def settle(result: T | None, error: Exception | None) -> None:
         if done.cancelled():
             return
         if error is not None:
@@ -32,10 +34,11 @@ async def in_thread(name: str, call: Callable[[], T]) -> T:
 
     def body() -> None:
         result: T | None = None
-        caught: BaseException | None = None
+        caught: Exception | None = None
         try:
-            result = call()
-        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            with as_exceptions():  # a SystemExit would end the event loop that awaits it
+                result = call()
+        except Exception as error:  # noqa: BLE001 - raised again where it is awaited
             caught = error
         try:
             loop.call_soon_threadsafe(settle, result, caught)

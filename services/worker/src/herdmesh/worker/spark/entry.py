@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from herdmesh.worker import wire
 from herdmesh.worker.effects import loggers
 from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
 from herdmesh.worker.effects.run_spans import RunSpans
+from herdmesh.worker.output_limit import LimitedStream, OutputLimit
 from herdmesh.worker.spark.deaths import say_begun
 from herdmesh.worker.state.model import Failure
 
@@ -72,9 +74,23 @@ def execute(launch: Launch) -> None:
         log_with(unit=log_context.unit_of(order.spec), run_id=order.spec.run_id)
         spans = RunSpans(order.spec) if tracing.wanted() else None
         with spans or contextlib.nullcontext():
-            heard = link.last_word(_last_word(order, link, spans))
+            with _limited_output(f"the task {log_context.unit_of(order.spec)}"):
+                word = _last_word(order, link, spans)
+            heard = link.last_word(word)
         if not heard:
             _log.warning("last_word_unheard")
+
+
+@contextlib.contextmanager
+def _limited_output(whose: str) -> Generator[None]:
+    """What the task prints goes to the worker's log, no more than `OutputLimit` lets pass. Loggers are not meant."""
+    limit, streams = OutputLimit(whose), (sys.stdout, sys.stderr)
+    sys.stdout, sys.stderr = (LimitedStream(stream, limit) for stream in streams)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+        sys.stderr.write(limit.rest())
 
 
 def _show_as(name: str) -> None:

@@ -1,0 +1,33 @@
+"""Loading what an entry point of a package names, so that an author's mistake is an error that names it.
+
+Owns the errors. Which groups there are is `plugins`' and `authored`'s.
+
+Invariant: whatever the import does but end or break the process, the caller gets what was named, or an exception.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any
+
+
+def loaded_entry(entry: metadata.EntryPoint) -> Any:
+    """The object that it names.
+
+    Raises:
+        ImportError: the value is no `module:Class`; the module cannot be imported, or does not have it; or importing it
+            raised anything past Exception, such as SystemExit.
+        Exception: whatever else importing it raises.
+    """
+    named = f"entry point {entry.name} = {entry.value}" if entry.name else f"entry point {entry.value}"
+    if entry.pattern.match(entry.value) is None:
+        raise ImportError(f"{named} is no module:Class")
+    try:
+        return entry.load()
+    except AttributeError as error:
+        raise ImportError(f"{named} cannot be loaded: {error}") from error
+    except Exception:
+        raise
+    except BaseException as error:
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ImportError(f"importing {named} raised {told}: a module may not end the process it is in") from error

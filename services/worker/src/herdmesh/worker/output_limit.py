@@ -1,0 +1,74 @@
+"""How much an author's code may print: a rate, and a line that says how much was left out.
+
+Owns the counting, not the stream. Used where the output of plugins goes into the worker's: of their processes
+(`effects.plugin_processes`) and of runs (`spark.entry`).
+
+Invariant: over any time, no more passes than the burst and the rate for that time, but for the lines that say so;
+nothing is left out without such a line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+BURST_BYTES: Final = 256 * 1024
+BYTES_PER_SECOND: Final = 32 * 1024
+
+
+class OutputLimit:
+    """Of one process."""
+
+    def __init__(self, whose: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._whose = whose
+        self._clock = clock
+        self._left = float(BURST_BYTES)
+        self._at_s = clock()
+        self._dropped_bytes = self._dropped_lines = 0
+
+    def passed(self, text: str) -> str:
+        """What of it is to be written: all, with what was left out before it, or nothing."""
+        now_s = self._clock()
+        self._left = min(BURST_BYTES, self._left + (now_s - self._at_s) * BYTES_PER_SECOND)
+        self._at_s = now_s
+        needs = len(text) if not self._dropped_bytes else max(len(text), BYTES_PER_SECOND)
+        if needs > self._left:
+            self._dropped_bytes += len(text)
+            self._dropped_lines += text.count("\n")
+            return ""
+        self._left -= len(text)
+        return self.rest() + text
+
+    def rest(self) -> str:
+        """The line about what was left out, if anything was."""
+        if not self._dropped_bytes:
+            return ""
+        told = (
+            f"[herdmesh] {self._dropped_lines} lines ({self._dropped_bytes} characters) that {self._whose} printed "
+            f"were left out: it may print {BYTES_PER_SECOND // 1024} KiB a second\n"
+        )
+        self._dropped_bytes = self._dropped_lines = 0
+        return told
+
+
+class LimitedStream:
+    """A text stream whose writer is limited."""
+
+    def __init__(self, stream: Any, limit: OutputLimit) -> None:
+        self._stream = stream
+        self._limit = limit
+
+    def write(self, text: str) -> int:
+        """As of the stream."""
+        if passed := self._limit.passed(text):
+            self._stream.write(passed)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """As of the stream."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
