@@ -99,6 +99,11 @@ bench-herder: setup ## The control plane against Java Connect's on one broker, s
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m bench.herder $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: setup ## The control plane at 100 to 1,500 connectors: time, memory, threads and how each grows
+	@$(BIN)/python -m herdmesh.devstack.jars connect
+	@$(BIN)/python -m bench.scale $(ARGS)
+
 .PHONY: chaos
 chaos: setup ## 15 minutes of kill -9, freezes and restarts of anything, counted (ARGS="--seed 7 --seconds 60")
 	@$(BIN)/python -m tests.chaos $(ARGS)

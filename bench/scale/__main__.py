@@ -1,0 +1,200 @@
+"""The control plane at several sizes: creates, lists, 200 watchers, memory and threads of every process.
+
+    make bench-scale
+    make bench-scale ARGS="--connectors 100 700 --watchers 50"
+
+Each size has a broker, two stores, a herder and workers that only speak the protocol, all of their own. Prints a
+Markdown table of all sizes with the law by which each figure grows. Run it alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.scale.figures import TASKS, table, units_of
+from bench.scale.stack import Stack
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import config_messages_pb2 as pb
+from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceStub
+from herdmesh.rpc import properties
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.rpc.request_ids import new_request_id
+
+_WORKERS = 2
+_CREATORS = 8
+_CALLERS = 64
+_LIST_S = 5.0
+_WAIT_S = 300.0
+_PAUSE_S = 0.2
+_BIG_TASKS = 500
+_CHURN = 300
+
+
+class _Client:
+    """A user of the public service."""
+
+    def __init__(self, herder: str) -> None:
+        self._channel = connect(herder)
+        self._stub = ConnectorServiceStub(self._channel)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def until_workers(self, count: int) -> None:
+        """Wait for workers to be there."""
+        async with asyncio.timeout(_WAIT_S):
+            while True:
+                try:
+                    found = await self._stub.ListWorkers(admin_pb.ListWorkersRequest())
+                    if len(found.workers) == count:
+                        return
+                except HerdmeshError:
+                    pass  # nobody leads yet
+                await asyncio.sleep(_PAUSE_S)
+
+    async def create(self, name: str, tasks: int) -> None:
+        """Create a connector."""
+        config = {"name": name, "connector.class": "TestSink", "tasks.max": str(tasks), "topics": "t"}
+        request = pb.CreateConnectorRequest(request_id=new_request_id(), name=name, config=properties.to_proto(config))
+        await self._stub.CreateConnector(request, timeout=60)
+
+    async def delete(self, name: str) -> None:
+        """Delete a connector."""
+        await self._stub.DeleteConnector(pb.DeleteConnectorRequest(request_id=new_request_id(), name=name), timeout=60)
+
+    async def describe(self, name: str) -> pb.GetConnectorResponse:
+        """What `herd describe` asks."""
+        return await self._stub.GetConnector(pb.GetConnectorRequest(name=name), timeout=60)
+
+    async def until_running(self, units: int) -> None:
+        """Wait until so many units run."""
+        async with asyncio.timeout(_WAIT_S):
+            while await self._running() < units:  # noqa: ASYNC110 - a user looks now and then
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _running(self) -> int:
+        running, token = 0, ""
+        while True:
+            request = pb.ListConnectorsRequest(view=pb.CONNECTOR_VIEW_STATUS, page_token=token)
+            page = await self._stub.ListConnectors(request, timeout=60)
+            for one in page.connectors:
+                states = [one.status.state, *(task.status.state for task in one.tasks)]
+                running += states.count(common.RUN_STATE_RUNNING)
+            token = page.next_page_token
+            if not token:
+                return running
+
+
+async def measure(connectors: int, watchers: int) -> dict[str, float]:
+    """Every figure at one size."""
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="herdmesh-bench-scale-") as name:
+        stack = Stack(Path(name))
+        await stack.start()
+        client = _Client(stack.herder)
+        workers = await stack.load("workers", stack.herder, stack.status_store, str(_WORKERS))
+        try:
+            await workers.said()
+            await client.until_workers(_WORKERS)
+            await _creates(client, connectors, figures)
+            for process, usage in stack.usage().items():
+                figures[f"{process}: memory, MB"] = usage.memory_mb
+                figures[f"{process}: threads"] = usage.threads
+            await _lists(stack, figures)
+            await _watches(stack, watchers, figures)
+            await _big(client, units_of(connectors), figures)
+            await _churn(stack, client, figures)
+            slow = [one["took_ms"] for one in stack.logged("herder", "slow_step")]
+            figures["slowest step of the herder over 50 ms, ms (0 = none)"] = max(slow, default=0)
+            roles = stack.logged("herder", "role")
+            figures["times that the leader lost its leadership"] = sum(not one["leading"] for one in roles)
+        finally:
+            await client.close()
+            await workers.stop()
+            await stack.stop()
+    return figures
+
+
+async def _creates(client: _Client, connectors: int, figures: dict[str, float]) -> None:
+    names = iter(range(connectors))
+
+    async def creator() -> None:
+        for number in names:
+            await client.create(f"c{number:04}", TASKS[number % len(TASKS)])
+
+    begun_s = time.monotonic()
+    await asyncio.gather(*(creator() for _ in range(_CREATORS)))
+    figures["creates by 8 callers, a second"] = connectors / (time.monotonic() - begun_s)
+    await client.until_running(units_of(connectors))
+    figures["first create until all run, s"] = time.monotonic() - begun_s
+
+
+async def _lists(stack: Stack, figures: dict[str, float]) -> None:
+    load = await stack.load("list", stack.herder, str(_CALLERS), str(_LIST_S))
+    said = await load.said()
+    await load.stop()
+    figures[f"lists with status by {_CALLERS} callers, a second"] = said["per_s"]
+    figures["lists: median, ms"] = said["p50_s"] * 1000
+    figures["lists: 99th percentile, ms"] = said["p99_s"] * 1000
+
+
+async def _watches(stack: Stack, watchers: int, figures: dict[str, float]) -> None:
+    for kind, how in (("watch-parts", "snapshot in parts"), ("watch", "one connector a message")):
+        before = stack.cpu_s("herder")
+        load = await stack.load(kind, stack.herder, str(watchers))
+        said = await load.said()
+        if said["broken"]:
+            raise RuntimeError(f"a watch broke: {said['broken']}")
+        name = f"{watchers} watchers, {how}"
+        figures[f"{name}: last snapshot complete, s"] = said["took_s"][-1]
+        figures[f"{name}: processor time of the leader, s"] = stack.cpu_s("herder") - before
+        figures[f"{name}: memory of the leader, MB"] = stack.usage()["herder"].memory_mb
+        await load.stop()
+
+
+async def _big(client: _Client, units: int, figures: dict[str, float]) -> None:
+    begun_s = time.monotonic()
+    await client.create("big", _BIG_TASKS)
+    await client.until_running(units + _BIG_TASKS + 1)
+    figures[f"one more connector of {_BIG_TASKS} tasks: until all run, s"] = time.monotonic() - begun_s
+    begun_s = time.monotonic()
+    await client.describe("big")
+    figures[f"a connector of {_BIG_TASKS} tasks: described in, ms"] = (time.monotonic() - begun_s) * 1000
+
+
+async def _churn(stack: Stack, client: _Client, figures: dict[str, float]) -> None:
+    before = stack.usage()
+    for _ in range(2):  # what the first ones leave is what any mesh has that ran for a while
+        before = stack.usage()
+        for _ in range(_CHURN):
+            await client.create("again", 1)
+            await client.delete("again")
+    for process, usage in stack.usage().items():
+        grown_mb = usage.memory_mb - before[process].memory_mb
+        figures[f"{process}: grown by {_CHURN} creates and deletes, MB"] = grown_mb
+
+
+async def main(sizes: Sequence[int], watchers: int) -> None:
+    """Measure every size and print the table."""
+    measured: dict[int, dict[str, float]] = {}
+    for size in sizes:
+        print(f"{size} connectors", flush=True)
+        measured[size] = await measure(size, watchers)
+        for figure, value in measured[size].items():
+            print(f"  {figure}: {value:.4g}", flush=True)
+    print(table(measured), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.scale", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--connectors", type=int, nargs="+", default=[100, 300, 700, 1_500], help="the sizes")
+    parser.add_argument("--watchers", type=int, default=200, help="streams of WatchConnectors")
+    options = parser.parse_args()
+    asyncio.run(main(options.connectors, options.watchers))
