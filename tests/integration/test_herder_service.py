@@ -386,6 +386,34 @@ async def test_a_follower_names_the_leader_and_takes_over(mesh: Mesh) -> None:
             assert cluster.leader_address == second
 
 
+async def test_a_snapshot_in_parts_tells_what_one_in_single_messages_tells(mesh: Mesh) -> None:
+    async with mesh.client() as client, mesh.worker("w1"):
+        for number in range(5):
+            await retrying(lambda number=number: client.CreateConnector(create(f"c{number}", 40)), WAIT_S)
+            await until(mesh, all_running(f"c{number}", 40))
+        single: dict[str, object] = {}
+        async for response in client.WatchConnectors(pb.WatchConnectorsRequest(names=["c0", "c2", "c4"])):
+            if response.HasField("snapshot_complete"):
+                break
+            single[response.connector.name or response.worker.worker_id] = response
+        parts: dict[str, object] = {}
+        watch = aiter(
+            client.WatchConnectors(pb.WatchConnectorsRequest(names=["c0", "c2", "c4"], snapshot_in_parts=True))
+        )
+        async for response in watch:
+            if response.HasField("snapshot_complete"):
+                break
+            for one in response.snapshot_part.connectors:
+                parts[one.name] = pb.WatchConnectorsResponse(meta=response.meta, connector=one)
+            for worker in response.snapshot_part.workers:
+                parts[worker.worker_id] = pb.WatchConnectorsResponse(meta=response.meta, worker=worker)
+        assert parts == single
+        assert set(parts) == {"c0", "c2", "c4", "w1:1"}
+        await client.PatchConnector(pb.PatchConnectorRequest(name="c2", patch=properties.to_proto({"note": "new"})))
+        async with asyncio.timeout(WAIT_S):
+            assert (await anext(watch)).connector.name == "c2", "what follows comes one by one"
+
+
 async def test_a_slow_watch_ends_at_the_latest(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1"):
         await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)

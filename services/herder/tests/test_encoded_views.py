@@ -75,6 +75,7 @@ def test_a_connector_has_the_same_field_in_every_response_that_has_one() -> None
     responses = (pb.ListConnectorsResponse, pb.GetConnectorResponse, pb.WatchConnectorsResponse)
     fields = [message.DESCRIPTOR.fields_by_name for message in responses]
     numbers = {(one.get("connectors") or one["connector"]).number for one in fields}
+    numbers.add(pb.WatchConnectorsSnapshotPart.CONNECTORS_FIELD_NUMBER)
     metas = {one["meta"].number for one in (*fields, admin_pb.ListWorkersResponse.DESCRIPTOR.fields_by_name)}
     assert (numbers, metas) == ({CONNECTOR_FIELD}, {1})
 

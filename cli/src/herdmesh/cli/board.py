@@ -49,17 +49,18 @@ class Board:
     async def _follow_once(
         self, client: HerderClient, changed: Callable[[str, views.Json | None], None] | None
     ) -> None:
-        request = messages.WatchConnectorsRequest(names=self._names)
+        request = messages.WatchConnectorsRequest(names=self._names, snapshot_in_parts=True)
         seen: set[str] = set()
         async for event in client.stream(lambda stub: stub.WatchConnectors, request):
             self.trouble, self.updated_s = None, time.monotonic()
             kind = event.WhichOneof("event")
-            if kind == "connector":
-                name = event.connector.name
-                seen.add(name)
-                self.connectors[name] = views.connector(event.connector)
-                if changed is not None:
-                    changed(name, self.connectors[name])
+            if kind in ("connector", "snapshot_part"):
+                told = [event.connector] if kind == "connector" else event.snapshot_part.connectors
+                for connector in told:
+                    seen.add(connector.name)
+                    self.connectors[connector.name] = views.connector(connector)
+                    if changed is not None:
+                        changed(connector.name, self.connectors[connector.name])
             elif kind == "deleted":
                 self.connectors.pop(event.deleted, None)
                 if changed is not None:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from herdmesh.cli.errors import CommandError
+from herdmesh.cli.quick_table import QuickTable
 
 if TYPE_CHECKING:
     from herdmesh.cli.views import Json
@@ -107,9 +107,9 @@ def colored(state: str) -> str:
 
 def table(
     title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]], cut_columns: Collection[str] | None = None
-) -> Table:
+) -> QuickTable:
     """A table without lines between rows; cells are markup. `cut_columns` None = those that usually are too long."""
-    built = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
+    built = QuickTable(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
     cut_names = _CUT if cut_columns is None else cut_columns
     cut = {at for at, column in enumerate(columns) if column in cut_names}
     for column in columns:
@@ -151,7 +151,7 @@ _NUMERIC = {
 }
 
 
-def paged(shown: Table, lines: int) -> None:
+def paged(shown: QuickTable, lines: int) -> None:
     """Print a table, through the terminal's pager when it is longer than the terminal; never when it is piped."""
     if out.is_terminal and lines + 2 > out.height:
         with out.pager(styles=True):

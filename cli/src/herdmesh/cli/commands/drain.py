@@ -81,12 +81,15 @@ async def _until_drained(
     while not _drained(found):
         listed = False
         try:
-            async for event in client.stream(lambda stub: stub.WatchConnectors, messages.WatchConnectorsRequest()):
+            watch = messages.WatchConnectorsRequest(snapshot_in_parts=True)
+            async for event in client.stream(lambda stub: stub.WatchConnectors, watch):
                 kind = event.WhichOneof("event")
-                if kind == "worker" and event.worker.worker_id == found.worker_id:
-                    listed = True
-                    found.CopyFrom(event.worker)
-                elif kind == "snapshot_complete" and not listed:
+                told = [event.worker] if kind == "worker" else event.snapshot_part.workers
+                for worker in told:
+                    if worker.worker_id == found.worker_id:
+                        listed = True
+                        found.CopyFrom(worker)
+                if kind == "snapshot_complete" and not listed:
                     # It left before this watch began: the same request again tells how.
                     found.CopyFrom((await client.call(lambda stub: stub.DrainWorker, request)).worker)
                 held = len(found.connectors) + len(found.tasks)

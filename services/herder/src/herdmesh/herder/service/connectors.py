@@ -37,6 +37,8 @@ CONNECTOR_SERVICE: Final = "herdmesh.api.herder.v1.ConnectorService"
 PAGE_SIZE_MAX: Final = 1000
 #: connectors made ready to send without letting anybody else have a turn.
 _SHOWN_AT_ONCE: Final = 100
+#: after so many bytes of connectors a part of a snapshot is sent: about what a stream takes before its reader reads.
+_PART_BYTES: Final = 64 * 1024
 CALLER_KEY: Final = "herdmesh-caller"
 #: how much sooner than the caller we give up, so that the answer that names the stage still arrives.
 _ANSWER_MARGIN: Final = 0.05
@@ -105,7 +107,8 @@ class ConnectorServicer(OffsetRpcs):
         with self._loop.watcher() as watcher:
             with self._loop.reading("WatchConnectors"):  # as far as its snapshot: what follows has no end of its own
                 names, workers = self._herder.connector_names(), [view.worker_id for view in self._herder.workers()]
-                for response in self._changes(names, workers, watched, told):
+                changes = self._parts if request.snapshot_in_parts else self._changes
+                for response in changes(names, workers, watched, told):
                     yield response
                     self._still_leads()
                 complete = pb.WatchConnectorsSnapshotComplete()
@@ -309,6 +312,35 @@ class ConnectorServicer(OffsetRpcs):
                 yield encoded.response(pb.WatchConnectorsResponse, self._views.meta(), sent)
             else:
                 yield pb.WatchConnectorsResponse(meta=self._meta(), worker=views.gone_worker(worker_id))
+
+    def _parts(
+        self, names: list[str], workers: list[str], watched: frozenset[str], told: _Told
+    ) -> Iterator[pb.WatchConnectorsResponse]:
+        """A snapshot, many connectors a message: a message costs more than what is in it."""
+        fields: list[bytes] = []
+        size = 0
+        for name in names:
+            shown = self._views.connector(name) if not watched or name in watched else None
+            if shown is None:
+                continue
+            told.connector(name, shown.version)
+            fields.append(self._views.full(shown))
+            size += len(fields[-1])
+            if size >= _PART_BYTES:
+                yield self._part(fields)
+                fields, size = [], 0
+        for worker_id in workers:
+            worker = self._views.worker(worker_id)
+            if worker is not None:
+                told.worker(worker_id, worker.version)
+                fields.append(self._views.of_worker(worker, pb.WatchConnectorsSnapshotPart.WORKERS_FIELD_NUMBER))
+        if fields:
+            yield self._part(fields)
+
+    def _part(self, fields: list[bytes]) -> pb.WatchConnectorsResponse:
+        number = pb.WatchConnectorsResponse.SNAPSHOT_PART_FIELD_NUMBER
+        part = encoded.field(number, b"".join(fields))
+        return encoded.response(pb.WatchConnectorsResponse, self._views.meta(), part)
 
     def _timeout_of(self, context: _Context, wanted: rq.Request | None = None) -> float:
         left_s = cast("float | None", context.time_remaining())  # None without a deadline, whatever the stubs say

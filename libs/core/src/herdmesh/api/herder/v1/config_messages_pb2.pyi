@@ -281,6 +281,9 @@ class WatchConnectorsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAMES_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_IN_PARTS_FIELD_NUMBER: _builtins.int
+    snapshot_in_parts: _builtins.bool
+    """snapshot_in_parts asks for many connectors a message while the snapshot is sent: a large one takes a tenth of the time. False = one a message."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """names to watch. Empty = all."""
@@ -289,10 +292,11 @@ class WatchConnectorsRequest(_message.Message):
         self,
         *,
         names: _abc.Iterable[_builtins.str] | None = ...,
+        snapshot_in_parts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "snapshot_in_parts", b"snapshot_in_parts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -309,6 +313,7 @@ class WatchConnectorsResponse(_message.Message):
     DELETED_FIELD_NUMBER: _builtins.int
     SNAPSHOT_COMPLETE_FIELD_NUMBER: _builtins.int
     WORKER_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_PART_FIELD_NUMBER: _builtins.int
     deleted: _builtins.str
     """deleted is the name of a connector that is gone."""
     @_builtins.property
@@ -327,6 +332,10 @@ class WatchConnectorsResponse(_message.Message):
     def worker(self) -> _connector_pb2_1.Worker:
         """worker as it is now."""
 
+    @_builtins.property
+    def snapshot_part(self) -> Global___WatchConnectorsSnapshotPart:
+        """snapshot_part is a part of the snapshot. Sent only where snapshot_in_parts asks for it."""
+
     def __init__(
         self,
         *,
@@ -335,16 +344,47 @@ class WatchConnectorsResponse(_message.Message):
         deleted: _builtins.str = ...,
         snapshot_complete: Global___WatchConnectorsSnapshotComplete | None = ...,
         worker: _connector_pb2_1.Worker | None = ...,
+        snapshot_part: Global___WatchConnectorsSnapshotPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "deleted", b"deleted", "event", b"event", "meta", b"meta", "snapshot_complete", b"snapshot_complete", "worker", b"worker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "deleted", b"deleted", "event", b"event", "meta", b"meta", "snapshot_complete", b"snapshot_complete", "snapshot_part", b"snapshot_part", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "deleted", b"deleted", "event", b"event", "meta", b"meta", "snapshot_complete", b"snapshot_complete", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "deleted", b"deleted", "event", b"event", "meta", b"meta", "snapshot_complete", b"snapshot_complete", "snapshot_part", b"snapshot_part", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["connector", "deleted", "snapshot_complete", "worker"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["connector", "deleted", "snapshot_complete", "worker", "snapshot_part"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___WatchConnectorsResponse: _TypeAlias = WatchConnectorsResponse  # noqa: Y015
+
+@_typing.final
+class WatchConnectorsSnapshotPart(_message.Message):
+    """WatchConnectorsSnapshotPart is some of the connectors and workers of a snapshot."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKERS_FIELD_NUMBER: _builtins.int
+    CONNECTORS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2_1.Worker]:
+        """workers as they are now. Empty = none in this part."""
+
+    @_builtins.property
+    def connectors(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2_1.Connector]:
+        """connectors as they are now. Empty = none in this part."""
+
+    def __init__(
+        self,
+        *,
+        workers: _abc.Iterable[_connector_pb2_1.Worker] | None = ...,
+        connectors: _abc.Iterable[_connector_pb2_1.Connector] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchConnectorsSnapshotPart: _TypeAlias = WatchConnectorsSnapshotPart  # noqa: Y015
 
 @_typing.final
 class WatchConnectorsSnapshotComplete(_message.Message):
