@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from herdmesh.api.common.v1 import connector_pb2 as connector_common
 from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_pb
 from herdmesh.api.configstore.v1 import config_read_service_pb2_grpc as config_grpc
@@ -45,10 +46,13 @@ class _Status(status_grpc.StatusReadServiceServicer):
 
 
 class _Herder(herder_grpc.ConnectorServiceServicer):
+    def __init__(self, *conditions: connector_common.Condition) -> None:
+        self._conditions = conditions
+
     async def GetCluster(self, request: Any, context: Any) -> admin_pb.GetClusterResponse:
         workers = [
             connector_pb2.Worker(worker_id="w1", reason="910 units fewer than its share; balanced once it is calm"),
-            connector_pb2.Worker(worker_id="w2"),
+            connector_pb2.Worker(worker_id="w2", conditions=self._conditions),
         ]
         return admin_pb.GetClusterResponse(
             leader_id="herder-1", leader_address="127.0.0.1:7203", epoch=1, workers=workers
@@ -63,8 +67,8 @@ def status_store(status: store_pb2.StoreStatus) -> Any:
     return _Status(status)  # pyright: ignore[reportAbstractUsage]
 
 
-def leader() -> Any:
-    return _Herder()  # pyright: ignore[reportAbstractUsage]
+def leader(*conditions: connector_common.Condition) -> Any:
+    return _Herder(*conditions)  # pyright: ignore[reportAbstractUsage]
 
 
 @contextlib.asynccontextmanager
@@ -99,6 +103,14 @@ async def doctor(config_stores: str, status_stores: str, herder: str, *more: str
     return result.exit_code, result.stdout
 
 
+async def test_two_workers_of_one_id_are_a_finding() -> None:
+    duplicate = connector_common.Condition(type="DUPLICATE_WORKER_ID", message="another process uses the id w2 as well")
+    async with serving(config(HEALTHY), status_store(HEALTHY), leader(duplicate)) as (one, status, herder):
+        code, text = await doctor(one, status, herder)
+    assert code == 1
+    assert "DUPLICATE_WORKER_ID worker w2: another process uses the id w2 as well" in text
+
+
 async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:
     async with serving(config(HEALTHY), config(HEALTHY), status_store(HEALTHY), leader()) as (one, two, status, herder):
         code, text = await doctor(f"{one},{two}", status, herder, "-o", "json")
@@ -106,7 +118,8 @@ async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:
         assert (code, found["healthy"], found["findings"]) == (0, True, [])
         assert [replica["address"] for replica in found["replicas"]] == [one, two, status]
         assert {replica["role"] for replica in found["replicas"]} == {"WRITER"}
-        uneven = [{"worker_id": "w1", "reason": "910 units fewer than its share; balanced once it is calm"}]
+        reason = "910 units fewer than its share; balanced once it is calm"
+        uneven: list[dict[str, Any]] = [{"worker_id": "w1", "reason": reason, "conditions": []}]
         leads = {"address": "127.0.0.1:7203", "state": "LEADS", "message": "", "workers": uneven}
         assert found["herder"] == leads
         code, text = await doctor(one, status, herder)

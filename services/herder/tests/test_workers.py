@@ -15,7 +15,7 @@ from herdmesh.herder.state.views import WorkerState
 from herdmesh.rpc.errors import NoLeader, NotLeader, WorkerNotFound
 from services.herder.tests.world import BROKEN, World, sink
 from services.herder.tests.world_store import revision
-from services.herder.tests.world_worker import SINK, SOURCE, Held
+from services.herder.tests.world_worker import SINK, SOURCE, Held, Worker
 
 
 @pytest.fixture
@@ -155,6 +155,31 @@ def test_a_restarted_worker_frees_its_old_life_at_once(world: World) -> None:
     world.revive("w2")
     world.advance(200)
     assert {start.unit for _, start in world.starts[starts:]} == had
+
+
+def test_of_two_living_workers_of_one_id_the_replaced_one_is_refused_and_both_are_told(world: World) -> None:
+    """They evicted each other 25 times a second, each time with all their units."""
+    had, starts = set(world.workers["w2"].held), len(world.starts)
+    first = world.workers["w2"]
+    other = Worker("w2", world, first.plugins, life=first.life + 1)
+    world.workers["w2"] = other  # it starts under the same id on another host
+    other.dial()
+    world.advance(200)
+    for _ in range(50):  # the first one dials again and again
+        first.session = None
+        first.dial()
+        world.advance(40)
+        assert first.session is None
+    assert {start.unit for _, start in world.starts[starts:]} == had
+    assert len(world.starts) == starts + len(had)
+    [shown] = [worker for worker in world.herder.workers() if worker.worker_id == "w2"]
+    assert shown.incarnation == other.incarnation
+    [condition] = shown.conditions
+    assert condition.type == "DUPLICATE_WORKER_ID"
+    assert "set worker_id or advertised_address" in condition.message
+    world.advance(61_000)
+    [shown] = [worker for worker in world.herder.workers() if worker.worker_id == "w2"]
+    assert shown.conditions == ()
 
 
 def test_silence_frees_after_the_session_timeout(world: World) -> None:

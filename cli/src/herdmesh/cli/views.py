@@ -153,6 +153,7 @@ def worker(message: herder.Worker) -> Json:
         "address": message.address,
         "slots": message.slots,
         "reason": message.reason or None,
+        "conditions": [{"type": one.type, "message": one.message} for one in message.conditions],
         "connectors": list(message.connectors),
         "tasks": [f"{one.connector}-{one.task}" for one in message.tasks],
     }

@@ -43,6 +43,7 @@ HINTS: Final[dict[str, str]] = {
     "UNREACHABLE": "Start the store, or name the right address with --config-store or --status-store.",
     "UNDECODABLE": "Somebody else writes to this topic. These records change nothing and can stay; write a tombstone to"
     " their key to have compaction remove them.",
+    "DUPLICATE_WORKER_ID": "`herd get workers` shows the one that is heard; the log of the other says the same.",
     "NO_LEADER": "A herder needs a config store that writes; mend what is said above first, then look at its log.",
 }
 
@@ -86,6 +87,11 @@ async def examine(config_stores: Sequence[str], status_stores: Sequence[str], he
         reason = "UNREACHABLE" if leader["state"] == "UNREACHABLE" else "NO_LEADER"
         hint = "`herd up` starts a herder; --herder names another." if reason == "UNREACHABLE" else HINTS["NO_LEADER"]
         findings.append(_finding("herder", herder, reason, leader["message"], hint))
+    for worker in leader["workers"]:
+        findings += [
+            _finding("worker", worker["worker_id"], one["type"], one["message"], HINTS.get(one["type"], ""))
+            for one in worker["conditions"]
+        ]
     return {"healthy": not findings, "replicas": list(replicas), "herder": leader, "findings": findings}
 
 
@@ -106,7 +112,12 @@ async def _herder(address: str) -> views.Json:
         except CommandError as error:
             state = "UNREACHABLE" if error.reason == "UNREACHABLE" else error.reason
             return {"address": address, "state": state, "message": error.message, "workers": []}
-        notes = [{"worker_id": one.worker_id, "reason": one.reason} for one in reply.workers if one.reason]
+        workers = map(views.worker, reply.workers)
+        notes = [
+            {key: one[key] for key in ("worker_id", "reason", "conditions")}
+            for one in workers
+            if one["reason"] or one["conditions"]
+        ]
         return {"address": reply.leader_address or client.address, "state": "LEADS", "message": "", "workers": notes}
 
 
@@ -145,6 +156,8 @@ def _print(found: views.Json) -> None:
         out.print(f"\n[bold red]{one['reason']}[/] {where}: {escape(one['message'])}", soft_wrap=True)
         out.print(f"[dim]next:[/] {escape(one['hint'])}", soft_wrap=True)
     for one in leader["workers"]:
+        if not one["reason"]:
+            continue
         out.print(f"\n[bold]worker {escape(one['worker_id'])}[/]: {escape(one['reason'])}", soft_wrap=True)
     for replica in found["replicas"]:
         _print_undecodable(replica)

@@ -51,6 +51,10 @@ class Member:
     #: what this leader was asked last: to drain it, or not to. None = nothing.
     drain_asked: bool | None = None
     leaving: bool = False
+    #: lives of the same id that this one replaced, the latest last; and who of them dialled in since, and when.
+    replaced: tuple[str, ...] = ()
+    duplicate: str = ""
+    duplicate_ms: int = 0
     connectors: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
     #: the versions of each connector, by class and alias.
     versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])

@@ -9,7 +9,7 @@ incarnation of the same worker id frees units, and only that worker's.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import calls, commands, drains, holds, loggers, rates, reign, tasksets
+from herdmesh.herder.state import calls, commands, drains, duplicates, holds, loggers, rates, reign, tasksets
 from herdmesh.herder.state.events import (
     CommandReplied,
     StreamBroken,
@@ -41,6 +41,10 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
         mesh.out.append(CloseSession(event.session, refused))
         return
     before = mesh.members.get(event.worker_id)
+    refused = duplicates.refusal(mesh, before, event)
+    if refused is not None:
+        mesh.out.append(CloseSession(event.session, refused))
+        return
     if before is not None:
         _replace(mesh, before, event)
     member = Member(
@@ -52,6 +56,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
         session=event.session,
         connected_ms=mesh.now,
         heard_ms=mesh.now,
+        replaced=duplicates.replaced(before, event),
     )
     drains.greet(mesh, member, before, event)
     if before is not None:

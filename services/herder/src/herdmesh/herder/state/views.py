@@ -12,7 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
-from herdmesh.herder.state import abilities, balance, configs, drains, explanations, holds, policy, reign, tasksets
+from herdmesh.herder.state import (
+    abilities,
+    balance,
+    configs,
+    drains,
+    duplicates,
+    explanations,
+    holds,
+    policy,
+    reign,
+    tasksets,
+)
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import (
     AutoRestart,
@@ -95,6 +106,7 @@ class WorkerView:
     connected_ms: int
     #: one line for a state other than CONNECTED, or why it has more or fewer units than its share.
     reason: str = ""
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,4 +316,5 @@ def _worker_view(mesh: Mesh, member: Member) -> WorkerView:
         tuple(unit for unit in units if unit.task is not None),
         member.connected_ms,
         drains.reason(mesh, member) or balance.reason(mesh, member),
+        duplicates.conditions(mesh, member),
     )

@@ -74,6 +74,7 @@ def worker(view: WorkerView) -> pb.Worker:
         tasks=[_task_id(task) for task in view.tasks],
         connect_time=values.wall_time(view.connected_ms),
         reason=view.reason,
+        conditions=[values.condition(condition) for condition in view.conditions],
     )
 
 

@@ -292,6 +292,7 @@ class Worker(_message.Message):
     TASKS_FIELD_NUMBER: _builtins.int
     CONNECT_TIME_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    CONDITIONS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """worker_id of the worker."""
     incarnation: _builtins.str
@@ -316,6 +317,10 @@ class Worker(_message.Message):
     def connect_time(self) -> _timestamp_pb2.Timestamp:
         """connect_time of its session."""
 
+    @_builtins.property
+    def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Condition]:
+        """conditions of the worker that somebody has to mend, such as DUPLICATE_WORKER_ID. Empty = none."""
+
     def __init__(
         self,
         *,
@@ -328,10 +333,11 @@ class Worker(_message.Message):
         tasks: _abc.Iterable[_connector_pb2.TaskId] | None = ...,
         connect_time: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
+        conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connect_time", b"connect_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "connect_time", b"connect_time", "connectors", b"connectors", "incarnation", b"incarnation", "reason", b"reason", "slots", b"slots", "state", b"state", "tasks", b"tasks", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "conditions", b"conditions", "connect_time", b"connect_time", "connectors", b"connectors", "incarnation", b"incarnation", "reason", b"reason", "slots", b"slots", "state", b"state", "tasks", b"tasks", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
