@@ -108,6 +108,11 @@ PARTS = {
         ("tests/faults/test_kills.py", "tests/faults/test_failpoints.py"),
         rounds=10,
     ),
+    "values": Part(
+        "random schemas with random values, ten times as many: written and read by every converter, through every sink "
+        "of files and requests, read back",
+        ("services/worker/tests/connectors/test_values_property.py",),
+    ),
     "files": Part(
         "files in HDFS: the authors' suite, tasks killed and frozen at every point",
         (
