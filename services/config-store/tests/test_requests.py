@@ -355,3 +355,33 @@ def test_large_outcomes_are_forgotten_before_they_fill_the_memory(monkeypatch: p
     assert 3 <= len(known) <= 16
     with pytest.raises(RequestIdExpired):
         log.find(ids[0], ("RecordOffsets", "c1", "p"), now_ms + 100)
+
+
+def test_requests_that_are_packed_are_told_as_they_were_and_take_a_tenth() -> None:
+    """Creates and deletes over and over must not be seen in a store's memory."""
+    count = 5_000
+    ids = [new_request_id() for _ in range(count)]
+    outcomes: list[dict[str, Any]] = [{"created": True, "revision": "s@1"}, {}, {"told": [[1, "x", True, "w"]] * 50}]
+
+    def record(number: int) -> AuditRecord:
+        outcome = outcomes[number % 3]
+        payload = f"{number:064x}"
+        return AuditRecord(ids[number], "me", 1, "PutConnectorConfig", f"c\u00e9{number}", outcome, {}, payload)
+
+    log = RequestLog()
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            log.add(record(number), 1 + number)
+        taken_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    for number in (0, 1, 2, 600, count // 2, count - 1):
+        one = record(number)
+        found = log.find(ids[number], (one.operation, one.connector, one.payload), 2 * count)
+        assert found is not None
+        assert (found.timestamp_ms, dict(found.outcome)) == (1 + number, outcomes[number % 3])
+    with pytest.raises(RequestInvalid):
+        log.find(ids[0], ("PutConnectorConfig", "another", record(0).payload), 2 * count)
+    assert log.find("never seen", ("PutConnectorConfig", "c", ""), 2 * count) is None
+    assert taken_bytes / count < 200

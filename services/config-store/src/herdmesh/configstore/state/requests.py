@@ -14,8 +14,12 @@ for a new one.
 from __future__ import annotations
 
 import zlib
+from array import array
+from base64 import b64decode, b64encode
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 from herdmesh.connect import jackson
@@ -53,8 +57,33 @@ class Request:
 
 
 class _Chunk(NamedTuple):
+    """Requests of a while, packed: a retry is rare, so they take a tenth of the memory and are unpacked for one."""
+
     newest_ms: int
-    requests: Mapping[str, Request]
+    #: of the ids, sorted: whether one may be here is told without unpacking.
+    fingerprints: array[int]
+    packed: bytes
+
+    @classmethod
+    def of(cls, requests: Mapping[str, Request]) -> _Chunk:
+        rows = [
+            [request_id, one.operation, one.connector, one.payload, one.timestamp_ms, *_kept_to_json(one.kept)]
+            for request_id, one in requests.items()
+        ]
+        newest_ms = max(request.timestamp_ms for request in requests.values())
+        fingerprints = array("Q", sorted(map(_fingerprint, requests)))
+        return cls(newest_ms, fingerprints, zlib.compress(jackson.dumps(rows), _FASTEST))
+
+    def may_have(self, fingerprint: int) -> bool:
+        at = bisect_left(self.fingerprints, fingerprint)
+        return at < len(self.fingerprints) and self.fingerprints[at] == fingerprint
+
+    def requests(self) -> Mapping[str, Request]:
+        rows = cast("list[list[Any]]", jackson.loads(zlib.decompress(self.packed)))
+        return {
+            request_id: Request(operation, connector, payload, timestamp_ms, b64decode(kept) if is_packed else kept)
+            for request_id, operation, connector, payload, timestamp_ms, kept, is_packed in rows
+        }
 
 
 class RequestLog:
@@ -123,23 +152,35 @@ class RequestLog:
         found = self._open.get(request_id)
         if found is not None:
             return found
-        sealed = (chunk.requests for chunk in reversed(self._sealed))
-        return next((requests[request_id] for requests in sealed if request_id in requests), None)
+        fingerprint = _fingerprint(request_id)
+        for chunk in reversed(self._sealed):
+            found = chunk.requests().get(request_id) if chunk.may_have(fingerprint) else None
+            if found is not None:
+                return found
+        return None
 
     def _seal(self) -> None:
         oldest_ms = self._newest_ms - REMEMBERED_MS
-        newest_ms = max(request.timestamp_ms for request in self._open.values())
-        chunks = (*self._sealed, _Chunk(newest_ms, self._open))
+        chunks = (*self._sealed, _Chunk.of(self._open))
         first = next((n for n, chunk in enumerate(chunks) if chunk.newest_ms >= oldest_ms), len(chunks))
         first = max(first, len(chunks) - _CHUNKS_MAX)
         for chunk in chunks[:first]:
-            self._forget(chunk.requests)
+            self._forget(chunk.requests())
         self._sealed, self._open, self._open_bytes = chunks[first:], {}, 0
 
     def _forget(self, requests: Mapping[str, Request]) -> None:
         # By the ids' own times too: they are made by other clocks than the broker's.
         for request_id, request in requests.items():
             self._forgotten_ms = max(self._forgotten_ms, request.timestamp_ms, time_ms_of(request_id) or 0)
+
+
+def _fingerprint(request_id: str) -> int:
+    digest = blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _kept_to_json(kept: Mapping[str, Any] | bytes) -> tuple[Any, bool]:
+    return (b64encode(kept).decode(), True) if isinstance(kept, bytes) else (dict(kept), False)
 
 
 def _packed(outcome: Mapping[str, Any]) -> Mapping[str, Any] | bytes:

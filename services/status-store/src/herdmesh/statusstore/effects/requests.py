@@ -4,9 +4,11 @@ Owns a bounded memory of this process. A retry that meets another writer is deci
 harmless: what is already stored as asked is APPLIED. A removal that is decided anew could take what was recorded since;
 so this knows, too, of which ids an earlier answer may be unknown here, and when they were made.
 
-Invariants: while a request is being worked on, a retry waits for it and does not start it again; a request that failed
-is forgotten, since its retry must be tried. An id that says when it was made (`rpc.request_ids`) and that `maybe_since`
-takes for new was answered by no other writer, as far as its maker's clock and this one agree.
+Invariants: memory is bounded by the number of answers and by their bytes: an answer tells what is stored, with traces,
+so it is kept encoded, and not with the task that made it. While a request is being worked on, a retry waits for it and
+does not start it again; a request that failed is forgotten, since its retry must be tried. An id that says when it was
+made (`rpc.request_ids`) and that `maybe_since` takes for new was answered by no other writer, as far as its maker's
+clock and this one agree.
 """
 
 from __future__ import annotations
@@ -14,22 +16,49 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message
 
 from herdmesh.rpc.request_ids import time_ms_of
 
 #: Answers can hold traces; a retry comes within seconds.
 REMEMBERED_MAX: Final = 2_000
+REMEMBERED_BYTES_MAX: Final = 1024 * 1024
+#: of an answer besides its encoded bytes: its key, and what holds it.
+_ENTRY_BYTES: Final = 400
 
 ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a request was answered: an encoded message, or a small value as it is."""
+
+    value: Any
+    kind: type[Message] | None
+
+    @classmethod
+    def of(cls, value: Any) -> _Answer:
+        return cls(value.SerializeToString(), type(value)) if isinstance(value, Message) else cls(value, None)
+
+    @property
+    def size(self) -> int:
+        return _ENTRY_BYTES + (len(self.value) if self.kind is not None else 0)
+
+    def told(self) -> Any:
+        return self.value if self.kind is None else self.kind.FromString(self.value)
 
 
 class Requests:
     """One per service."""
 
-    def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
-        self._answers: dict[tuple[str, str], asyncio.Task[Any]] = {}
+    def __init__(self, remembered_max: int = REMEMBERED_MAX, remembered_bytes_max: int = REMEMBERED_BYTES_MAX) -> None:
+        self._answers: dict[tuple[str, str], asyncio.Task[Any] | _Answer] = {}
+        self._bytes = 0
         self._remembered_max = remembered_max
+        self._remembered_bytes_max = remembered_bytes_max
         self._unknown_until_ms = math.inf
 
     def begin_writing(self, now_ms: int) -> None:
@@ -51,23 +80,40 @@ class Requests:
         if not request_id:
             return await work()
         key = (method, request_id)
-        task = self._answers.get(key)
+        known = self._answers.get(key)
+        if isinstance(known, _Answer):
+            return known.told()
+        task = known
         if task is None:
             # A task of its own: the caller may leave, its retry must find the outcome all the same.
             task = asyncio.ensure_future(_awaited(work))
             self._answers[key] = task
             task.add_done_callback(lambda done: self._settled(key, done))
-            while len(self._answers) > self._remembered_max:
-                self._forget(next(iter(self._answers)))
+            self._make_room()
         return await asyncio.shield(task)
 
+    def _make_room(self) -> None:
+        """Forget what was asked longest ago, but for the newest answer."""
+        while len(self._answers) > self._remembered_max or (
+            self._bytes > self._remembered_bytes_max and len(self._answers) > 1
+        ):
+            self._forget(next(iter(self._answers)))
+
     def _forget(self, key: tuple[str, str]) -> None:
-        del self._answers[key]
+        gone = self._answers.pop(key)
+        if isinstance(gone, _Answer):
+            self._bytes -= gone.size
         self._unknown_until_ms = max(self._unknown_until_ms, time_ms_of(key[1]) or 0)
 
     def _settled(self, key: tuple[str, str], task: asyncio.Task[Any]) -> None:
+        if self._answers.get(key) is not task:
+            return  # forgotten meanwhile: there were too many since
         if task.cancelled() or task.exception() is not None:
-            self._answers.pop(key, None)
+            del self._answers[key]
+            return
+        answer = self._answers[key] = _Answer.of(task.result())
+        self._bytes += answer.size
+        self._make_room()
 
 
 async def _awaited(work: Callable[[], Awaitable[ResultT]]) -> ResultT:

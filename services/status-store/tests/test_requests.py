@@ -1,0 +1,68 @@
+"""Answers kept for retries: the first outcome, for as long as there is room for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from herdmesh.api.statusstore.v1 import status_pb2
+from herdmesh.api.statusstore.v1 import status_write_service_pb2 as pb2
+from herdmesh.rpc.request_ids import new_request_id, time_ms_of
+from herdmesh.statusstore.effects.requests import REMEMBERED_BYTES_MAX, Requests
+
+
+def _answer(characters: int = 10) -> pb2.PutStatusesResponse:
+    stored = status_pb2.Status(connector="c", trace="t" * characters)
+    return pb2.PutStatusesResponse(outcomes=[pb2.PutOutcome(result=pb2.PUT_RESULT_APPLIED, stored=stored)])
+
+
+async def _put(requests: Requests, request_id: str, characters: int = 10) -> pb2.PutStatusesResponse:
+    async def work() -> pb2.PutStatusesResponse:
+        return _answer(characters)
+
+    return await requests.once("PutStatuses", request_id, work)
+
+
+async def test_a_retry_gets_the_first_answer_while_it_runs_and_after() -> None:
+    requests, calls, go = Requests(), 0, asyncio.Event()
+
+    async def work() -> pb2.PutStatusesResponse:
+        nonlocal calls
+        calls += 1
+        await go.wait()
+        return _answer()
+
+    first, second = (asyncio.ensure_future(requests.once("PutStatuses", "a", work)) for _ in range(2))
+    go.set()
+    assert await first == await second == await requests.once("PutStatuses", "a", work) == _answer()
+    assert calls == 1
+
+
+async def test_a_request_that_failed_is_tried_again() -> None:
+    requests = Requests()
+
+    async def fails() -> pb2.PutStatusesResponse:
+        raise ValueError("the store is away")
+
+    with pytest.raises(ValueError, match="away"):
+        await requests.once("PutStatuses", "a", fails)
+    assert await _put(requests, "a") == _answer()
+
+
+async def test_answers_are_bounded_by_number_and_by_bytes_and_what_is_forgotten_is_told() -> None:
+    requests = Requests(remembered_max=3)
+    requests.begin_writing(0)
+    ids = [new_request_id() for _ in range(5)]
+    for one in ids:
+        await _put(requests, one)
+    kept = requests._answers  # pyright: ignore[reportPrivateUsage]
+    assert [key[1] for key in kept] == ids[-3:]
+    assert requests.maybe_since(ids[0]) == time_ms_of(ids[0])
+
+    requests = Requests()
+    for number in range(100):
+        await _put(requests, str(number), characters=100_000)
+    kept = requests._answers  # pyright: ignore[reportPrivateUsage]
+    assert 5 < len(kept) <= REMEMBERED_BYTES_MAX // 100_000
+    assert await _put(requests, "99", characters=1) == _answer(100_000), "the newest is told again as it was"
