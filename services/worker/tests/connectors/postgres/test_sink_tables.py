@@ -360,7 +360,7 @@ YEARS: list[tuple[Schema, JavaDate, str, str, str]] = [
     (Schema("INT64", name=TIMESTAMP), JavaDate(9_224_318_015_999_999), "timestamptz", "Asia/Tokyo",
      "294276-12-31 23:59:59.999+00"),
     (Schema("INT32", name=DATE), JavaDate(-210_866_803_200_000), "date", "UTC", "4714-11-24 BC"),
-    (Schema("INT32", name=DATE), JavaDate(185_331_707_078_400_000), "date", "UTC", "5874897-12-31"),
+    (Schema("INT32", name=DATE), JavaDate(185_331_706_992_000_000), "date", "UTC", "5874897-12-31"),
 ]  # fmt: skip
 
 
