@@ -91,7 +91,7 @@ def test_a_connection_that_is_cut_off_is_asked_again(settings: ConnectionSetting
         ("SELECT no_such_column FROM pg_class", ConfigError),
         ("SELEKT", ConfigError),
         ("SELECT 1/0", ConnectError),
-        ("SET statement_timeout = 1; SELECT pg_sleep(9)", ConnectError),
+        ("SET statement_timeout = 1; SELECT pg_sleep(9)", RetriableError),
     ],
 )
 def test_what_the_server_says(settings: ConnectionSettings, statement: str, kind: type[Exception]) -> None:

@@ -25,6 +25,7 @@ from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.postgres import jdbc_url
+from herdmesh.worker.connectors.postgres.sqlstates import Meaning, meaning_of
 
 _log = logging.getLogger(__name__)
 
@@ -166,30 +167,23 @@ def translated(error: psycopg.Error, doing: str, *, field: str = "") -> ConnectE
     """What a server's error means. `doing`: what failed, as in "cannot read public.orders". `field`: the key to change
     where it is a matter of the config.
 
-    RetriableError: the connection broke, or what is wrong passes by itself (class 08, 53 or 57P, a lost race for a
-    lock). ConfigError: rights, or names that do not exist. Else ConnectError.
+    RetriableError, ConfigError or ConnectError, as `sqlstates` has it of statements that write no records.
     """
-    said = " ".join(str(error).split()) or type(error).__name__
-    state = error.sqlstate or ""
-    message = f"{doing}: {said}"
-    if _passes(error, state):
-        return RetriableError(message)
-    if state.startswith(_CONFIG_STATES):
-        fix = "grant it" if state == "42501" else ""
-        return ConfigError(message, field=field, fix=fix)
-    return ConnectError(message)
+    message = f"{doing}: {said(error)}"
+    match meaning_of(error):
+        case Meaning.PASSES:
+            return RetriableError(message)
+        case Meaning.CONFIG:
+            fix = "grant it" if isinstance(error, errors.InsufficientPrivilege) else ""
+            return ConfigError(message, field=field, fix=fix)
+        case _:
+            return ConnectError(message)
 
 
-def _passes(error: psycopg.Error, state: str) -> bool:
-    if not state:  # libpq's own: the connection broke. What psycopg says of its use has no state either.
-        return isinstance(error, psycopg.OperationalError)
-    return state.startswith(_PASSING_STATES)
+def said(error: psycopg.Error) -> str:
+    """The server's words, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
 
-
-#: Connection, resources, the operator's doing, limits of time of the server's, and races that are won another time.
-_PASSING_STATES = ("08", "53", "57P", "58000", "58030", "40001", "40P01", "55P03", "25006", "25P03", "55006", "72000")
-#: Rights, logins, databases and schemas that are not there, tables, columns, syntax, values of settings.
-_CONFIG_STATES = ("42", "28", "3D", "3F", "0A", "22023")
 
 #: What libpq and the server say to those who need another config. The words are looked for as they are in English: the
 #: error of a connection that came to nothing has no code. A server that says them otherwise is asked again and again.

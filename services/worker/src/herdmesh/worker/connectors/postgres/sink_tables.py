@@ -70,7 +70,7 @@ WITH RECURSIVE made AS (
     FROM made m JOIN pg_catalog.pg_type t ON t.oid = m.type WHERE t.typtype = 'd'
 )
 SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typcategory = 'A', a.attidentity = 'a',
-    a.atthasdef OR a.attidentity <> '',
+    a.attgenerated <> '', a.atthasdef OR a.attidentity <> '',
     CASE WHEN t.typtype = 'e' THEN 'enum' WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname ELSE '' END,
     m.typmod, coalesce(c.collisdeterministic, true),
     CASE WHEN c.oid IS NULL OR c.collname = 'default' THEN ''
@@ -105,6 +105,8 @@ class TableColumn:
     is_array: bool
     is_always_generated: bool
     """`GENERATED ALWAYS AS IDENTITY`."""
+    is_computed: bool
+    """`GENERATED ALWAYS AS (expression)`."""
     has_default: bool
     """Of any kind: rows that do not name the column may get a value that depends on their order."""
     key: KeyType
@@ -302,6 +304,7 @@ class Tables:
 
     def _made(self, table: Table, shape: Shape) -> Statements:
         settings, columns = self._settings, _names(shape.columns)
+        _refuse_computed(table, shape, settings.insert_mode)
         there = [table.columns[column.name] for column in shape.columns]
         forms = tuple(
             Form(column.schema, known.is_array, settings.zone, known.key.name in _FLOATS)
@@ -357,9 +360,24 @@ class Tables:
 
 def _column(row: Sequence[Any], is_utf8: bool) -> TableColumn:
     """From a row of `_COLUMNS`, but for the name. A server with another encoding may take two texts for one."""
-    kind, is_array, is_always_generated, has_default, type_name, typmod, compares_bytes, collate, equals = row
+    *plain, type_name, typmod, compares_bytes, collate, equals = row
     key = KeyType(type_name, typmod, compares_bytes and is_utf8)
-    return TableColumn(kind, is_array, is_always_generated, has_default, key, collate, equals)
+    kind, is_array, is_always_generated, is_computed, has_default = plain
+    return TableColumn(kind, is_array, is_always_generated, is_computed, has_default, key, collate, equals)
+
+
+def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
+    """Raises DataError for columns that are to be written and take no value."""
+    written = () if shape.deletes else shape.columns
+    named = [
+        column.name for column in written
+        if table.columns[column.name].is_computed and not (mode is InsertMode.UPDATE and column.is_key)
+    ]  # fmt: skip
+    if named:
+        raise DataError(
+            f"table {table.sql} computes column {', '.join(named)} itself (GENERATED ALWAYS AS), so it takes no value: "
+            "leave the field out, by fields.whitelist or ReplaceField"
+        )
 
 
 def _sorting(table: Table, shape: Shape) -> str:

@@ -14,6 +14,7 @@ given up is safe in the dead letter queue before that.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,12 +23,12 @@ import psycopg
 from psycopg import IsolationLevel, errors
 
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
-from herdmesh.connect.errors import ConnectError, DataError, RetriableError
+from herdmesh.connect.errors import DataError, RetriableError
 from herdmesh.engine import failpoints
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
-from herdmesh.worker.connectors.postgres.common import Connection, connect, connection_settings, translated
+from herdmesh.worker.connectors.postgres.common import Connection, connect, connection_settings, said, translated
 from herdmesh.worker.connectors.postgres.sink_ledger import (
     LOCK_TIMEOUT,
     end_sessions,
@@ -36,21 +37,24 @@ from herdmesh.worker.connectors.postgres.sink_ledger import (
     session_name,
 )
 from herdmesh.worker.connectors.postgres.sink_rows import Reader, Rows, Write, needs_keys, ordered
-from herdmesh.worker.connectors.postgres.sink_settings import InsertMode, sink_settings
+from herdmesh.worker.connectors.postgres.sink_settings import (
+    LEDGER_TABLE,
+    TABLE_NAME_FORMAT,
+    InsertMode,
+    sink_settings,
+)
 from herdmesh.worker.connectors.postgres.sink_straight import ROWS_MIN, Attempts
 from herdmesh.worker.connectors.postgres.sink_tables import Statements, Tables
 from herdmesh.worker.connectors.postgres.sink_text import Texts, lines, texts
+from herdmesh.worker.connectors.postgres.sqlstates import Meaning, meaning_of
 from herdmesh.worker.connectors.postgres.writing.keys import Keys, proven
 
 IDLE_TIMEOUT = b"SET idle_in_transaction_session_timeout = '90s'"
 """The server ends a session that stands still amid a transaction; dead letters are waited for in one, up to 60 s."""
-#: What is wrong with records, not with the server: data, constraints, two rows for one in a merge, a view's check, an
-#: error that a trigger raises, a value that an index has no room for, a column that takes no values.
-_OF_RECORDS = ("22", "23", "21", "44", "P0", "54", "428C9")
-_QUERY_CANCELED = "57014"
 #: A table is another than it was when this session looked.
-_OUTDATED = (errors.UndefinedTable, errors.UndefinedColumn)
+_OUTDATED = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidColumnReference)
 
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 _Group = tuple[Rows, list[Texts]]
 _Write = tuple[Write, Statements]
 
@@ -110,7 +114,8 @@ class PostgresSinkTask(LedgerSinkTask):
         try:
             yield self._connected()
         except (psycopg.Error, RetriableError) as error:
-            found = error if isinstance(error, RetriableError) else _error(error, doing)
+            is_ours = isinstance(error, RetriableError)
+            found = error if is_ours else translated(error, doing, field=TABLE_NAME_FORMAT)
             if not isinstance(found, RetriableError):
                 raise found from error
             self._failures += 1
@@ -185,7 +190,7 @@ class PostgresSinkTask(LedgerSinkTask):
         straight: bool,
     ) -> None:
         with connection.transaction():
-            if not self._ledger.move(batch):
+            if not self._moved(batch):
                 return
             _run(connection, writes, set(), straight=straight)
             if refused:  # deferred constraints speak before anybody is told, who would be told again
@@ -199,7 +204,7 @@ class PostgresSinkTask(LedgerSinkTask):
         """Write the batch without the records that the server refuses. `deferred`: constraints that wait for the end
         wait for it; one that is broken then raises, and does not say by which record."""
         with connection.transaction():
-            if not self._ledger.move(batch):
+            if not self._moved(batch):
                 return
             if not deferred:
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
@@ -209,6 +214,15 @@ class PostgresSinkTask(LedgerSinkTask):
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
             self._give_up(batch, refused)
             failpoints.hit("before-target-commit")
+
+    def _moved(self, batch: SinkBatch) -> bool:
+        """Move the ledger's row. What the server says of it is never a record's fault."""
+        try:
+            return self._ledger.move(batch)
+        except _OUTDATED:
+            raise
+        except psycopg.Error as error:
+            raise translated(error, "the ledger cannot be moved", field=LEDGER_TABLE) from error
 
     def _halve(
         self,
@@ -221,15 +235,16 @@ class PostgresSinkTask(LedgerSinkTask):
         """Write the records at these places, all that can be. Those before them are written."""
         if not places:
             return
+        groups: list[_Group] = []
         try:
             with connection.transaction():
-                writes = self._ordered(batch.topic, self._prepared(batch, places, refused))
-                _run(connection, writes, used, straight=False)
+                groups = self._prepared(batch, places, refused)
+                _run(connection, self._ordered(batch.topic, groups), used, straight=False)
         except psycopg.Error as error:
             if not _is_of_records(error):
                 raise
             if len(places) == 1:
-                refused[places[0]] = DataError(f"PostgreSQL refuses the record: {_said(error)}")
+                refused[places[0]] = DataError(f"PostgreSQL refuses the record: {said(error)}{_hint(groups)}")
                 return
             middle = len(places) // 2
             self._halve(connection, batch, places[:middle], refused, used)
@@ -336,14 +351,13 @@ def _copy(cursor: psycopg.Cursor[tuple[Any, ...]], statement: str, write: Write)
 
 
 def _is_of_records(error: psycopg.Error) -> bool:
-    return (error.sqlstate or "").startswith(_OF_RECORDS)
+    return meaning_of(error, writes=True) is Meaning.RECORD
 
 
-def _error(error: psycopg.Error, doing: str) -> ConnectError:
-    if error.sqlstate == _QUERY_CANCELED:  # by the server's statement_timeout, or by hand
-        return RetriableError(f"{doing}: {_said(error)}")
-    return translated(error, doing, field="table.name.format")
-
-
-def _said(error: psycopg.Error) -> str:
-    return " ".join(str(error).split())
+def _hint(groups: Sequence[_Group]) -> str:
+    """Of a record that the server refuses for its bytes, which names no column then: where they are."""
+    named = [
+        column.name for rows, written in groups for column, texts in zip(rows.shape.columns, written, strict=False)
+        if any(text is not None and _NO_TEXT.search(text) for text in texts)
+    ]  # fmt: skip
+    return f" (column {', '.join(named)}: no text of PostgreSQL has U+0000 or half a surrogate pair)" if named else ""
