@@ -20,10 +20,11 @@ from herdmesh.herder.state import Rules
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import ConnectorEntry, RunState
+from herdmesh.herder.state.requests import CreateConnector
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import Worker
-from tests.support.sizes import SOAKING
+from tests.support.sizes import SOAKING, soak_or
 
 pytestmark = pytest.mark.timed
 
@@ -167,3 +168,18 @@ def test_no_step_takes_long_at_a_thousand_connectors(fleet: Fleet) -> None:
     decision_ms = fleet.take_steps(f"{LOST_AT_ONCE} workers are lost at once")
     assert fleet.held() == units
     assert decision_ms < GATE * DECISION_GOAL_MS
+
+
+def test_no_step_takes_long_for_one_connector_of_hundreds_of_tasks() -> None:
+    tasks = soak_or(200, 500)
+    fleet = Fleet()
+    fleet.lead()
+    for name in ("w0", "w1"):
+        fleet.worker(name)
+    fleet.advance(2_000)
+    fleet.take_steps("two workers join")
+    fleet.ask(CreateConnector("big", sink(tasks)))
+    fleet.advance(1_000)
+    fleet.take_steps(f"{tasks} tasks are made, committed and started")
+    assert fleet.held() == tasks + 1
+    assert len(fleet.starts) == tasks + 1, "each is started once"
