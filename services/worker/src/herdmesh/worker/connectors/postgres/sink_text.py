@@ -144,6 +144,8 @@ def _array(values: Sequence[Any], form: Form) -> str:
 
 
 def _element(value: Any, form: Form) -> str:
+    if value is None and form.schema is not None:
+        value = form.schema.default
     if value is None:
         return "NULL"
     text = _text(value, form)
