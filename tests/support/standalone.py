@@ -116,9 +116,9 @@ class HerdRun:
         self.process.kill()
         self.process.wait(WAIT_S)
 
-    def interrupt(self) -> int:
-        """Ctrl-C, which a terminal sends to all processes in the foreground; the exit code."""
-        os.killpg(self.process.pid, signal.SIGINT)
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Ctrl-C, which a terminal sends to all processes in the foreground, or another signal; the exit code."""
+        os.killpg(self.process.pid, number)
         return self.process.wait(WAIT_S)
 
     def close(self) -> None:

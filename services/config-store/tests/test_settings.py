@@ -45,6 +45,9 @@ def test_client_configs_no_kafka_client_knows_are_wrong_settings() -> None:
     [
         ["--config-storage-topic-configs", "x"],
         ["--group-id="],
+        ["--config-storage-topic", "   "],
+        ["--config-storage-topic", "ünïcödé"],
+        ["--config-storage-topic", "n" * 244],  # that of the audit topic would be too long
         ["--config-storage-replication-factor", "x"],
         ["--config-audit-retention-ms", "86400000"],  # retries of a day need more than a day of audit
     ],

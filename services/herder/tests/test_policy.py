@@ -291,3 +291,14 @@ def test_what_a_leader_of_before_adds_to_what_a_status_tells() -> None:
     account.begin(2_000)
     assert account.attempts_ms == [100, 950]
     assert policy.read_back(None, "other", 6, 2_000, ours) == Account("other")
+
+
+def test_a_config_with_references_may_be_healed_by_what_they_name() -> None:
+    account = Account()
+    account.fail(RestartPolicy(), failure(ErrorClass.BAD_CONFIG), 0, None, lambda _: 0.0)
+    told = [
+        policy.explained(RestartPolicy(), account, None, "x", paused=False, refers=refers) for refers in (True, False)
+    ]
+    assert "ttl.ms" in told[0]
+    assert "a restart does not help" not in told[0]
+    assert "a restart does not help" in told[1]

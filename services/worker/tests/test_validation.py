@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 
 import pytest
+from pydantic import SecretStr, ValidationError
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
@@ -305,3 +306,18 @@ def test_a_reset_of_offsets_that_is_not_built_is_refused_by_name(reset: str) -> 
 )  # fmt: skip
 def test_overrides_that_a_run_takes_are_valid(good: dict[str, str]) -> None:
     assert errors(answered({**_SINK, **good})) == {}
+
+
+def test_a_property_of_a_worker_that_nobody_knows_is_warned_of_by_name() -> None:
+    given = "foo.bar=1,offset.flush.intervall.ms=5,rest.port=1,key.converter.schemas.enable=true,admin.retries=2"
+    told = {one.field: one.fix for one in WorkerSettings(worker_properties=SecretStr(given)).warnings()}
+    assert told["foo.bar"] == "leave it out"
+    assert told["offset.flush.intervall.ms"] == "did you mean offset.flush.interval.ms?"
+    assert {"rest.port", "foo.bar"} <= set(told)
+    assert "key.converter.schemas.enable" not in told
+
+
+@pytest.mark.parametrize("name", ["   ", "a b", "ü", "..", "n" * 250])
+def test_a_name_that_kafka_takes_for_no_topic_is_refused_when_a_service_starts(name: str) -> None:
+    with pytest.raises(ValidationError, match="topic"):
+        WorkerSettings(offset_storage_topic=name)

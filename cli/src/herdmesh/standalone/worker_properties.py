@@ -18,6 +18,8 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.java_properties import Property
 from herdmesh.connect.redaction import redacted
+from herdmesh.connect.unknown_keys import closest
+from herdmesh.connect.worker_keys import WORKER_KEYS
 from herdmesh.standalone.errors import BadFiles, Problem
 
 REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")
@@ -223,7 +225,8 @@ def _unused(key: str) -> str:
     for prefix, why in UNUSED_PREFIXES.items():
         if key.startswith(prefix):
             return why
-    return "neither Connect nor Herdmesh knows this property; is it misspelt?"
+    meant = closest(key, WORKER_KEYS)
+    return f"neither Connect nor Herdmesh knows this property{f'; did you mean {meant}?' if meant else ''}"
 
 
 def _number(key: str, value: str, least: int) -> int:

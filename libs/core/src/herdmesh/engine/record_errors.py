@@ -111,11 +111,19 @@ class SourceErrors:
         """The records that fail from now on are of this batch."""
         self._polled = polled
 
-    def refused(self, batch: Batch, at: int, error: KafkaError, topic: str) -> None:
-        """The producer will never send what became of that record. Raises RecordError unless errors are tolerated."""
+    def refused(self, batch: Batch, at: int, error: KafkaError, topic: str, size_bytes: int) -> None:
+        """The producer will never send what became of that record, of so many bytes. Raises RecordError unless errors
+        are tolerated."""
+        origin = self._origin(batch, at)
         message = f"Kafka refused a record for topic {topic}: {error.str()}"
         kind = RecordTooLargeError if error.code() == KafkaError.MSG_SIZE_TOO_LARGE else ConnectError
-        failure = Failure(KAFKA_PRODUCE, PRODUCER_CLASS, kind(message), self._origin(batch, at))
+        if kind is RecordTooLargeError:
+            message += (
+                f": the record of source offset {origin.source_offset} (partition {origin.source_partition}) has "
+                f"{size_bytes} bytes of key and value; raise producer.override.max.request.size, and the topic's "
+                "max.message.bytes where that is smaller"
+            )
+        failure = Failure(KAFKA_PRODUCE, PRODUCER_CLASS, kind(message), origin)
         self.tolerance.failed_outside(failure)
 
     def _origin(self, batch: Batch, at: int) -> SourceRecord:

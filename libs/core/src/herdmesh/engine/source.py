@@ -368,7 +368,8 @@ class SourceLoop:
         for raw in made:
             refused = self._transaction.produce(raw)
             for place, error in refused:
-                self._errors.refused(given, raw.places[place], error, raw.topic)
+                size = sum(len(column[place] or b"") for column in (raw.keys, raw.values))
+                self._errors.refused(given, raw.places[place], error, raw.topic, size)
             sent += len(raw.values) - len(refused)
         if self._errors.letters is not None:
             self._errors.letters.send(self._outlet, self._failures)

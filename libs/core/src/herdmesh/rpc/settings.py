@@ -90,6 +90,10 @@ def _host(address: str) -> str:
     return address.rpartition(":")[0]
 
 
+TOPIC_NAME_MAX = 249
+"""Characters, by Kafka's own rule."""
+
+
 def name_value_pairs(text: str) -> dict[str, str]:
     r"""`name=value,name=value` as a dict; a comma that belongs to a value is written `\,`. Raises ValueError."""
     pairs: dict[str, str] = {}
@@ -101,6 +105,17 @@ def name_value_pairs(text: str) -> dict[str, str]:
             raise ValueError("this is not name=value,name=value")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def topic_name(text: str, longest: int = TOPIC_NAME_MAX) -> str:
+    """A name that Kafka takes for a topic. Raises ValueError that says why it does not."""
+    if not re.fullmatch(r"[a-zA-Z0-9._-]+", text) or text in (".", ".."):
+        raise ValueError(
+            f"{text!r} is no topic's name: letters, digits, dot, underscore and hyphen alone can be in one"
+        )
+    if len(text) > longest:
+        raise ValueError(f"a topic's name has at most {longest} characters here")
+    return text
 
 
 def _normalized(settings: type[BaseSettings], arguments: Sequence[str]) -> list[str]:

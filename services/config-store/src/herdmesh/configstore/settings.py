@@ -12,11 +12,12 @@ from collections.abc import Mapping
 
 from pydantic import Field, SecretStr, field_validator
 
-from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
+from herdmesh.rpc.settings import TOPIC_NAME_MAX, ServiceSettings, name_value_pairs, topic_name
 from herdmesh.topicstore import TopicSettings
 
 _DAY_MS = 24 * 3_600_000
 _FOR_EVER = -1
+_AUDIT = "-audit"
 #: Outcomes of requests are told for a day (`state.requests.KEPT_MS`); a writer that takes over reads them from there.
 _AUDIT_RETENTION_MS_MIN = 2 * _DAY_MS
 
@@ -57,6 +58,11 @@ class ConfigStoreSettings(ServiceSettings):
         name_value_pairs(value.get_secret_value() if isinstance(value, SecretStr) else value)
         return value
 
+    @field_validator("config_storage_topic")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return topic_name(value, TOPIC_NAME_MAX - len(_AUDIT))
+
     @field_validator("config_audit_retention_ms")
     @classmethod
     def _long_enough(cls, value: int) -> int:
@@ -72,7 +78,7 @@ class ConfigStoreSettings(ServiceSettings):
     @property
     def audit_topic(self) -> str:
         """The topic of who changed what, written in the same transactions."""
-        return f"{self.config_storage_topic}-audit"
+        return f"{self.config_storage_topic}{_AUDIT}"
 
     def topic_settings(self) -> TopicSettings:
         """The store's topic and its identities there."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field, SecretStr, field_validator
 
-from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
+from herdmesh.rpc.settings import ServiceSettings, name_value_pairs, topic_name
 from herdmesh.topicstore.settings import TopicSettings
 
 
@@ -54,7 +54,7 @@ class StatusStoreSettings(ServiceSettings):
     def _named(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("Must specify topic for connector status.")  # as Connect says it
-        return value
+        return topic_name(value)
 
     def topic_settings(self) -> TopicSettings:
         """The topic, and the identities every replica of this cluster shares."""

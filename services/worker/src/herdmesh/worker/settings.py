@@ -16,7 +16,8 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders, Resolved
 from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
-from herdmesh.rpc.settings import AdvertisedSettings, is_wildcard, name_value_pairs
+from herdmesh.connect.worker_keys import unknown_properties
+from herdmesh.rpc.settings import AdvertisedSettings, is_wildcard, name_value_pairs, topic_name
 
 _CLIENTS = ("admin", "consumer", "producer")
 _STORES: Final = "that store makes its topic, with the configs of its own setting"
@@ -129,6 +130,11 @@ class WorkerSettings(AdvertisedSettings):
         name_value_pairs(value.get_secret_value())
         return value
 
+    @field_validator("offset_storage_topic")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return topic_name(value)
+
     @field_validator("memory_max")
     @classmethod
     def _size(cls, value: str) -> str:
@@ -202,7 +208,10 @@ class WorkerSettings(AdvertisedSettings):
             for prefix, why in _WITHOUT_EFFECT.items()
             if key.startswith(prefix)
         ]
-        return [*worker_warnings(config), *unread]
+        return [*worker_warnings(config), *unread, *unknown_properties(self._properties())]
+
+    def _properties(self) -> dict[str, str]:
+        return name_value_pairs(self.worker_properties.get_secret_value())
 
     def _written(self) -> dict[str, str | None]:
         schemas_default = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
@@ -216,7 +225,7 @@ class WorkerSettings(AdvertisedSettings):
             "offset.storage.replication.factor": str(self.offset_storage_replication_factor),
             OVERRIDE_POLICY: self.connector_client_config_override_policy,
             OVERRIDE_ALLOWLIST: self.connector_client_config_override_allowlist,
-            **name_value_pairs(self.worker_properties.get_secret_value()),
+            **self._properties(),
         }
         if self.offset_storage_file:
             config["offset.storage.file.filename"] = self.offset_storage_file

@@ -309,9 +309,12 @@ def shown(policy: RestartPolicy, account: Account, failed: bool, under_way: bool
     return AutoRestart(attempt, policy.attempts_max, account.next_ms, account.failure, under_way)
 
 
-def explained(policy: RestartPolicy, account: Account, failure: Failure | None, cure: str, paused: bool) -> str:
+def explained(
+    policy: RestartPolicy, account: Account, failure: Failure | None, cure: str, paused: bool, *, refers: bool = False
+) -> str:
     """Why a FAILED unit is not RUNNING and what happens next, in one line. The time of a restart is added where times
-    are written as text. `failure` = what its status says, `cure` = the command that restarts it."""
+    are written as text. `failure` = what its status says, `cure` = the command that restarts it, `refers` = the config
+    has references, whose values may change without it."""
     # What was decided was decided on the account's failure; a status read since may tell of another, or of none.
     failed = account.failure or failure
     error_class = failed.error_class if failed is not None else ErrorClass.UNKNOWN
@@ -332,9 +335,15 @@ def explained(policy: RestartPolicy, account: Account, failure: Failure | None, 
         case Verdict.OFF:
             return f"failed ({error_class}); it is not restarted by itself, {ENABLED_KEY} is off: {cure}"
         case Verdict.HOPELESS:
+            if refers and error_class is ErrorClass.BAD_CONFIG:
+                return _REFERS.format(cure=cure)
             return _HOPELESS[error_class].format(cure=cure)
 
 
+_REFERS = (
+    "failed (BAD_CONFIG): correct the config, or the value that a reference of it names, and {cure}; where the "
+    "reference's provider has a ttl (ttl.ms), a changed value restarts it by itself"
+)
 _HOPELESS = {
     ErrorClass.BAD_CONFIG: "failed (BAD_CONFIG): a restart does not help; correct the config and {cure}",
     ErrorClass.FATAL: "failed (FATAL): the same input would fail again; remove the cause and {cure}",

@@ -163,7 +163,8 @@ def _with_restarts(mesh: Mesh, connector: Connector, unit: Unit, view: UnitView)
         if unit.id.task is not None:
             cure = f"`herd restart {unit.id.connector} --task {unit.id.task}`"
         paused = entry.wanted_state is not TargetState.STARTED
-        explanation = policy.explained(rules, account, view.failure, cure, paused)
+        refers = any(isinstance(value, str) and "${" in value for value in entry.config.values())
+        explanation = policy.explained(rules, account, view.failure, cure, paused, refers=refers)
     elif under_way:
         explanation = f"restart {account.attempt} of {rules.attempts_max}: {view.explanation or 'is under way'}"
     return replace(view, auto_restart=auto_restart, explanation=explanation)

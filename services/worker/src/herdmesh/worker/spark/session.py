@@ -126,7 +126,7 @@ class SparkHost:
             await in_thread(f"process {launch.process_id}", lambda: self._run_job(launch))
         except Exception as error:
             # Py4J raises many types, and a dead JVM is one more of them. It asks the JVM for the text.
-            said = await in_thread(f"end of {launch.process_id}", lambda error=error: str(error))
+            said = await in_thread(f"end of {launch.process_id}", lambda error=error: _text_of(error))
             raise await self._lost(launch, said.strip() or type(error).__name__) from error
 
     def cancel(self, process_id: str) -> None:
@@ -167,10 +167,14 @@ class SparkHost:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         # Set, it would replace the interpreter of our own environment.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        # It tells of every connection it closes.
-        logging.getLogger("py4j").setLevel(logging.WARNING)
+        # It tells of every connection it closes, and logs a traceback for each call that it raises an error of: so when
+        # a signal to the process group ends the JVM before us.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         conf = SparkConf(loadDefaults=False).setAll(list(self._conf.items()))
         context = self._context = SparkContext(conf=conf)
+        # Of accumulators, which nothing here uses: it would print a traceback when the JVM ends before it is told to.
+        server: Any = context._accumulatorServer  # pyright: ignore[reportPrivateUsage] - its only access
+        server.handle_error = _ignore
         install_exception_handler()  # errors of the JVM in Python's words, as a session has them
         gateway: Any = context._gateway  # pyright: ignore[reportPrivateUsage] - its only access
         self._jvm = gateway.proc
@@ -233,6 +237,18 @@ def _cause(said: str) -> str:
             if mark in line:
                 return line.partition(mark)[2] or line
     return lines[0]
+
+
+def _text_of(error: Exception) -> str:
+    """What Py4J says of an error. It asks the JVM for that, which may have ended meanwhile."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - Py4J raises many types
+        return "the JVM has ended"
+
+
+def _ignore(*_request: object) -> None:
+    """Nothing is to be done."""
 
 
 def _log_failed_cancel(task: asyncio.Task[None]) -> None:
