@@ -66,6 +66,11 @@ Every service serves `/metrics` for Prometheus on its port + 1000. With `OTEL_EX
 `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`) the same series are exported by OTLP over gRPC every
 `OTEL_METRIC_EXPORT_INTERVAL` ms; `OTEL_METRICS_EXPORTER=none` leaves it at the page. Both read one registry.
 
+Metrics and spans of a process have one resource: `service.name` (`herdmesh.configstore`, `herdmesh.statusstore`,
+`herdmesh.herder`, `herdmesh.worker`, `herdmesh.standalone`, of a run `herdmesh.worker.run`), `service.version`,
+`service.instance.id` (another for each process), `host.name` and `process.pid`. `OTEL_SERVICE_NAME` and
+`OTEL_RESOURCE_ATTRIBUTES` have the last word.
+
 ## The names
 
 Connect's attribute `A` of group `G`, the MBean `kafka.connect:type=G`, is `kafka_connect_G_A` with each `-` as `_`;

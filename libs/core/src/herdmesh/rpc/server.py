@@ -69,7 +69,7 @@ class Server:
     async def start(self) -> int:
         """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises OSError when it is taken."""
         if tracing.wanted():
-            tracing.start(self._services[0].full_name)
+            tracing.start()
         # Ours outermost: the tracing one iterates streams, ours writes them (and closes them when the caller leaves).
         interceptors = [StatusInterceptor(), *tracing.server_interceptors()]
         server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)

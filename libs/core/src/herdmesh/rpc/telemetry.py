@@ -45,6 +45,8 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import start_http_server
 
+from herdmesh.rpc.resource import resource
+
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -133,7 +135,7 @@ def _meter_provider() -> MeterProvider:
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 
         readers.append(_Pushed(OTLPMetricExporter()))
-    provider = MeterProvider(metric_readers=readers)
+    provider = MeterProvider(metric_readers=readers, resource=resource())
     metrics.set_meter_provider(provider)
     # A reader that finds no instrument with a value asks no producer either.
     gauge(

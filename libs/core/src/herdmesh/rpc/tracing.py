@@ -21,6 +21,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from herdmesh.rpc.resource import resource
+
 TRACING_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACEPARENT_ENV: Final = "TRACEPARENT"
 TRACEPARENT_KEY: Final = "traceparent"
@@ -37,19 +39,17 @@ def wanted() -> bool:
     return bool(named) and os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "none"
 
 
-def start(service_name: str) -> None:
-    """Export spans in the background to the endpoint of the environment; the first in a process names it, unless
-    `OTEL_SERVICE_NAME` does."""
+def start(service_name: str = "") -> None:
+    """Export spans in the background to the endpoint of the environment; the first in a process decides. The name is
+    `resource`'s."""
     if _started:
         return
-    name = os.environ.get("OTEL_SERVICE_NAME", service_name)
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    provider = TracerProvider(resource=resource(service_name))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
     _started.append(provider)

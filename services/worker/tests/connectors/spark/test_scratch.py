@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from herdmesh.worker.connectors.spark.scratch import Scratch
+from herdmesh.worker.scratch import Scratch
 from services.worker.tests.connectors.spark.stream_reading import RATE, Reader
 from tests.support.sizes import SOAKING
 
 OWNER = """
 import sys
-from herdmesh.worker.connectors.spark.scratch import Scratch
-scratch = Scratch()
+from herdmesh.worker.scratch import Scratch
+scratch = Scratch("herdmesh-spark-stream-")
 (scratch.path / "slice").mkdir()
 (scratch.path / "slice" / "rows").write_text("rows")
 print(scratch.path, flush=True)
@@ -35,6 +36,19 @@ print(task._stream._scratch.path, flush=True)
 sys.stdin.read()
 """
 """A task that is in the midst of its first slice."""
+WORKER = """
+import asyncio, structlog, sys
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+from herdmesh.worker.spark.session import SparkHost, spark_conf
+async def main():
+    host = SparkHost(spark_conf("", 1, "512m"))
+    await host.start()
+    print(host._scratch.path, flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await host.stop(20)
+asyncio.run(main())
+"""
+"""A worker's Spark, until it is told to stop."""
 
 
 @pytest.fixture
@@ -58,11 +72,11 @@ def killed(code: str, *arguments: str) -> Path:
 
 def test_what_a_killed_run_left_goes_with_the_next_run_and_what_a_living_one_has_stays(temporary: Path) -> None:
     (temporary / "others").mkdir()
-    living = Scratch()
+    living = Scratch("herdmesh-spark-stream-")
     (living.path / "rows").write_text("rows")
     left = killed(OWNER)
     assert [path.name for path in left.iterdir()] == ["slice"]
-    following = Scratch()
+    following = Scratch("herdmesh-spark-stream-")
     assert set(temporary.iterdir()) == {temporary / "others", living.path, following.path}
     assert (living.path / "rows").read_text() == "rows"
     living.close()
@@ -81,3 +95,28 @@ def test_a_run_that_is_killed_in_the_midst_of_a_slice_leaves_nothing_to_the_next
     Reader(**RATE).run()
     assert not left.exists()
     assert not list(temporary.glob("herdmesh-*"))
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not SOAKING, reason="two JVMs of its own: make soak ARGS=lakehouse")
+def test_all_that_a_killed_worker_left_is_one_folder_that_the_next_one_removes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's blocks, the traces of crashes and the socket of deaths are in it; a worker that stops leaves nothing."""
+    with tempfile.TemporaryDirectory(prefix="w-") as short:  # for names of sockets
+        monkeypatch.setenv("TMPDIR", short)
+        _kill_and_follow(Path(short))
+
+
+def _kill_and_follow(temporary: Path) -> None:
+    left = killed(WORKER)
+    assert left.parent == temporary
+    names = {one.name.partition("-")[0] for one in left.iterdir()}
+    assert {"deaths", "blockmgr"} <= names
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        path = Path(owner.stdout.readline().strip())
+        assert path.is_dir()
+        assert not left.exists()
+        owner.communicate("stop\n")
+    assert not [one.name for one in temporary.iterdir() if not one.name.startswith("hsperfdata")]

@@ -82,10 +82,12 @@ class Deaths(asyncio.DatagramProtocol):
         self._ended: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, asyncio.Event] = {}
 
-    async def start(self) -> str:
-        """Listen; returns the path of the socket. Raises OSError."""
-        self._folder = Path(tempfile.mkdtemp(prefix="herd-"))
-        path = str(self._folder / "deaths")
+    async def start(self, within: Path | None = None) -> str:
+        """Listen; returns the path of the socket. Raises OSError. `within`: a folder of the caller's; None = one of its
+        own is made."""
+        if within is None:
+            within = self._folder = Path(tempfile.mkdtemp(prefix="herd-"))
+        path = str(within / "deaths")
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_datagram_endpoint(lambda: self, path, family=socket.AF_UNIX)
         return path

@@ -13,9 +13,11 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -26,11 +28,14 @@ from pyspark.sql import SparkSession
 from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
+from herdmesh.worker.scratch import Scratch
 from herdmesh.worker.spark import class_archive, deaths
 from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
 
 #: How Spark says that a process is gone whose last word it did not hear.
 _CRASHED: Final = "Python worker exited unexpectedly"
+_ENV: Final = "spark.executorEnv"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -78,6 +83,20 @@ def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str
     }
 
 
+def _in_folder(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The settings with that folder for everything temporary: Spark's blocks, the JVM's files, and those of the Python
+    processes, traces of their crashes among them. What is left by a kill is one folder, removed by the next worker."""
+    java = conf.get(_JAVA_OPTIONS, "")
+    return {
+        **conf,
+        "spark.local.dir": str(folder),
+        # The name of a socket has an end after some 100 bytes, of which Spark's own part takes 42.
+        "spark.python.unix.domain.socket.dir": str(folder) if len(os.fsencode(folder)) < 60 else tempfile.gettempdir(),
+        _JAVA_OPTIONS: f'{java} "-Djava.io.tmpdir={folder}"'.strip(),
+        f"{_ENV}.TMPDIR": str(folder),
+    }
+
+
 class SparkHost:
     """The context and its jobs. `lost` is set when the JVM died without being asked to. `exit_timeout_s`: how long the
     JVM may take to end once its context is stopped."""
@@ -92,6 +111,8 @@ class SparkHost:
         self._jvm: subprocess.Popen[bytes] | None = None
         self._stopping = False
         self._deaths = deaths.Deaths()
+        self._scratch: Scratch | None = None
+        """All temporary files of the JVM, its Python processes and what these run."""
         self._watch: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
 
@@ -109,7 +130,9 @@ class SparkHost:
         """Start the JVM and the context and run a first job. Raises SparkUnavailable."""
         begun = time.monotonic()
         try:
-            self._conf = {**self._conf, f"spark.executorEnv.{deaths.SOCKET_VARIABLE}": await self._deaths.start()}
+            self._scratch = Scratch("herd-worker-")
+            socket = await self._deaths.start(self._scratch.path)
+            self._conf = {**_in_folder(self._conf, self._scratch.path), f"{_ENV}.{deaths.SOCKET_VARIABLE}": socket}
             await in_thread("spark start", self._start)
         except Exception as error:
             raise SparkUnavailable(f"Spark did not start: {error}") from error
@@ -136,6 +159,13 @@ class SparkHost:
 
     async def stop(self, timeout_s: float) -> None:
         """Stop the context, then the JVM. Bounded: the JVM is killed when it takes longer."""
+        try:
+            await self._end(timeout_s)
+        finally:
+            if self._scratch is not None:
+                self._scratch.close()
+
+    async def _end(self, timeout_s: float) -> None:
         self._stopping = True
         self._deaths.close()
         if self._watch is not None:

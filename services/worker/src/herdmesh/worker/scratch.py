@@ -1,10 +1,12 @@
-"""A folder of a run's own in the machine's temporary folder, gone with the run however that ends.
+"""A folder of a process' own in the machine's temporary folder, gone with the process however that ends.
 
-Owns its making, its end, and the removal of what runs left that were killed: each holds a lock on its folder for as
-long as its process lives, so a folder whose lock is free is nobody's. Knows nothing of what is in it.
+Owns its making, its end, and the removal of what processes left that were killed: each holds a lock on its folder for
+as long as it lives, so a folder whose lock is free is nobody's. Knows nothing of what is in it: a worker's
+(`spark.session`) has all that its JVM, its Python processes and their crashes leave; a run of `SparkStreamSource` has
+one of its own in there.
 
-Invariant: no folder is removed whose owner lives. What a killed run left is gone when the next run on its machine has
-made a folder.
+Invariant: no folder is removed whose owner lives. What a killed owner left is gone when the next one of its kind on its
+machine has made a folder.
 """
 
 from __future__ import annotations
@@ -17,21 +19,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_PREFIX: Final = "herdmesh-spark-stream-"
 _TRIES: Final = 3
 
 
 class Scratch:
-    """The folder, empty. Making it removes what dead runs left; raises OSError where none can be made."""
+    """The folder, empty. Making it removes what dead owners left of the same `prefix`; raises OSError where none can be
+    made."""
 
-    def __init__(self) -> None:
-        _remove_abandoned()
+    def __init__(self, prefix: str) -> None:
+        _remove_abandoned(prefix)
         for _ in range(_TRIES):
-            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            self.path = Path(tempfile.mkdtemp(prefix=prefix))
             self._lock = _locked(self.path)
             if self._lock is not None:
                 return
-            # Another run took it for a dead one's before it was locked; or this file system has no locks, and so
+            # Another owner took it for a dead one's before it was locked; or this file system has no locks, and so
             # nobody takes it for one.
             with suppress(OSError):
                 self.path.rmdir()
@@ -45,8 +47,8 @@ class Scratch:
             self._lock = None
 
 
-def _remove_abandoned() -> None:
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+def _remove_abandoned(prefix: str) -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if (lock := _locked(path)) is not None:
             shutil.rmtree(path, ignore_errors=True)
             os.close(lock)

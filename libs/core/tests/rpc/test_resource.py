@@ -1,0 +1,51 @@
+"""What a collector of telemetry is told of the process: in a process of its own, as a module is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CODE = """
+import json, os, sys
+from herdmesh.rpc.resource import resource
+told = [dict(resource(name).attributes) for name in ("", "herdmesh.worker.run")]
+reading, writing = os.pipe()
+if os.fork() == 0:
+    os.write(writing, resource().attributes["service.instance.id"].encode())
+    os._exit(0)
+print(json.dumps([*told, os.read(reading, 100).decode(), os.getpid()]))
+"""
+
+
+def told(tmp_path: Path, **environment: str) -> list[dict[str, str]]:
+    """By `python -m herdmesh.probe.__main__`, of a package beside ours."""
+    package = tmp_path / "herdmesh" / "probe"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__main__.py").write_text(CODE)
+    start = (
+        "import herdmesh, runpy, sys; herdmesh.__path__ = [*herdmesh.__path__, sys.argv[1]]; "
+        "runpy.run_module('herdmesh.probe', run_name='__main__', alter_sys=True)"
+    )
+    command = [sys.executable, "-c", start, str(tmp_path / "herdmesh")]
+    done = subprocess.run(command, env={**os.environ, **environment}, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def test_a_process_is_told_by_its_name_and_an_id_of_its_own(tmp_path: Path) -> None:
+    service, run, forked, pid = told(tmp_path)
+    assert service["service.name"] == "herdmesh.probe"
+    assert run["service.name"] == "herdmesh.worker.run"
+    assert service["service.instance.id"] == run["service.instance.id"] != forked
+    assert service["process.pid"] == pid
+    assert len(service["service.instance.id"]) == 36
+    again, *_ = told(tmp_path)
+    assert again["service.instance.id"] != service["service.instance.id"]
+
+
+def test_the_environment_has_the_last_word(tmp_path: Path) -> None:
+    attributes = "service.instance.id=mine,team=data"
+    service, *_ = told(tmp_path, OTEL_SERVICE_NAME="ours", OTEL_RESOURCE_ATTRIBUTES=attributes)
+    assert (service["service.name"], service["service.instance.id"], service["team"]) == ("ours", "mine", "data")
