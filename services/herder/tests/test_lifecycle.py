@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.waits import Wait
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.instructions import SetUnitTarget
 from herdmesh.herder.state.model import Condition, ErrorClass, Failure, RunState, StatusEntry, TargetState, UnitId
@@ -329,7 +330,29 @@ def test_what_a_worker_says_of_a_task_that_stands_still_is_shown_as_long_as_it_s
     assert shown_after() == ([], "")
     runs = world.statuses[unit]
     stalled = replace(runs, conditions=(Condition("STALLED", "its run has done nothing since ..."),))
-    why = "its run does nothing: the connector's code or a call to Kafka does not return"
+    why = "its run has done nothing since ..."
     assert shown_after(stalled) == (["STALLED"], why)
     assert shown_after(replace(stalled, generation=runs.generation - 1)) == ([], ""), "of an earlier claim"
     assert shown_after(stalled, runs) == ([], "")
+
+
+def test_what_a_unit_waits_for_is_shown_while_its_worker_says_so(world: World) -> None:
+    world.ask(CreateConnector("c", sink(1)))
+    world.advance(1_000)
+    unit = UnitId("c", 0)
+    holder = next(one for one in world.workers.values() if unit in one.held)
+    assert holder.session is not None
+    wait = Wait("PostgreSQL db:5432", "connection refused", 1_790_000_000_000, 3)
+
+    def shown_after(told: Wait | None) -> tuple[list[str], str]:
+        assert holder.session is not None
+        holder.say(ev.WorkerHeartbeat(holder.session, (), ((unit, told),)))
+        world.run()
+        view = world.herder.connector("c")
+        assert view is not None
+        status = view.tasks[0].status
+        return [one.type for one in status.conditions], status.explanation
+
+    text = "waits for PostgreSQL db:5432: connection refused (3 tries)"
+    assert shown_after(wait) == (["WAITING"], text)
+    assert shown_after(None) == ([], "")

@@ -51,7 +51,7 @@ def status(message: herder.UnitStatus) -> Json:
         shown["error_class"] = enum_word(common.ErrorClass.Name(message.failure.error_class), "ERROR_CLASS_")
         shown["trace"] = message.failure.trace or message.failure.message
     if message.conditions:
-        shown["conditions"] = [{"type": one.type, "message": one.message} for one in message.conditions]
+        shown["conditions"] = [_condition(one) for one in message.conditions]
     shown["generation"] = message.generation
     shown["start_count"] = message.start_count
     if message.HasField("since"):
@@ -64,6 +64,20 @@ def status(message: herder.UnitStatus) -> Json:
         shown["placed_because"] = message.placed_because
     if message.HasField("placed_time"):
         shown["placed_time"] = message.placed_time.ToJsonString()
+    return shown
+
+
+def _condition(message: common.Condition) -> Json:
+    shown: Json = {"type": message.type, "message": message.message}
+    if message.HasField("wait"):
+        wait = message.wait
+        shown["wait"] = {
+            "waits_for": wait.waits_for,
+            "message": wait.message or None,
+            "since": wait.since.ToJsonString() if wait.HasField("since") else None,
+            "tries": wait.tries,
+            "next_time": wait.next_time.ToJsonString() if wait.HasField("next_time") else None,
+        }
     return shown
 
 

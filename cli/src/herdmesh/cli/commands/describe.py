@@ -111,7 +111,8 @@ def story(unit: views.Json) -> Iterator[str]:
     if restart is not None and _tells_more(unit, restart):
         yield _restart_line(restart, unit.get("error", ""))
     for one in unit.get("conditions", []):
-        yield f"{one['type']} {escape(one['message'])}"
+        since = one.get("wait", {}).get("since")
+        yield f"{one['type']} {f'for {age(since)}, ' if since else ''}{escape(one['message'])}"
     if "error" in unit:
         yield f"[red]{escape(unit['error'])}[/] ({unit['error_class'].lower() or 'unknown'})"
 

@@ -23,6 +23,7 @@ from herdmesh.connect.errors import ConfigError, RecordError
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.sink_reading import NO_READING, PartitionId, SinkReading
 from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
+from herdmesh.connect.waits import Waits
 
 Config = Mapping[str, str | None]
 TASK_PUT = "TASK_PUT"
@@ -65,6 +66,9 @@ class ConnectorContext:
     then, but not what its tasks have in open transactions.
 
     Raises TaskFailed: Kafka does not answer, or a stored value is no offset; ConnectError: of a sink."""
+    waits: Waits = field(default_factory=Waits)
+    """Where a thread of the connector's own says what it waits for (`with context.waits.on("PostgreSQL db:5432"):`);
+    in the calls of the worker `herdmesh.sdk.waits` does."""
 
 
 class Connector(ABC):

@@ -51,9 +51,20 @@ class InvalidRecordError(DataError):
 
 
 class RetriableError(ConnectError):
-    """What may work when tried again (Java: `RetriableException`)."""
+    """What may work when tried again (Java: `RetriableException`). Its text reaches the unit's status (`waits`)."""
 
     java_class = "org.apache.kafka.connect.errors.RetriableException"
+
+    def __init__(self, *args: object, waits_for: str = "", next_try_s: float | None = None, tried: bool = True) -> None:
+        """
+        Args:
+            args: why, as for any exception.
+            waits_for: what is waited for, by the name an operator knows: `PostgreSQL db:5432`.
+            next_try_s: who raises it tries nothing before so long; None = the engine decides.
+            tried: False where nothing was tried this time, because `next_try_s` of an earlier one is not over.
+        """
+        super().__init__(*args)
+        self.waits_for, self.next_try_s, self.tried = waits_for, next_try_s, tried
 
 
 class JavaRuntimeError(ConnectError):

@@ -21,6 +21,7 @@ from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import wrap_int32
 from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_bytes, key_text, parse_task_key
+from herdmesh.connect.waits import Wait
 
 _Json = dict[str, Any]
 
@@ -46,6 +47,8 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
     type: str
     message: str = ""
     since_ms: int = 0
+    wait: Wait | None = None
+    """Of type WAITING, part by part; it began at `since_ms`."""
 
 
 class ConnectorStatus(msgspec.Struct, frozen=True, gc=False):
@@ -231,6 +234,11 @@ def _condition_value(condition: Condition) -> _Json:
     value: _Json = {"type": condition.type, "message": condition.message}
     if condition.since_ms:
         value["since_ms"] = condition.since_ms
+    if condition.wait is not None:
+        wait = condition.wait
+        value["wait"] = {
+            "waits_for": wait.waits_for, "message": wait.message, "tries": wait.tries, "next_ms": wait.next_ms,
+        }  # fmt: skip
     return value
 
 
@@ -357,8 +365,22 @@ def _conditions(value: Any) -> tuple[Condition, ...]:
             _text_or_empty(item.get("type")),
             _text_or_empty(item.get("message")),
             _integer_or_zero(item.get("since_ms")),
+            _wait(item.get("wait"), _integer_or_zero(item.get("since_ms"))),
         )
         for item in items
+    )
+
+
+def _wait(value: Any, since_ms: int) -> Wait | None:
+    if not isinstance(value, dict):
+        return None
+    members = cast(_Json, value)
+    return Wait(
+        _text_or_empty(members.get("waits_for")),
+        _text_or_empty(members.get("message")),
+        since_ms,
+        _integer_or_zero(members.get("tries")),
+        _integer_or_zero(members.get("next_ms")),
     )
 
 

@@ -107,6 +107,11 @@ class Fence:
         )
         self.commit()
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """As `Contact.is_in_doubt`, of its producer."""
+        return self._contact is not None and self._contact.is_in_doubt
+
     def is_lost(self) -> bool:
         """True when the producer has forgotten its brokers (`Contact`), which takes some seconds to find out. Costs
         nothing while it has them."""

@@ -75,6 +75,11 @@ class Outlet:
         """As `Fence.is_lost`, of all its producers."""
         return self.fence.is_lost()
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """As `Fence.is_in_doubt`, of all its producers."""
+        return self.fence.is_in_doubt
+
     def raise_lost(self) -> None:
         """As `Fence.raise_lost`, of all its producers."""
         if self.is_lost():
@@ -138,6 +143,11 @@ class AtLeastOnce(Outlet):
     def is_lost(self) -> bool:
         """See there."""
         return super().is_lost() or self._contact.is_lost(self.producer)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """See there."""
+        return super().is_in_doubt or self._contact.is_in_doubt
 
     def raise_fatal(self, error: KafkaException) -> None:
         """See there. One of the records' own producer says all there is to say."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import SourceBatch, SourceTask
 from herdmesh.connect.errors import RetriableError
 from herdmesh.engine.source_offsets import SourceOffsets
@@ -34,6 +35,7 @@ class Polls:
         self._reached: dict[bytes, bytes | None] = {}
         #: when it was last logged that the task cannot poll; None = it can.
         self._warned_s: float | None = None
+        self._cannot_poll = waits.Standing()
 
     def go_on_from(self, offsets: SourceOffsets) -> None:
         """These were committed. Called once, before the first poll."""
@@ -51,8 +53,12 @@ class Polls:
             if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
                 self._warned_s = now_s
                 _log.warning("the task cannot poll now; it is asked again: %s", error)
+            self._cannot_poll.goes_on(
+                error.waits_for or "the source of its task", str(error), tried=error.tried, next_try_s=error.next_try_s
+            )
             return None
         self._warned_s = None
+        self._cannot_poll.over()
         self.found_nothing = batch is None or not (len(batch) or self._moves(batch))
         return None if self.found_nothing else batch
 

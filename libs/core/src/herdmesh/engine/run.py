@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TypeVar
 
-from herdmesh.connect import chain_config, plugin_imports
+from herdmesh.connect import chain_config, plugin_imports, waits
 from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine import clients, failpoints
@@ -49,6 +49,7 @@ def run(spec: RunSpec, link: RunLink, spans: RunSpans | None = None) -> RunOutco
     keep_secret(spec.secrets)
     failpoints.arm(spec.connector)
     watch_brokers()
+    waits.current().clear()
     if spec.imports is not None:
         plugin_imports.enter(spec.imports)  # before anything of the task's is imported; this process has no other run
     with as_exceptions():

@@ -17,6 +17,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.connect import waits
 from herdmesh.connect.chain import SinkChain
 from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask
 from herdmesh.connect.data import Batch
@@ -31,6 +32,7 @@ from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.intake import Heard, Intake
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.engine.limits import Limits
+from herdmesh.engine.loop_waits import LoopWaits, kafka
 from herdmesh.engine.meter import Meter
 from herdmesh.engine.reading import Reading
 from herdmesh.engine.record_errors import SinkErrors
@@ -99,6 +101,7 @@ class SinkLoop:
         errors.tolerance.asked_delay_ms = reading.take_retry_after_ms
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
+        self._waits = LoopWaits(spec.bootstrap_servers)
         self._garbage = Garbage()
         self._control = Control(link, self._limits, now_s, stays_warm=spec.stays_warm)
         #: with nothing to do, and nothing uncommitted, but going on.
@@ -141,13 +144,14 @@ class SinkLoop:
     def _run(self) -> RunOutcome:
         # Neither answer depends on the take-over; both need a connection, and those are made meanwhile.
         refuse = partial(partitions.refuse_members, self._admin, self._settings.group)
-        with Ahead(self._assignment.owned) as owned, Ahead(refuse) as members:
-            self._fence.take_over()
-            self._config_offset = claims.ask(self._spec, self._admin, self._consumer).verify()
-            self._link.progress(self.progress())  # the first word of a task that started and owns its id
-            members.result()
-            found = owned.result()
-        self._assignment.adopt(found.partitions, self._spec.commit_scope, found.ids)
+        with waits.on(kafka(self._spec.bootstrap_servers), "to take its task over"):
+            with Ahead(self._assignment.owned) as owned, Ahead(refuse) as members:
+                self._fence.take_over()
+                self._config_offset = claims.ask(self._spec, self._admin, self._consumer).verify()
+                self._link.progress(self.progress())  # the first word of a task that started and owns its id
+                members.result()
+                found = owned.result()
+            self._assignment.adopt(found.partitions, self._spec.commit_scope, found.ids)
         try:
             reason = self._loop()
         except RetryStopped as ended:
@@ -219,6 +223,7 @@ class SinkLoop:
             if self._rests(now_s) or self._is_lost():
                 return RunEnd.QUIET
             wait_s = self._limits.wait_s(now_s)
+            self._waits.note(wait_s, kafka_away=self._contact.is_in_doubt)
             if wait_s > 0:
                 time.sleep(min(wait_s, WAIT_S))
             else:

@@ -18,6 +18,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from herdmesh.connect import waits
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
 from herdmesh.connect.errors import ConnectError, RetriableError
@@ -26,6 +27,7 @@ from herdmesh.engine.contract import RunSpans, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.ledger import LedgerSinkTask
+from herdmesh.engine.loop_waits import kafka
 from herdmesh.engine.meter import Meter
 from herdmesh.engine.reading import Reading
 from herdmesh.engine.record_errors import SinkErrors
@@ -260,7 +262,8 @@ class SinkCommits:
 
     def _commit_offsets(self, offsets: list[TopicPartition]) -> None:
         try:
-            self._fence.commit_offsets(offsets, self._group())
+            with waits.on(kafka(self._spec.bootstrap_servers), "to commit offsets"):
+                self._fence.commit_offsets(offsets, self._group())
         except TaskFailed as error:
             cause = _cause(error)
             if cause is None or not cause.txn_requires_abort():  # no broker answered, or there is nothing to abort

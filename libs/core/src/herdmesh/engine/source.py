@@ -27,6 +27,7 @@ from functools import partial
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.connect import waits
 from herdmesh.connect.chain import SourceChain
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
@@ -56,6 +57,7 @@ from herdmesh.engine.contract import (
 from herdmesh.engine.control import Control
 from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.limits import Limits
+from herdmesh.engine.loop_waits import LoopWaits, kafka
 from herdmesh.engine.meter import Meter
 from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.polls import Polls
@@ -112,6 +114,8 @@ class SourceLoop:
         self._transaction = SourceTransaction(spec, settings, link, outlet, failures, heard)
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
+        self._waits = LoopWaits(spec.bootstrap_servers)
+        self._kafka = kafka(spec.bootstrap_servers)
         self._garbage = Garbage()
         self._control = Control(link, self._limits, now_s, stays_warm=spec.stays_warm)
         #: with nothing to do, and nothing uncommitted, but going on.
@@ -151,7 +155,8 @@ class SourceLoop:
             raise
 
     def _run(self) -> RunOutcome:
-        self._take_over()
+        with waits.on(self._kafka, "to take its task over"):
+            self._take_over()
         self._task.start(
             self._spec.task_config,
             SourceTaskContext(
@@ -237,7 +242,9 @@ class SourceLoop:
             if self._rests(now_s) or self._is_lost():
                 return RunEnd.QUIET
             self._poll_began_s = now_s
-            batch = self._polls.poll() if self._limits.wait_s(now_s) == 0 else None
+            limit_s = self._limits.wait_s(now_s)
+            self._waits.note(limit_s, kafka_away=self._outlet.is_in_doubt)
+            batch = self._polls.poll() if limit_s == 0 else None
             now_s = time.monotonic()
             if batch is not None:
                 self._record_s = now_s
@@ -345,7 +352,8 @@ class SourceLoop:
         self._begin()
         self._transaction.take(batch)
         failpoints.hit("before-write")
-        sent = self._produce(given, made)
+        with waits.on(self._kafka, "to take records"):
+            sent = self._produce(given, made)
         self._transaction.move(*self._polls.reached(batch))
         self._meter.count(len(batch), sent, time.monotonic())
         if self._spans is not None:
@@ -417,7 +425,8 @@ class SourceLoop:
             return
         begun_s, begun_ns = time.monotonic(), time.time_ns()
         try:
-            self._transaction.commit()
+            with waits.on(self._kafka, "to commit records and their offsets"):
+                self._transaction.commit()
         except Exception:
             self._meter.commit_failed()
             raise

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Message
 
+from herdmesh.connect import waits
 from herdmesh.connect.attempts import RecordSkipped, record_error
 from herdmesh.connect.connector_keys import ERRORS
 from herdmesh.connect.data import Batch
@@ -162,6 +163,8 @@ class Tolerance:
         self._reporters = reporters
         self._clock = clock
         self._chance = chance
+        #: of the record that is tried again.
+        self._wait = waits.Standing()
 
     def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
         """As `Attempts.attempt`.
@@ -175,10 +178,11 @@ class Tolerance:
         while True:
             tries += 1
             try:
-                return call()
+                result = call()
             except RetriableError as error:
                 self.counts.failures += 1
-                if not self._again(begun_s, tries):
+                if not self._again(begun_s, tries, error.waits_for or executing_class(step), error):
+                    self._wait.over()
                     self._given_up(stage, step, batch, at, error)
                     if not self._settings.tolerate and self.counts.skipped % _TELL_EVERY == 1:
                         _log.warning(
@@ -189,12 +193,17 @@ class Tolerance:
                     raise RecordSkipped from error
                 self.counts.retries += 1
             except Exception as error:
+                self._wait.over()
                 self.counts.failures += 1
                 if self._settings.tolerate and not isinstance(error, _ENDS_ANYWAY):
                     self._given_up(stage, step, batch, at, error)
                     raise RecordSkipped from error
                 self._failed(Failure(stage, executing_class(step), error, self.origin(batch, at)))
                 raise record_error(stage, step, batch, at, error) from error
+            else:
+                if tries > 1:
+                    self._wait.over()
+                return result
 
     def until_taken(self, put: Callable[[], None]) -> None:
         """Have the sink task take a batch. While it says that it can take it later, it is given the same one again,
@@ -202,17 +211,24 @@ class Tolerance:
 
         Raises RetryStopped: the run is to end first; the task has not taken the batch.
         """
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                return put()
-            except RetriableError as error:
+        try:
+            return put()
+        except RetriableError as error:
+            refused = error
+        with waits.Standing() as wait:
+            while True:
                 asked_ms = self.asked_delay_ms()
-                delay_ms = self._delay_ms(tries) if asked_ms is None else asked_ms
-                _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, error)
+                delay_ms = self._delay_ms(wait.tries + 1) if asked_ms is None else asked_ms
+                _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, refused)
+                wait.goes_on(
+                    refused.waits_for or "the target of its task", str(refused), tried=True, next_try_s=delay_ms / 1000
+                )
                 if (end := self.pause(delay_ms / 1000, True)) is not None:
-                    raise RetryStopped(end) from error
+                    raise RetryStopped(end) from refused
+                try:
+                    return put()
+                except RetriableError as error:
+                    refused = error
 
     def failed_outside(self, failure: Failure) -> None:
         """A record failed where nothing is tried again: in the task's hands, or on its way to Kafka.
@@ -226,7 +242,7 @@ class Tolerance:
         self._failed(failure)
         raise outside_error(failure) from failure.error
 
-    def _again(self, begun_s: float, tries: int) -> bool:
+    def _again(self, begun_s: float, tries: int, waits_for: str, error: RetriableError) -> bool:
         """Wait before the next try; False = there is no time for one. Raises RetryStopped."""
         timeout_ms = self._settings.retry_timeout_ms
         elapsed_ms = (self._clock() - begun_s) * 1000
@@ -235,7 +251,9 @@ class Tolerance:
         delay_ms = self._delay_ms(tries)
         if timeout_ms >= 0:
             delay_ms = min(delay_ms, timeout_ms - elapsed_ms)
+        self._wait.goes_on(waits_for, str(error), tried=True, next_try_s=delay_ms / 1000)
         if (end := self.pause(delay_ms / 1000, timeout_ms < 0)) is not None:
+            self._wait.over()
             raise RetryStopped(end)
         return True
 

@@ -164,8 +164,8 @@ class WorkerLoop:
                 session.send(wire.report_to(unit, assignment, state, failure))
             case instructions.SendTaskConfigs(connector=name, assignment=assignment, tasks=tasks, failure=failure):
                 session.send(wire.task_configs_to(name, assignment, tasks, failure))
-            case instructions.SendHeartbeat(moved=moved):
-                heartbeat = session_pb2.WorkerHeartbeat(progress=self._progress(moved))
+            case instructions.SendHeartbeat(moved=moved, waits=waits):
+                heartbeat = session_pb2.WorkerHeartbeat(progress=self._progress(moved), waits=wire.waits_to(waits))
                 session.send(session_pb2.SessionRequest(heartbeat=heartbeat))
             case instructions.SendLeaving():
                 session.send(session_pb2.SessionRequest(leaving=session_pb2.WorkerLeaving()))

@@ -15,6 +15,7 @@ from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
 from herdmesh.connect.redaction import redacted
+from herdmesh.connect.waits import Wait
 from herdmesh.engine import contract
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
 from herdmesh.rpc import commit_scopes, properties, revisions
@@ -84,7 +85,25 @@ def condition_to(condition: Condition) -> connector_pb2.Condition:
     message = connector_pb2.Condition(type=condition.type, message=redacted(condition.message))
     if condition.since_ms:
         message.since.FromMilliseconds(condition.since_ms)
+    if condition.wait is not None:
+        message.wait.CopyFrom(wait_to(condition.wait))
     return message
+
+
+def wait_to(wait: Wait) -> connector_pb2.Wait:
+    """The message, without secrets."""
+    message = connector_pb2.Wait(waits_for=redacted(wait.waits_for), message=redacted(wait.message), tries=wait.tries)
+    if wait.since_ms:
+        message.since.FromMilliseconds(wait.since_ms)
+    if wait.next_ms:
+        message.next_time.FromMilliseconds(wait.next_ms)
+    return message
+
+
+def wait_from(message: connector_pb2.Wait) -> Wait:
+    """Back from it."""
+    next_ms = message.next_time.ToMilliseconds() if message.HasField("next_time") else 0
+    return Wait(message.waits_for, message.message, message.since.ToMilliseconds(), message.tries, next_ms)
 
 
 def run_state_to(state: RunState) -> connector_pb2.RunState.ValueType:
@@ -271,6 +290,13 @@ def holding_to(holding: Holding) -> session_pb2.Holding:
     )
 
 
+def waits_to(waits: Sequence[tuple[UnitId, Wait | None]]) -> list[session_pb2.UnitWait]:
+    """What units wait for, or no more."""
+    return [
+        session_pb2.UnitWait(unit=unit_to(unit), wait=None if wait is None else wait_to(wait)) for unit, wait in waits
+    ]
+
+
 def report_to(
     unit: UnitId, assignment: Assignment, state: RunState, failure: Failure | None
 ) -> session_pb2.SessionRequest:
@@ -405,7 +431,8 @@ def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.E
             return events.RunProgress(run_id, progress_from(request.progress))
         case "pulse":
             moved_ms = request.pulse.moved_time.ToMilliseconds()
-            return events.RunPulse(run_id, request.pulse.silent_ms, moved_ms)
+            wait = wait_from(request.pulse.wait) if request.pulse.HasField("wait") else None
+            return events.RunPulse(run_id, request.pulse.silent_ms, moved_ms, wait)
         case "failed":
             return events.RunFailed(run_id, failure_from(request.failed.failure))
         case "finished":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from herdmesh.connect.waits import Wait
 from herdmesh.herder.state.model import (
     Assignment,
     ClusterLevel,
@@ -204,6 +205,8 @@ class WorkerHeartbeat:
 
     session: int
     progress: tuple[TaskProgress, ...] = ()
+    waits: tuple[tuple[UnitId, Wait | None], ...] = ()
+    """Of units whose wait began, changed or ended (None)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def _held(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit, h
         left = _seconds((since_ms or mesh.now) + mesh.rules.stream_grace_ms - mesh.now)
         return f"the stream of {hold.worker_id} broke; it goes elsewhere unless {hold.worker_id} is back within {left}"
     if hold.state is None:
-        return f"starting on {hold.worker_id}"
+        return f"starting on {hold.worker_id}" + (f": {unit.wait.text()}" if unit.wait is not None else "")
     target = holds.target_of(entry, unit.id)
     if hold.state is not RunState.FAILED and hold.state is not _AS_WANTED[target]:
         return f"{_BECOMING[target]} on {hold.worker_id}"
@@ -59,8 +59,10 @@ def _held(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit, h
     limited = next((one for one in holds.noted(mesh, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"), None)
     if limited is not None:
         return limited.message
-    stalled = any(condition.type == "STALLED" for condition in holds.noted(mesh, unit.id, hold))
-    return "its run does nothing: the connector's code or a call to Kafka does not return" if stalled else ""
+    if unit.wait is not None:
+        return unit.wait.text()
+    stalled = [one.message for one in holds.noted(mesh, unit.id, hold) if one.type == "STALLED"]
+    return stalled[0] if stalled else ""
 
 
 def _stopping(mesh: Mesh, entry: ConnectorEntry, unit: Unit, stray: Hold) -> str:

@@ -267,7 +267,7 @@ class Mesh:
         """`hold` is over."""
         if unit.hold is hold:
             unit.hold = None
-            unit.progress = None
+            unit.progress = unit.wait = None
         else:
             unit.strays.remove(hold)
         if unit.hold is None and not unit.strays:

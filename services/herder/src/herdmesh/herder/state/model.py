@@ -14,6 +14,7 @@ from enum import StrEnum, unique
 from typing import NamedTuple
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.waits import Wait
 from herdmesh.rpc.errors import FieldViolation
 from herdmesh.rpc.properties import PropertyValue
 from herdmesh.topicstore.contract import Revision
@@ -131,6 +132,8 @@ class Condition:
     type: str
     message: str = ""
     since_ms: int | None = None
+    wait: Wait | None = None
+    """Of type WAITING, part by part, with epoch times."""
 
 
 @unique

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
+from herdmesh.connect.waits import Wait
 from herdmesh.herder.state.instructions import StatusChange
 from herdmesh.herder.state.model import (
     Assignment,
@@ -152,6 +153,8 @@ class Unit:
     #: it was stopped to go elsewhere for balance, and did not start since.
     balancing: bool = False
     progress: TaskProgress | None = None
+    #: what its worker said that it waits for, over the session.
+    wait: Wait | None = None
 
     def holds(self) -> Iterator[Hold]:
         """Every place that may run it."""

@@ -197,6 +197,12 @@ def heartbeat(mesh: Mesh, event: WorkerHeartbeat) -> None:
                 limited[connector.name] = connector
     for connector in limited.values():
         rates.settle(mesh, connector)
+    for unit_id, wait in event.waits:
+        connector = mesh.connectors.get(unit_id.connector)
+        unit = connector.units.get(unit_id.task) if connector is not None else None
+        if unit is not None and unit.hold is not None and unit.hold.worker_id == member.worker_id:
+            unit.wait = wait
+            mesh.show(unit_id.connector)
 
 
 def reported(mesh: Mesh, event: UnitReported) -> None:

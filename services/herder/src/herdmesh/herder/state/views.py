@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
+from herdmesh.connect.waits import WAITING, Wait
 from herdmesh.herder.state import (
     abilities,
     balance,
@@ -235,7 +236,10 @@ def _task_view(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: in
 
 def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> UnitView:
     member = mesh.members.get(hold.worker_id)
-    conditions = (*holds.noted(mesh, unit.id, hold), *_conditions(mesh, connector, unit))
+    noted = holds.noted(mesh, unit.id, hold)
+    if member is not None and member.session is not None:  # what it says now counts, and not what it wrote last
+        noted = (*(one for one in noted if one.type != WAITING), *_waiting(unit.wait))
+    conditions = (*noted, *_conditions(mesh, connector, unit))
     state = hold.state
     if state is None:
         state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
@@ -264,7 +268,12 @@ def _stored_view(status: StatusEntry, condition: Condition, why: str) -> UnitVie
     if status.state is RunState.FAILED:
         trace = status.trace or ""
         failure = Failure(next(iter(trace.splitlines()), "failed"), trace)
-    return UnitView(status.state, status.worker_id, failure, (condition,), status.generation, explanation=why)
+    conditions = (condition, *(one for one in status.conditions if one.type == WAITING))
+    return UnitView(status.state, status.worker_id, failure, conditions, status.generation, explanation=why)
+
+
+def _waiting(wait: Wait | None) -> tuple[Condition, ...]:
+    return () if wait is None else (Condition(WAITING, wait.text(), wait=wait),)
 
 
 def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition, ...]:

@@ -59,7 +59,8 @@ def note(messages: Sequence[common.Condition]) -> tuple[RestartNote | None, tupl
         if matched is not None and (matched[3] is None or _ms(matched[3]) is not None):
             comes = matched, _ms(matched[3]), since_ms
             continue
-        others.append(Condition(message.type, message.message, since_ms))
+        wait = values.wait(message.wait) if message.HasField("wait") else None
+        others.append(Condition(message.type, message.message, since_ms, wait))
     if account is None:
         return None, tuple(others)
     times = [at_ms for at_ms in (_ms(text) for text in (account[3] or "").split()) if at_ms is not None]

@@ -13,6 +13,7 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2
+from herdmesh.connect.waits import Wait
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state import questions as qu
@@ -38,7 +39,8 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
         case "hello":
             return _hello(session, message.hello)
         case "heartbeat":
-            return ev.WorkerHeartbeat(session, tuple(progress(item) for item in message.heartbeat.progress))
+            beat = message.heartbeat
+            return ev.WorkerHeartbeat(session, tuple(map(progress, beat.progress)), tuple(map(_wait, beat.waits)))
         case "report":
             report = message.report
             return ev.UnitReported(
@@ -94,6 +96,10 @@ def progress(message: task_pb2.TaskProgress) -> TaskProgress:
         records_rate=_rate_use(message.records_rate) if message.HasField("records_rate") else None,
         bytes_rate=_rate_use(message.bytes_rate) if message.HasField("bytes_rate") else None,
     )
+
+
+def _wait(message: pb.UnitWait) -> tuple[UnitId, Wait | None]:
+    return values.unit(message.unit), values.wait(message.wait) if message.HasField("wait") else None
 
 
 def _rate_use(message: task_pb2.RateUse) -> RateUse:

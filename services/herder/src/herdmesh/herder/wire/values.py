@@ -12,6 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
+from herdmesh.connect.waits import Wait
 from herdmesh.herder.state.model import (
     Assignment,
     Condition,
@@ -137,7 +138,20 @@ def offset_to_proto(value: OffsetEntry) -> offset_pb.OffsetEntry:
 
 
 def condition(value: Condition) -> common.Condition:
-    return common.Condition(type=value.type, message=value.message, since=wall_time(value.since_ms))
+    message = common.Condition(type=value.type, message=value.message, since=wall_time(value.since_ms))
+    if (told := value.wait) is not None:
+        message.wait.waits_for, message.wait.message, message.wait.tries = told.waits_for, told.message, told.tries
+        if told.since_ms:
+            message.wait.since.FromMilliseconds(told.since_ms)
+        if told.next_ms:
+            message.wait.next_time.FromMilliseconds(told.next_ms)
+    return message
+
+
+def wait(message: common.Wait) -> Wait:
+    """With epoch times, as it is told on."""
+    next_ms = message.next_time.ToMilliseconds() if message.HasField("next_time") else 0
+    return Wait(message.waits_for, message.message, message.since.ToMilliseconds(), message.tries, next_ms)
 
 
 def plugin(message: common.Plugin) -> Plugin | None:

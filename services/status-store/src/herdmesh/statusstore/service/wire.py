@@ -17,6 +17,7 @@ from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
 from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.connect.status_topic import Condition, ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.connect.waits import Wait
 from herdmesh.rpc import commit_scopes, foreign, revisions
 from herdmesh.rpc.errors import RequestInvalid, RevisionForeign
 from herdmesh.statusstore.effects.leases import ShownLease
@@ -142,7 +143,20 @@ def _condition_from(message: connector_pb2.Condition, field: str) -> Condition:
     if len(message.message) > CONDITION_MESSAGE_MAX or "\n" in message.message:
         raise RequestInvalid(f"a message is one line of at most {CONDITION_MESSAGE_MAX} characters", f"{field}.message")
     since_ms = message.since.ToMilliseconds() if message.HasField("since") else 0
-    return Condition(message.type, message.message, since_ms)
+    return Condition(message.type, message.message, since_ms, _wait_from(message, since_ms, field))
+
+
+def _wait_from(message: connector_pb2.Condition, since_ms: int, field: str) -> Wait | None:
+    """Raises `RequestInvalid`."""
+    if not message.HasField("wait"):
+        return None
+    wait = message.wait
+    for name, text in (("waits_for", wait.waits_for), ("message", wait.message)):
+        if len(text) > CONDITION_MESSAGE_MAX or "\n" in text:
+            why = f"one line of at most {CONDITION_MESSAGE_MAX} characters"
+            raise RequestInvalid(why, f"{field}.wait.{name}")
+    next_ms = wait.next_time.ToMilliseconds() if wait.HasField("next_time") else 0
+    return Wait(wait.waits_for, wait.message, since_ms, wait.tries, next_ms)
 
 
 def _commit_scope_from(message: status_pb2.Status, field: str) -> CommitScope | None:
@@ -201,6 +215,13 @@ def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> st
         added = message.conditions.add(type=foreign.text(condition.type), message=foreign.text(condition.message))
         if condition.since_ms:
             added.since.CopyFrom(foreign.timestamp(condition.since_ms))
+        if (wait := condition.wait) is not None:
+            added.wait.waits_for, added.wait.message = foreign.text(wait.waits_for), foreign.text(wait.message)
+            added.wait.tries = min(max(wait.tries, 0), 2**63 - 1)
+            if wait.since_ms:
+                added.wait.since.CopyFrom(foreign.timestamp(wait.since_ms))
+            if wait.next_ms:
+                added.wait.next_time.CopyFrom(foreign.timestamp(wait.next_ms))
     return message
 
 

@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import structlog
 
 from herdmesh.connect.connector import ConnectorContext
+from herdmesh.connect.waits import Wait, Waits, entered
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects.offsets import Offsets
@@ -25,6 +26,9 @@ from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import Config, Failure, UnitId
 
+T = TypeVar("T")
+#: Between two looks at what connectors wait for.
+_LOOK_S: Final = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -36,7 +40,10 @@ class ConnectorHost:
         self._offsets = offsets
         self._emit = emit
         self._instances: dict[str, Started] = {}
+        self._waits: dict[str, tuple[int, Waits]] = {}
+        self._told: dict[str, Wait] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._look: asyncio.Task[None] | None = None
 
     def start(self, instruction: instructions.StartConnector) -> None:
         """Make and start an instance, then ConnectorStarted."""
@@ -59,10 +66,12 @@ class ConnectorHost:
         """Forget the instance; what its threads still do ends with the process at the latest."""
         _log.warning("connector_abandoned", unit=f"[{connector}|worker]")
         self._instances.pop(connector, None)
+        self._waits.pop(connector, None)
+        self._told.pop(connector, None)
 
     async def close(self) -> None:
         """Stop waiting for anything."""
-        for task in list(self._tasks):
+        for task in [*self._tasks, *([self._look] if self._look is not None else [])]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -78,7 +87,7 @@ class ConnectorHost:
         context = self._context(instruction, begun)
         try:
             self._instances[name] = await in_thread(
-                f"start of {name}", lambda: started(self._specs, instruction.config, context)
+                f"start of {name}", lambda: _within(context.waits, started, self._specs, instruction.config, context)
             )
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
             failure = _failure(error)
@@ -123,11 +132,31 @@ class ConnectorHost:
         def committed(partitions: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any] | None]:
             return self._offsets.committed(name, instruction.config, partitions)
 
-        return ConnectorContext(request, fail, committed)
+        waits = Waits()
+        self._waits[name] = instruction.op_id, waits
+        if self._look is None:
+            self._look = asyncio.create_task(self._look_at_waits(), name="waits of connectors")
+        return ConnectorContext(request, fail, committed, waits)
+
+    async def _look_at_waits(self) -> None:
+        """Tell what instances wait for, and that they wait no more."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for name, (op_id, waits) in list(self._waits.items()):
+                wait = waits.shown()
+                if wait == self._told.get(name):
+                    continue
+                if wait is None:
+                    del self._told[name]
+                else:
+                    self._told[name] = wait
+                await self._emit(events.ConnectorWaits(name, op_id, wait))
 
     async def _stop(self, instruction: instructions.StopConnector) -> None:
         name = instruction.connector
         instance = self._instances.pop(name, None)
+        self._waits.pop(name, None)
+        self._told.pop(name, None)
         if instance is not None:
             try:
                 await in_thread(f"stop of {name}", instance.instance.stop)
@@ -158,3 +187,9 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, ImportError):
         error_class = ErrorClass.BAD_CONFIG
     return Failure(message, trace, error_class)
+
+
+def _within(waits: Waits, call: Callable[..., T], *args: Any) -> T:
+    """The call's result; what it waits for are waits of these."""
+    with entered(waits):
+        return call(*args)

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.waits import Standing, Wait, Waits
 from herdmesh.engine.clients import offset_of, opened
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.ownership import owns
@@ -34,7 +35,7 @@ from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets
 from herdmesh.worker.effects.arrivals import PARTITIONS_MAX, Arrivals
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
-from herdmesh.worker.state.events import TaskHasWork
+from herdmesh.worker.state.events import TaskHasWork, TaskWaits
 from herdmesh.worker.state.instructions import WatchTask
 from herdmesh.worker.state.model import TaskSpec, UnitId
 
@@ -81,6 +82,26 @@ class _Woken:
     at: dict[PartitionId, tuple[int, float]] = field(default_factory=dict[PartitionId, tuple[int, float]])
 
 
+class Away:
+    """How long the source of an idle task does not answer."""
+
+    def __init__(self) -> None:
+        self._waits = Waits()
+        self._standing = Standing(self._waits)
+
+    def again(self, error: RetriableError) -> Wait | None:
+        """It did not answer once more; what to show."""
+        waits_for = error.waits_for or "the source of its task"
+        self._standing.goes_on(waits_for, str(error), tried=True, next_try_s=_SIGN_INTERVAL_S)
+        return self._waits.shown()
+
+    def is_over(self) -> bool:
+        """It answers; True when it did not before."""
+        tries = self._standing.tries
+        self._standing.over()
+        return tries > 0
+
+
 class IdleWatch:
     """Watches idle tasks from `start` to `close`."""
 
@@ -90,7 +111,7 @@ class IdleWatch:
         access: Mapping[str, str],
         interval_ms: int,
         specs: RunSpecs,
-        emit: Callable[[TaskHasWork], Awaitable[None]],
+        emit: Callable[[TaskHasWork | TaskWaits], Awaitable[None]],
     ) -> None:
         """`access`: how to log in to the brokers and encrypt, in librdkafka's words."""
         self._bootstrap_servers = bootstrap_servers
@@ -171,24 +192,29 @@ class IdleWatch:
     async def _wait_for_source(self, instruction: WatchTask) -> None:
         unit, spec = instruction.unit, instruction.spec
         before = self._signs.get(unit)
+        away = Away()
         wake_s = (instruction.wake_after_ms or _SOURCE_WAKE_MS_DEFAULT) / 1000
         while True:
             await asyncio.sleep(wake_s if before is None else min(wake_s, _SIGN_INTERVAL_S))
             sign = None
             if before is not None:
-                sign = await self._sign_now(unit, spec, before)
+                sign = await self._sign_now(unit, spec, before, away)
             if sign is None or sign != before:
                 break
         self._sources.pop(unit, None)
         await self._emit(TaskHasWork(unit, instruction.idle_id, "its time has come" if before is None else "its sign"))
 
-    async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str) -> str | None:
+    async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str, away: Away) -> str | None:
         """As before while the source is away: a run could but wait for it."""
         try:
-            return await in_thread(f"sign of {unit}", lambda: self._specs.sign(unit, spec))
+            found = await in_thread(f"sign of {unit}", lambda: self._specs.sign(unit, spec))
         except RetriableError as error:
             _log.debug("source_away", unit=str(unit), error=str(error))
+            await self._emit(TaskWaits(unit, away.again(error)))
             return before
+        if away.is_over():
+            await self._emit(TaskWaits(unit, None))
+        return found
 
     # --- sinks: one question for all
 

@@ -21,6 +21,7 @@ import grpc
 import msgspec
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
+from herdmesh.connect import waits
 from herdmesh.engine import pulse
 from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, Rest, RunSpec, Share, Stop
 from herdmesh.engine.errors import TaskFailed
@@ -228,6 +229,9 @@ class WorkerLink:
             self._moved_ms = _now_ms()
         found = run_service_pb2.RunPulse(silent_ms=silent_ms)
         found.moved_time.FromMilliseconds(self._moved_ms)
+        wait = waits.current().shown()
+        if wait is not None:
+            found.wait.CopyFrom(wire.wait_to(wait))
         return found
 
     def _read(self, responses: Iterator[run_service_pb2.RunResponse]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
 
@@ -97,8 +98,10 @@ class HerderSession:
         while True:
             await asyncio.sleep(_MOVED_INTERVAL_S)
             count += 1
-            if self._outbox is not None:
-                await self._emit(events.HeartbeatDue(only_if_moved=count % _HEARTBEAT_EVERY != 0))
+            is_full = count % _HEARTBEAT_EVERY == 0
+            if self._outbox is not None or is_full:  # what waits is told to the status store without a session, too
+                now_ms = time.time_ns() // 1_000_000
+                await self._emit(events.HeartbeatDue(only_if_moved=not is_full, now_ms=now_ms))
 
     async def _dial_for_ever(self) -> None:
         quiet = False

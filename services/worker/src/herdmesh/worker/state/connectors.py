@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.held import waiting
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import (
     Assignment,
@@ -70,6 +72,10 @@ class Connector:
     lost with its session or with a leader that had not written it: each session is offered them anew."""
     requests: Reconfigurations = field(default_factory=Reconfigurations)
     """How often it asks to be asked for task configs."""
+    told_wait: Wait | None = None
+    """What the instance says that it waits for."""
+    wait: Wait | None = None
+    """As its status and its leader were told."""
     giving_up: bool = False
     successor: events.StartUnit | None = None
 
@@ -242,6 +248,17 @@ class Connectors:
             out.append(instructions.SendTaskConfigs(name, connector.assignment, tasks, failure))
         return [*out, *self._drive(connector, now)]
 
+    def waits(self, name: str, started_by: int, wait: Wait | None) -> list[Instruction]:
+        """What the instance of that start waits for now; None = nothing for long."""
+        connector = self._connectors.get(name)
+        if connector is not None and started_by in (connector.started_by, connector.op_id):
+            connector.told_wait = wait
+        return []
+
+    def say_condition(self, connector: Connector) -> list[Instruction]:
+        """Its status anew, while it is RUNNING."""
+        return [self._status(connector)] if connector.state is RunState.RUNNING and not connector.giving_up else []
+
     def tick(self, now: float) -> list[Instruction]:
         """Give up on author's code that does not return."""
         out: list[Instruction] = []
@@ -346,10 +363,14 @@ class Connectors:
             connector.assignment.generation,
             connector.spec.config,
             connector.failure,
-            conditions=(*connector.conditions, connector.requests.condition())
-            if connector.requests.limited
-            else connector.conditions,
+            conditions=_conditions(connector),
         )
 
     def _report(self, connector: Connector) -> Instruction:
         return instructions.SendReport(connector.unit, connector.assignment, connector.state, connector.failure)
+
+
+def _conditions(connector: Connector) -> tuple[Condition, ...]:
+    limited = (connector.requests.condition(),) if connector.requests.limited else ()
+    said = () if connector.state is not RunState.RUNNING else waiting(connector.wait)
+    return (*connector.conditions, *limited, *said)

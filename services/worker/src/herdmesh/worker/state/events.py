@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import Progress, Rate, RunEnd
 from herdmesh.worker.state.model import (
     Assignment,
@@ -151,6 +152,8 @@ class RunPulse:
     run_id: str
     silent_ms: int
     moved_ms: int
+    wait: Wait | None = None
+    """What the run has waited for longer than 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +237,24 @@ class ConnectorStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectorWaits:
+    """What the instance of the author's class waits for, longer than 5 s; None = nothing any more."""
+
+    connector: str
+    op_id: int
+    """Of its start."""
+    wait: Wait | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWaits:
+    """What the watch of idle tasks waits for in a task's place; None = nothing any more."""
+
+    unit: UnitId
+    wait: Wait | None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskConfigsMade:
     """`task_configs` of the author's class returned, or failed."""
 
@@ -286,9 +307,11 @@ class StatusStale:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """Time to tell the leader which tasks moved. `only_if_moved` skips an empty heartbeat."""
+    """Time to tell the leader which tasks moved. `only_if_moved` skips an empty heartbeat, and the look at waits."""
 
     only_if_moved: bool
+    now_ms: int = 0
+    """Epoch time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +350,8 @@ Event = (
     | TasksOutdated
     | ConnectorRaised
     | ConnectorStopped
+    | ConnectorWaits
+    | TaskWaits
     | TaskConfigsMade
     | ValuesResolved
     | ValuesChecked

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.waits import WAITING, Wait
 from herdmesh.engine.contract import Progress
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.instructions import Instruction
@@ -77,6 +78,12 @@ class Task:
     """A run under this assignment took over and began: only then it is RUNNING."""
     lost_runs: int = 0
     retry_at: float | None = None
+    retry_reason: str = ""
+    """Why it waits until `retry_at`."""
+    idle_wait: Wait | None = None
+    """Of a task without a run: what the watch of idle tasks waits for."""
+    wait: Wait | None = None
+    """As its status and its leader were told."""
     giving_up: bool = False
     successor: events.StartUnit | None = None
     """Starts once this one is given up."""
@@ -113,8 +120,14 @@ def report(task: Task) -> Instruction:
     return instructions.SendReport(task.unit, task.assignment, task.state, task.failure)
 
 
+def waiting(wait: Wait | None) -> tuple[Condition, ...]:
+    """What a status says of a wait."""
+    return () if wait is None else (Condition(WAITING, wait.text(), wait.since_ms, wait),)
+
+
 def _conditions(task: Task) -> tuple[Condition, ...]:
-    silence = task.run.silence if task.run is not None else None
-    if silence is None or not silence.stalled or task.state is not RunState.RUNNING:
+    if task.state is not RunState.RUNNING:
         return task.conditions
-    return (*task.conditions, silence.condition(task.unit))
+    silence = task.run.silence if task.run is not None else None
+    stalled = () if silence is None or not silence.stalled else (silence.condition(task.unit, task.wait),)
+    return (*task.conditions, *stalled, *waiting(task.wait))

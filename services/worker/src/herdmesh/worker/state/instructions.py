@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import Progress, Rate
 from herdmesh.worker.state.model import (
     Assignment,
@@ -178,9 +179,10 @@ class SendTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Keep the session; `moved` are the tasks whose progress changed."""
+    """Keep the session; `moved` are the tasks whose progress changed, `waits` the units whose wait did."""
 
     moved: Sequence[UnitId]
+    waits: Sequence[tuple[UnitId, Wait | None]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from herdmesh.worker.state.model import (
 )
 from herdmesh.worker.state.reloads import Reloads
 from herdmesh.worker.state.tasks import Tasks
+from herdmesh.worker.state.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class WorkerState:
         self.tasks = Tasks(run_prefix, self._limits.tasks)
         self.connectors = Connectors(self._limits.connector_stop_timeout_ms)
         self.reloads = Reloads()
+        self.waiting = Waiting()
         self.epoch_max = 0
         self.session_open = False
         self._beat_at: float | None = None
@@ -136,8 +138,8 @@ class WorkerState:
         match event:
             case events.RunHello(run_id=run_id, pid=pid, silence_end_ms=end_ms):
                 return self.tasks.run_hello(run_id, pid, end_ms, now)
-            case events.RunPulse(run_id=run_id, silent_ms=silent_ms, moved_ms=moved_ms):
-                return self.tasks.run_pulse(run_id, silent_ms, moved_ms, now)
+            case events.RunPulse(run_id=run_id, silent_ms=silent_ms, moved_ms=moved_ms, wait=wait):
+                return self.tasks.run_pulse(run_id, silent_ms, moved_ms, now, wait)
             case events.RunProgress(run_id=run_id, progress=progress):
                 return self.tasks.run_progress(run_id, progress, now)
             case events.RunFailed(run_id=run_id, failure=failure):
@@ -156,6 +158,10 @@ class WorkerState:
                 return self.connectors.raised(name, op_id, failure, now)
             case events.ConnectorStopped(connector=name, op_id=op_id):
                 return self.connectors.stopped(name, op_id, now)
+            case events.ConnectorWaits(connector=name, op_id=op_id, wait=wait):
+                return self.connectors.waits(name, op_id, wait)
+            case events.TaskWaits(unit=unit, wait=wait):
+                return self.tasks.idle_waits(unit, wait)
             case events.TaskConfigsMade(connector=name, op_id=op_id, tasks=tasks, failure=failure):
                 return self.connectors.task_configs_made(name, op_id, tasks, failure, now)
             case events.ValuesResolved() | events.ValuesChecked() | events.ValuesUnknown():
@@ -172,9 +178,12 @@ class WorkerState:
                 return [*out, *left]
             case events.StatusStale(unit=unit, generation=generation):
                 return self._stale(unit, generation, now)
-            case events.HeartbeatDue(only_if_moved=only_if_moved):
+            case events.HeartbeatDue(only_if_moved=only_if_moved, now_ms=now_ms):
+                looked = [] if only_if_moved else self.waiting.look(self.tasks, self.connectors, now, now_ms)
                 moved = self.tasks.take_moved() if self.session_open else []
-                return [instructions.SendHeartbeat(moved)] if moved or not only_if_moved else []
+                waits = self.waiting.take_changed() if self.session_open else []
+                beat = [instructions.SendHeartbeat(moved, waits)] if moved or waits or not only_if_moved else []
+                return [*looked, *beat]
             case events.DrainRequested():
                 self.draining = self._drain_waits = True
                 return self._stop_all("draining", now)
@@ -213,6 +222,7 @@ class WorkerState:
     def _welcome(self, event: events.SessionOpened, now: float) -> list[Instruction]:
         self.session_open = True
         self.tasks.tell_all()
+        self.waiting.tell_all()
         out: list[Instruction] = []
         for holding in self.holdings():
             if holding.unit not in event.adopted:

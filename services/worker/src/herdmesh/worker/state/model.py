@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum, unique
 
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass, Properties
 
 Config = Properties
@@ -100,11 +101,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the leader wants every status of an assignment to say besides; the worker only carries it."""
+    """What a status says besides its state: the leader's words, which the worker only carries, or the worker's own."""
 
     type: str
     message: str
     since_ms: int = 0
+    wait: Wait | None = None
+    """Of a condition WAITING, part by part."""
 
 
 @dataclass(frozen=True, slots=True)

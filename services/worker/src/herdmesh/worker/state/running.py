@@ -46,6 +46,11 @@ class Running:
         task = self._by_run.get(run_id)
         return None if task is None or task.run is None else (task, task.run)
 
+    @property
+    def slots(self) -> int:
+        """How many runs there may be."""
+        return self._slots
+
     def has_waiting(self) -> bool:
         """True while a task waits for a slot."""
         return bool(self._queue)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import Progress
 from herdmesh.worker.state import events
 from herdmesh.worker.state.model import Failure
@@ -35,6 +36,8 @@ class Run:
     stop_by: float | None = None
     """Told to stop; cancelled at this time."""
     cancelled: bool = False
+    wait: Wait | None = None
+    """What it has waited for longer than 5 s, as it said last."""
     silence: Silence | None = None
     """None until its process was heard."""
 

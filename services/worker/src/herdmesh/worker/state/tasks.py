@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass, Progress, Rate, RunEnd
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.held import Task, TaskLimits, report, say, say_condition, status
@@ -60,6 +61,11 @@ class Tasks:
     def start_count(self, unit: UnitId) -> int:
         """How often the worker was told to start it, also before it was last given up."""
         return self._start_counts.get(unit, 0)
+
+    @property
+    def running(self) -> Running:
+        """Its runs and the queue for them."""
+        return self._running
 
     def next_deadline(self) -> float | None:
         """When `tick` next has something to do."""
@@ -171,16 +177,20 @@ class Tasks:
         rated = [] if run.took_over else self._running.tell_rate(task, run)
         run.took_over = True
         run.hear(progress, now)
-        moved = self.run_pulse(run_id, 0, 0, now)
+        moved = self.run_pulse(run_id, 0, 0, now, is_pulse=False)
         return [*self._progressed(task, run, progress), *moved, *rated, *self._running.make_room(now)]
 
-    def run_pulse(self, run_id: str, silent_ms: int, moved_ms: int, now: float) -> list[Instruction]:
-        """The process said how long its loop has not moved; 0 = it does."""
+    def run_pulse(
+        self, run_id: str, silent_ms: int, moved_ms: int, now: float, wait: Wait | None = None, *, is_pulse: bool = True
+    ) -> list[Instruction]:
+        """The process said how long its loop has not moved, 0 = it does, and what it waits for. `is_pulse`: False of a
+        progress, which says nothing of that."""
         found = self._running.get(run_id)
         silence = None if found is None else found[1].silence
         if found is None or silence is None:
             return []
         task, run = found
+        run.wait = wait if is_pulse else run.wait
         verdict = silence.told(silent_ms, moved_ms, self._limits.stalled_ms / 1000, now)
         return self._judged(task, run, silence, verdict) if run.is_watched else []
 
@@ -210,6 +220,13 @@ class Tasks:
         if task is None or task.phase is not Phase.IDLE or task.run_count != idle_id:
             return []
         return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
+
+    def idle_waits(self, unit: UnitId, wait: Wait | None) -> list[Instruction]:
+        """What the watch of idle tasks waits for in its place; None = nothing."""
+        task = self._tasks.get(unit)
+        if task is not None:
+            task.idle_wait = wait
+        return []
 
     def reload(self, unit: UnitId, run_id: str, now: float) -> list[Instruction]:
         """Values that the run was given have changed, or could not be given: the task goes on in a run that gets them.
@@ -270,9 +287,9 @@ class Tasks:
         out = say(task, RunState.RUNNING) if task.confirmed else []
         return [*out, *self._to_queued(task, now)]
 
-    def _to_waiting(self, task: Task, until: float) -> list[Instruction]:
+    def _to_waiting(self, task: Task, until: float, reason: str) -> list[Instruction]:
         task.phase = Phase.WAITING
-        task.retry_at = until
+        task.retry_at, task.retry_reason = until, reason
         return []
 
     def _to_paused(self, task: Task) -> list[Instruction]:
@@ -289,6 +306,7 @@ class Tasks:
 
     def _to_idle(self, task: Task, finished: events.RunFinished) -> list[Instruction]:
         task.phase = Phase.IDLE
+        task.idle_wait = None
         return [
             instructions.WatchTask(
                 task.unit,
@@ -336,7 +354,7 @@ class Tasks:
                 return say_condition(task)
             case Verdict.OVER:
                 run.cancelled = True
-                run.outcome = run.outcome or silence.failure()
+                run.outcome = run.outcome or silence.failure(run.wait)
                 task.phase = Phase.STOPPING
                 task.moved = True
                 return [instructions.CancelRun(run.run_id, silence.end_reason())]
@@ -357,7 +375,7 @@ class Tasks:
             if task.target is TargetState.PAUSED:
                 return [*out, *self._to_paused(task)]
             if outcome.reason is RunEnd.YIELDED and outcome.wake_after_ms > 0:
-                return [*out, *self._to_waiting(task, now + outcome.wake_after_ms / 1000)]
+                return [*out, *self._to_waiting(task, now + outcome.wake_after_ms / 1000, "its rate limit")]
             if outcome.reason is RunEnd.QUIET or (outcome.reason is RunEnd.YIELDED and self._may_rest(outcome)):
                 return [*out, *self._to_idle(task, outcome)]
             return [*out, *self._to_queued(task, now)]
@@ -381,7 +399,8 @@ class Tasks:
             return self._to_failed(task, Failure(message, error, ErrorClass.RETRIABLE))
         if task.lost_runs == 1:
             return self._to_queued(task, now)
-        return self._to_waiting(task, now + self._limits.lost_backoff_ms * 2 ** (task.lost_runs - 2) / 1000)
+        until = now + self._limits.lost_backoff_ms * 2 ** (task.lost_runs - 2) / 1000
+        return self._to_waiting(task, until, f"its next run, after {error.strip().splitlines()[0]}")
 
     # --- telling
 

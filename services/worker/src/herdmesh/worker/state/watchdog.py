@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from enum import Enum, auto, unique
 from typing import Final
 
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.worker.state.model import Condition, Failure, UnitId
 
@@ -27,6 +28,7 @@ STALLED: Final = "STALLED"
 CONFIRM_S: Final = 2.5
 """More than the time between two pulses."""
 _SETTING: Final = "max.poll.interval.ms"
+_UNNAMED: Final = "the connector's code does not return, and does not say what it waits for (`herdmesh.sdk.waits`)"
 
 
 @unique
@@ -90,23 +92,24 @@ class Silence:
             return Verdict.SAME
         return Verdict.STALLED if self.stalled else Verdict.MOVES
 
-    def condition(self, unit: UnitId) -> Condition:
-        """What the task's status says while it is stalled."""
+    def condition(self, unit: UnitId, wait: Wait | None = None) -> Condition:
+        """What the task's status says while it is stalled. `wait`: what it says that it waits for."""
         since = f" since {_text(self.moved_ms)}" if self.moved_ms else ""
+        where = f"it {wait.text()}" if wait is not None else _UNNAMED
         message = (
-            f"its run has done nothing{since}: the connector's code or a call to Kafka does not return; its stacks are "
-            f"in the worker's log. It is ended and tried again after {_seconds(self.end_ms)} of that "
-            f"(consumer.override.{_SETTING}), or now by `herd restart {unit.connector} --task {unit.task}`"
+            f"its run has done nothing{since}: {where}; its stacks are in the worker's log. It is ended and tried "
+            f"again after {_seconds(self.end_ms)} of that (consumer.override.{_SETTING}), or now by "
+            f"`herd restart {unit.connector} --task {unit.task}`"
         )
         return Condition(STALLED, message, self.moved_ms)
 
-    def failure(self) -> Failure:
+    def failure(self, wait: Wait | None = None) -> Failure:
         """Why its task failed when it was ended."""
         since = f"; it last moved at {_text(self.moved_ms)}" if self.moved_ms else ""
+        where = f"it {wait.text()}" if wait is not None else _UNNAMED
         return Failure(
-            f"the run did nothing for {_seconds(self.end_ms)} ({_SETTING}) and was ended: the connector's code or a "
-            f"call to Kafka did not return{since}. The worker's log has its stacks. What may take longer needs a "
-            f"larger consumer.override.{_SETTING}",
+            f"the run did nothing for {_seconds(self.end_ms)} ({_SETTING}) and was ended: {where}{since}. The worker's "
+            f"log has its stacks. What may take longer needs a larger consumer.override.{_SETTING}",
             error_class=ErrorClass.RETRIABLE,
         )
 

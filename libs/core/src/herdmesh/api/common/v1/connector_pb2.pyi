@@ -332,14 +332,57 @@ class Failure(_message.Message):
 Global___Failure: _TypeAlias = Failure  # noqa: Y015
 
 @_typing.final
+class Wait(_message.Message):
+    """Wait is what a task or connector has waited for longer than 5 s."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    TRIES_FIELD_NUMBER: _builtins.int
+    NEXT_TIME_FIELD_NUMBER: _builtins.int
+    waits_for: _builtins.str
+    """waits_for is the thing waited for, for example "PostgreSQL 127.0.0.1:5432" or "a run slot". Never empty."""
+    message: _builtins.str
+    """message is one line: what is being done, or what the last try said. Empty = nothing to add."""
+    tries: _builtins.int
+    """tries that failed so far. 0 = it is no retry."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """since is when the wait began, by the worker's clock."""
+
+    @_builtins.property
+    def next_time(self) -> _timestamp_pb2.Timestamp:
+        """next_time of the next try. Unset = not known, or it is under way."""
+
+    def __init__(
+        self,
+        *,
+        waits_for: _builtins.str = ...,
+        message: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        tries: _builtins.int = ...,
+        next_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["next_time", b"next_time", "since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "next_time", b"next_time", "since", b"since", "tries", b"tries", "waits_for", b"waits_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Wait: _TypeAlias = Wait  # noqa: Y015
+
+@_typing.final
 class Condition(_message.Message):
-    """Condition adds to a state what a human wants to know (STALLED, RESTARTING n of m); ignored by Java Connect."""
+    """Condition adds to a state what a human wants to know (STALLED, WAITING, RESTARTING n of m); ignored by Java Connect."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TYPE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     """type is the condition's name in upper case, for example STALLED."""
     message: _builtins.str
@@ -348,16 +391,21 @@ class Condition(_message.Message):
     def since(self) -> _timestamp_pb2.Timestamp:
         """since is when it began. Unset = unknown."""
 
+    @_builtins.property
+    def wait(self) -> Global___Wait:
+        """wait is what a condition WAITING says, part by part; its message says the same in one line. Unset = another type."""
+
     def __init__(
         self,
         *,
         type: _builtins.str = ...,
         message: _builtins.str = ...,
         since: _timestamp_pb2.Timestamp | None = ...,
+        wait: Global___Wait | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "since", b"since", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "since", b"since", "type", b"type", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

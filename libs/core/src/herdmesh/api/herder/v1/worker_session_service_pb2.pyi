@@ -265,22 +265,58 @@ class WorkerHeartbeat(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PROGRESS_FIELD_NUMBER: _builtins.int
+    WAITS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.TaskProgress]:
         """progress of tasks that moved since the last heartbeat. Empty = none."""
+
+    @_builtins.property
+    def waits(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnitWait]:
+        """waits of units that began, changed or ended since the last heartbeat; all there are, in the first of a session."""
 
     def __init__(
         self,
         *,
         progress: _abc.Iterable[_task_pb2.TaskProgress] | None = ...,
+        waits: _abc.Iterable[Global___UnitWait] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerHeartbeat: _TypeAlias = WorkerHeartbeat  # noqa: Y015
+
+@_typing.final
+class UnitWait(_message.Message):
+    """UnitWait is what a unit waits for now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def unit(self) -> Global___Unit:
+        """unit that waits."""
+
+    @_builtins.property
+    def wait(self) -> _connector_pb2.Wait:
+        """wait of it. Unset = it waits no more."""
+
+    def __init__(
+        self,
+        *,
+        unit: Global___Unit | None = ...,
+        wait: _connector_pb2.Wait | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["unit", b"unit", "wait", b"wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["unit", b"unit", "wait", b"wait"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnitWait: _TypeAlias = UnitWait  # noqa: Y015
 
 @_typing.final
 class UnitReport(_message.Message):

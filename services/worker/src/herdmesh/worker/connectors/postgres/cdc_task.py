@@ -29,6 +29,7 @@ import time
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.errors import ConnectError, DataError, RetriableError
 from herdmesh.engine.errors import OffsetsLost
@@ -48,7 +49,7 @@ from herdmesh.worker.connectors.postgres.cdc_replication import Frame, Replicati
 from herdmesh.worker.connectors.postgres.cdc_snapshot import SnapshotReader
 from herdmesh.worker.connectors.postgres.cdc_stream import Assembler
 from herdmesh.worker.connectors.postgres.cdc_tables import Table, table_of
-from herdmesh.worker.connectors.postgres.common import Connection
+from herdmesh.worker.connectors.postgres.common import Connection, server
 from herdmesh.worker.connectors.postgres.pgoutput import Relation
 from herdmesh.worker.connectors.postgres.publication.prepare import prepare_publication
 
@@ -110,17 +111,23 @@ class CdcSourceTask(SourceTask):
             return None
         if self._steps is None:
             self._steps = self._run()
+        place = server(self._settings.connection)
         try:
-            step = next(self._steps)
+            with waits.on(place, f"changes of slot {self._settings.slot}"):
+                step = next(self._steps)
         except StopIteration:
             self._close()
             self._finished = True
             return None
+        except RetriableError as error:
+            self._close()
+            error.waits_for = error.waits_for or place
+            raise
         except BaseException:
             self._close()
             raise
         if isinstance(step, str):
-            raise RetriableError(step)
+            raise RetriableError(step, waits_for=place)
         if step is not None and step.source_offset is not None:
             self._handed_lsn = step.source_offset[LSN_COMMIT]
         return step

@@ -20,6 +20,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
+from herdmesh.connect import waits
 from herdmesh.connect.config import REQUIRED, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
@@ -149,9 +150,15 @@ def connect(settings: ConnectionSettings, *, autocommit: bool = True, **more: An
     """
     given: dict[str, Any] = {**_CONNECTION, **settings.libpq(), **more, "client_encoding": "utf8"}
     try:
-        return psycopg.connect(autocommit=autocommit, **given)
+        with waits.on(server(settings), "to take a connection"):
+            return psycopg.connect(autocommit=autocommit, **given)
     except psycopg.Error as error:
         raise _not_connected(settings, error) from error
+
+
+def server(settings: ConnectionSettings) -> str:
+    """As waits name it: `PostgreSQL 127.0.0.1:5432`."""
+    return f"PostgreSQL {settings.place}"
 
 
 @contextmanager
@@ -211,7 +218,8 @@ def _not_connected(settings: ConnectionSettings, error: psycopg.Error) -> Connec
             return ConfigError(f"{key}: PostgreSQL at {settings.place} refuses: {said}", field=key, fix=fix)
     if isinstance(error, psycopg.ProgrammingError):  # libpq cannot read its settings
         return ConfigError(f"{URL}: {said}", field=URL, fix=f"write it like {jdbc_url.EXAMPLE}")
-    return RetriableError(f"PostgreSQL at {settings.place} takes no connection now: {said}")
+    message = f"PostgreSQL at {settings.place} takes no connection now: {said}"
+    return RetriableError(message, waits_for=server(settings))
 
 
 def make_missing(connection: Connection, statement: str, parameters: tuple[()] | None = None) -> None:

@@ -22,13 +22,21 @@ from typing import Any
 import psycopg
 from psycopg import IsolationLevel, errors
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
 from herdmesh.connect.errors import DataError, RetriableError
 from herdmesh.engine import failpoints
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
-from herdmesh.worker.connectors.postgres.common import Connection, connect, connection_settings, said, translated
+from herdmesh.worker.connectors.postgres.common import (
+    Connection,
+    connect,
+    connection_settings,
+    said,
+    server,
+    translated,
+)
 from herdmesh.worker.connectors.postgres.sink_ledger import (
     LOCK_TIMEOUT,
     end_sessions,
@@ -112,12 +120,14 @@ class PostgresSinkTask(LedgerSinkTask):
     def _session(self, doing: str) -> Generator[Connection]:
         """The session, made anew where it was lost. Errors of the server become errors of Connect's."""
         try:
-            yield self._connected()
+            with waits.on(server(self._where), f"no answer yet, without which {doing}"):
+                yield self._connected()
         except (psycopg.Error, RetriableError) as error:
             is_ours = isinstance(error, RetriableError)
             found = error if is_ours else translated(error, doing, field=TABLE_NAME_FORMAT)
             if not isinstance(found, RetriableError):
                 raise found from error
+            found.waits_for = found.waits_for or server(self._where)
             self._failures += 1
             if self._settings.retries_max is not None and self._failures > self._settings.retries_max:
                 raise TaskFailed(f"{found} (tried {self._failures} times)", ErrorClass.RETRIABLE) from error

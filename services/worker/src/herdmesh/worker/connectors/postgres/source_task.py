@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 from psycopg import errors
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.worker.connectors.postgres import source_writers
@@ -28,7 +29,7 @@ from herdmesh.worker.connectors.postgres.catalog import (
     columns_of_table,
     serial_column,
 )
-from herdmesh.worker.connectors.postgres.common import Connection, errors_translated
+from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, server
 from herdmesh.worker.connectors.postgres.source_config import (
     QUERY,
     TASK_TABLES,
@@ -91,16 +92,21 @@ class PostgresSourceTask(SourceTask):
         self._settings = settings_of(config)
         self._context = context
         self._connect_s = 0.0
+        self._away = ""  # what the last try said
         self._sources = deque(
             self._source(relation, table, context.committed_offset(relation.partition))
             for relation, table in _relations(config, self._settings)
         )
 
     def poll(self) -> SourceBatch | None:
+        place = server(self._settings.connection)
         try:
-            batch = self._poll(self._connected())
-        except RetriableError:
+            with waits.on(place, "rows"):
+                batch = self._poll(self._connected())
+        except RetriableError as error:
             self._disconnect()
+            error.waits_for = error.waits_for or place
+            self._away = self._away if not error.tried else str(error)
             raise
         waiting = [source for source in self._sources if source.waiting is not None]
         if batch is None and waiting:
@@ -254,7 +260,7 @@ class PostgresSourceTask(SourceTask):
             return self._connection
         now_s = time.monotonic()
         if now_s < self._connect_s:
-            raise RetriableError(f"PostgreSQL at {self._settings.connection.place} is tried again in a second")
+            raise RetriableError(self._away, next_try_s=self._connect_s - now_s, tried=False)
         self._connect_s = now_s + _CONNECT_AGAIN_S
         self._connection = opened(self._settings)
         return self._connection

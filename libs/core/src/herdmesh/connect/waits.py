@@ -1,0 +1,227 @@
+"""What a task or a connector waits for: the one rule that a wait has a reason.
+
+Owns the registry of waits that are under way, and the words for the one that is shown. Owns no clock that ends a wait
+and no retry: who waits says so here, and goes on waiting as it does. Three ways to say it:
+
+- `with waits.on("PostgreSQL db:5432", "COPY into orders"):` around a call that may not return, or a pause.
+- `standing = waits.Standing()`, then `standing.goes_on(...)` while something stays as it is between calls (a table that
+  is not there yet, a target that refuses batch after batch), and `standing.over()`.
+- `raise RetriableError(why, waits_for="PostgreSQL db:5432")`: the engine tries again, and says the rest.
+
+A wait that lasts longer than `SHOWN_AFTER_S` is shown: as condition WAITING of the status, by the worker's metrics and
+by `herd`. A process executes one run at a time, so its waits are the process's; a connector's are those of its context
+(`entered`), because a worker has many connectors: a thread of a connector's own enters `ConnectorContext.waits` first.
+
+Invariant: nothing here blocks or raises, whatever thread calls; a wait that was left is never shown again; entering and
+leaving one costs a few hundred nanoseconds, and is done for a batch or a call, never for a record.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from types import TracebackType
+from typing import Final
+
+WAITING: Final = "WAITING"
+"""The type of the condition."""
+SHOWN_AFTER_S: Final = 5.0
+"""A wait is shown once it has lasted so long."""
+_TEXT_MAX: Final = 400
+_keys = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One wait as it is shown. Times are epoch milliseconds, 0 = not known."""
+
+    waits_for: str
+    """The thing waited for: `PostgreSQL 127.0.0.1:5432`, `a run slot`."""
+    message: str = ""
+    """What is being done, or what the last try said; one line, may be empty."""
+    since_ms: int = 0
+    tries: int = 0
+    """Tries that failed so far; 0 = it is no retry."""
+    next_ms: int = 0
+    """When it is tried again."""
+
+    def text(self) -> str:
+        """In one line for an operator: "waits for PostgreSQL 127.0.0.1:5432: connection refused (7 tries, next at
+        2026-11-28T03:00:05Z)"."""
+        said = f": {self.message}" if self.message else ""
+        notes: list[str] = []
+        if self.tries:
+            notes.append(f"{self.tries} {'try' if self.tries == 1 else 'tries'}")
+        if self.next_ms:
+            notes.append(f"next at {_moment(self.next_ms)}")
+        return f"waits for {self.waits_for}{said}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+class _Entry:
+    """One wait that is under way. The fields are written by who waits and read by who shows."""
+
+    __slots__ = ("message", "next_ms", "since_ms", "since_s", "thread", "tries", "waits_for")
+
+    def __init__(self, waits_for: str, message: str, since_s: float) -> None:
+        self.waits_for, self.message, self.since_s = waits_for, message, since_s
+        self.since_ms = _now_ms()
+        self.tries, self.next_ms = 0, 0
+        self.thread = threading.get_ident()
+
+
+class Waits:
+    """The waits of one run, or of one connector instance. Used from any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._entries: dict[int, _Entry] = {}
+
+    def on(self, waits_for: str, message: str = "", *, next_try_s: float | None = None) -> On:
+        """See `on` of this module."""
+        return On(self, waits_for, message, next_try_s)
+
+    def clear(self) -> None:
+        """Forget all: another run begins."""
+        self._entries.clear()
+
+    def shown(self) -> Wait | None:
+        """The wait that has lasted longest, if that is long enough to be shown.
+
+        Where the same thread waits for something else within it (the call of the next try), for long enough as well,
+        it is told what that is, and since when it waits at all.
+        """
+        now_s = self._clock()
+        found = [one for one in list(self._entries.values()) if now_s - one.since_s >= SHOWN_AFTER_S]
+        if not found:
+            return None
+        outer = min(found, key=lambda one: one.since_s)
+        inner = max((one for one in found if one.thread == outer.thread), key=lambda one: one.since_s)
+        return Wait(
+            one_line(inner.waits_for),
+            one_line(inner.message),
+            outer.since_ms,
+            inner.tries or outer.tries,
+            inner.next_ms,
+        )
+
+    def begin(self, waits_for: str, message: str) -> tuple[int, _Entry]:
+        """A wait is under way from now on."""
+        key, entry = next(_keys), _Entry(waits_for, message, self._clock())
+        self._entries[key] = entry
+        return key, entry
+
+    def end(self, key: int) -> None:
+        """It is over; twice does no harm."""
+        self._entries.pop(key, None)
+
+
+class On:
+    """A wait that lasts as long as a `with` block. Used once."""
+
+    __slots__ = ("_key", "_message", "_next_try_s", "_waits", "_waits_for")
+
+    def __init__(self, waits: Waits, waits_for: str, message: str, next_try_s: float | None) -> None:
+        self._waits, self._waits_for, self._message, self._next_try_s = waits, waits_for, message, next_try_s
+        self._key = 0
+
+    def __enter__(self) -> None:
+        self._key, entry = self._waits.begin(self._waits_for, self._message)
+        if self._next_try_s is not None:
+            entry.next_ms = _now_ms() + int(self._next_try_s * 1000)
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._waits.end(self._key)
+
+
+class Standing:
+    """Something that stays as it is over several calls, until it is over. Used from one thread at a time."""
+
+    def __init__(self, waits: Waits | None = None) -> None:
+        """`waits`: of whom; None = of the run or connector that uses it."""
+        self._of = waits
+        self._waits: Waits | None = None
+        self._key = 0
+        self._entry: _Entry | None = None
+
+    def goes_on(
+        self, waits_for: str, message: str = "", *, tried: bool = False, next_try_s: float | None = None
+    ) -> None:
+        """It is so, since the first call of this after `over`. `tried`: one more try failed."""
+        if self._waits is None or self._entry is None:
+            self._waits = self._of or current()
+            self._key, self._entry = self._waits.begin(waits_for, message)
+        entry = self._entry
+        entry.waits_for, entry.message, entry.thread = waits_for, message, threading.get_ident()
+        entry.tries += tried
+        entry.next_ms = 0 if next_try_s is None else _now_ms() + int(next_try_s * 1000)
+
+    def over(self) -> None:
+        """It is so no more; nothing where it was not."""
+        if self._waits is not None:
+            self._waits.end(self._key)
+            self._waits = self._entry = None
+
+    @property
+    def tries(self) -> int:
+        """That failed, since it began."""
+        return 0 if self._entry is None else self._entry.tries
+
+    def __enter__(self) -> Standing:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.over()
+
+
+_of_process: Final = Waits()
+_current: ContextVar[Waits] = ContextVar("herdmesh_waits", default=_of_process)
+
+
+def current() -> Waits:
+    """Of the run of this process, or of the connector whose context this is."""
+    return _current.get()
+
+
+def on(waits_for: str, message: str = "", *, next_try_s: float | None = None) -> On:
+    """Wait within a `with` block.
+
+    Args:
+        waits_for: what for, by the name an operator knows: `PostgreSQL db:5432`.
+        message: what is being done; one line.
+        next_try_s: the block is a pause before the next try, which comes after so long.
+    """
+    return _current.get().on(waits_for, message, next_try_s=next_try_s)
+
+
+@contextmanager
+def entered(waits: Waits) -> Generator[None]:
+    """Within the block, and in what is called in copies of its context, waits are those of `waits`."""
+    token = _current.set(waits)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def one_line(text: str) -> str:
+    """Of bounded length, and encodable whatever it was."""
+    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode()
+    return line if len(line) <= _TEXT_MAX else f"{line[: _TEXT_MAX - 3]}..."
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,69 @@
+"""What is shown of the waits that are under way: which, since when, and when no more."""
+
+from __future__ import annotations
+
+from herdmesh.connect import waits
+from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.waits import Standing, Wait, Waits, entered
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_wait_is_shown_after_five_seconds_and_not_when_it_is_over() -> None:
+    clock = Clock()
+    found = Waits(clock)
+    with found.on("PostgreSQL db:5432", "COPY into orders"):
+        clock.now_s += 4.9
+        assert found.shown() is None
+        clock.now_s += 0.2
+        shown = found.shown()
+        assert shown is not None
+        assert (shown.waits_for, shown.message, shown.tries) == ("PostgreSQL db:5432", "COPY into orders", 0)
+        assert found.shown() == shown, "the same each time, or every look would be a change"
+    assert found.shown() is None
+
+
+def test_of_a_retry_the_tries_are_counted_and_the_call_within_it_is_named() -> None:
+    clock = Clock()
+    found = Waits(clock)
+    standing = Standing(found)
+    for _ in range(3):
+        standing.goes_on("PostgreSQL db:5432", "connection refused", tried=True, next_try_s=2.0)
+        clock.now_s += 2.0
+    shown = found.shown()
+    assert shown is not None
+    assert (shown.tries, shown.message) == (3, "connection refused")
+    assert shown.next_ms > 0
+    with found.on("PostgreSQL db:5432", "to take a connection"):
+        clock.now_s += 5.0
+        within = found.shown()
+        assert within is not None
+        assert (within.message, within.tries, within.since_ms) == ("to take a connection", 3, shown.since_ms)
+    standing.over()
+    standing.over()
+    assert found.shown() is None
+
+
+def test_waits_are_those_of_the_context() -> None:
+    mine = Waits()
+    with entered(mine):
+        assert waits.current() is mine
+    assert waits.current() is not mine
+
+
+def test_a_text_is_one_line_with_all_that_an_operator_asks() -> None:
+    wait = Wait("PostgreSQL db:5432", "connection refused", 1_790_000_000_000, 7, 1_790_000_005_000)
+    assert wait.text() == "waits for PostgreSQL db:5432: connection refused (7 tries, next at 2026-09-21T14:13:25Z)"
+    assert Wait("a run slot").text() == "waits for a run slot"
+    assert waits.one_line("a\nb\udcff" + "x" * 1000).startswith("a b\\udcffx")
+    assert len(waits.one_line("x" * 1000)) == 400
+
+
+def test_a_retriable_error_says_what_is_waited_for() -> None:
+    error = RetriableError("no room", waits_for="PostgreSQL db:5432", next_try_s=1.0, tried=False)
+    assert (str(error), error.waits_for, error.next_try_s, error.tried) == ("no room", "PostgreSQL db:5432", 1.0, False)

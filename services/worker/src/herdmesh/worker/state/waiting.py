@@ -1,0 +1,132 @@
+"""What the worker's units wait for: found once a second, told to the status store and to the leader.
+
+Owns the reasons that are the worker's own (a slot, a process, a back-off), and when a change is told. What a run or a
+connector waits for it says itself (`herdmesh.connect.waits`).
+
+Invariants: a wait over `SHOWN_AFTER_S` is told within a second or two of the moment at which it is known here, and its
+end as well; a status that only counts one more try is written at most every `REWRITE_S`, for each write is a
+transaction; the leader is told every change, for that costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from herdmesh.connect.waits import SHOWN_AFTER_S, Wait
+from herdmesh.worker.state.connectors import Call, Connector, Connectors
+from herdmesh.worker.state.held import Task, say_condition
+from herdmesh.worker.state.instructions import Instruction
+from herdmesh.worker.state.model import Phase, UnitId
+from herdmesh.worker.state.tasks import Tasks
+
+REWRITE_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Since when a unit is in what it is in."""
+
+    state: object
+    since_ms: int
+    next_ms: int = 0
+
+
+class Waiting:
+    """All waits of one worker."""
+
+    def __init__(self) -> None:
+        self._waits: dict[UnitId, Wait] = {}
+        self._seen: dict[UnitId, _Seen] = {}
+        self._written: dict[UnitId, tuple[Wait, float]] = {}
+        self._changed: dict[UnitId, None] = {}
+
+    def look(self, tasks: Tasks, connectors: Connectors, now: float, now_ms: int) -> list[Instruction]:
+        """Compare what each unit waits for with what was told of it. `now`: seconds of the worker's clock; `now_ms`:
+        epoch milliseconds."""
+        out: list[Instruction] = []
+        before, self._seen = self._seen, {}
+        found: dict[UnitId, Wait] = {}
+        for task in tasks:
+            wait = _wait_of(task, tasks, self._see(before, task.unit, task.phase, now_ms), now, now_ms)
+            if wait is not None:
+                found[task.unit] = wait
+            if wait != task.wait:
+                task.wait = wait
+                out += say_condition(task) if self._is_to_be_written(task.unit, wait, now) else []
+        for connector in connectors:
+            wait = _wait_of_connector(connector, self._see(before, connector.unit, connector.op_id, now_ms), now_ms)
+            if wait is not None:
+                found[connector.unit] = wait
+            if wait != connector.wait:
+                connector.wait = wait
+                out += connectors.say_condition(connector) if self._is_to_be_written(connector.unit, wait, now) else []
+        for unit in found.keys() | self._waits.keys():
+            if found.get(unit) != self._waits.get(unit):
+                self._changed[unit] = None
+        for unit in self._written.keys() - found.keys():
+            del self._written[unit]
+        self._waits = found
+        return out
+
+    def take_changed(self) -> list[tuple[UnitId, Wait | None]]:
+        """What the leader was not told yet; None = it waits no more."""
+        changed = [(unit, self._waits.get(unit)) for unit in self._changed]
+        self._changed.clear()
+        return changed
+
+    def tell_all(self) -> None:
+        """A leader that knows nothing is to be told of all waits."""
+        self._changed.update(dict.fromkeys(self._waits))
+
+    def _see(self, before: dict[UnitId, _Seen], unit: UnitId, state: object, now_ms: int) -> _Seen:
+        seen = before.get(unit)
+        if seen is None or seen.state != state:
+            seen = _Seen(state, now_ms)
+        self._seen[unit] = seen
+        return seen
+
+    def _is_to_be_written(self, unit: UnitId, wait: Wait | None, now: float) -> bool:
+        before = self._written.get(unit)
+        if wait is None:
+            return before is not None
+        if before is not None and before[0].waits_for == wait.waits_for and now - before[1] < REWRITE_S:
+            return False
+        self._written[unit] = wait, now
+        return True
+
+
+def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> Wait | None:
+    run = task.run
+    if task.phase is Phase.RUNNING and run is not None:
+        return run.wait
+    if task.phase is Phase.IDLE:
+        return task.idle_wait
+    since_ms = seen.since_ms
+    if now_ms - since_ms < SHOWN_AFTER_S * 1000:
+        return None
+    match task.phase:
+        case Phase.QUEUED if tasks.running.held_until is not None:
+            why = "this worker stood still, and begins no run before it knows what is still its own"
+            return Wait("the word of its leader", why, since_ms)
+        case Phase.QUEUED:
+            return Wait("a run slot", f"all {tasks.running.slots} slots of this worker are taken", since_ms)
+        case Phase.STARTING if run is not None:
+            why = "a process is made ready and its config is resolved"
+            return run.wait or Wait("the start of its run", why, since_ms)
+        case Phase.STOPPING if run is not None:
+            return run.wait or Wait("its run to end", "it was told to commit and end", since_ms)
+        case Phase.WAITING if task.retry_at is not None:
+            seen.next_ms = seen.next_ms or now_ms + int((task.retry_at - now) * 1000)
+            return Wait(task.retry_reason, "", since_ms, task.lost_runs, seen.next_ms)
+        case _:
+            return None
+
+
+def _wait_of_connector(connector: Connector, seen: _Seen, now_ms: int) -> Wait | None:
+    if connector.told_wait is not None:
+        return connector.told_wait
+    if connector.call is Call.NONE or now_ms - seen.since_ms < SHOWN_AFTER_S * 1000:
+        return None
+    message = f"its {connector.call.lower().replace('_', ' ')} has not returned"
+    return Wait("the connector's code", message, seen.since_ms)
