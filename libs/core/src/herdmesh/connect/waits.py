@@ -170,6 +170,11 @@ class Standing:
             self._waits = self._entry = None
 
     @property
+    def begun(self) -> bool:
+        """True from `goes_on` to `over`."""
+        return self._entry is not None
+
+    @property
     def tries(self) -> int:
         """That failed, since it began."""
         return 0 if self._entry is None else self._entry.tries

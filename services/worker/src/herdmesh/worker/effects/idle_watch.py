@@ -88,18 +88,24 @@ class Away:
     def __init__(self) -> None:
         self._waits = Waits()
         self._standing = Standing(self._waits)
+        self._told: Wait | None = None
 
-    def again(self, error: RetriableError) -> Wait | None:
-        """It did not answer once more; what to show."""
+    def failed(self, error: RetriableError) -> None:
+        """It did not answer once more."""
         waits_for = error.waits_for or "the source of its task"
         self._standing.goes_on(waits_for, str(error), tried=True, next_try_s=_SIGN_INTERVAL_S)
-        return self._waits.shown()
 
-    def is_over(self) -> bool:
-        """It answers; True when it did not before."""
-        tries = self._standing.tries
+    def answered(self) -> None:
+        """It is there."""
         self._standing.over()
-        return tries > 0
+
+    def news(self) -> list[Wait | None]:
+        """What to tell of it, if that is another than what was told last."""
+        shown = self._waits.shown()
+        if shown == self._told:
+            return []
+        self._told = shown
+        return [shown]
 
 
 class IdleWatch:
@@ -210,11 +216,14 @@ class IdleWatch:
             found = await in_thread(f"sign of {unit}", lambda: self._specs.sign(unit, spec))
         except RetriableError as error:
             _log.debug("source_away", unit=str(unit), error=str(error))
-            await self._emit(TaskWaits(unit, away.again(error)))
+            away.failed(error)
             return before
-        if away.is_over():
-            await self._emit(TaskWaits(unit, None))
-        return found
+        else:
+            away.answered()
+            return found
+        finally:
+            for wait in away.news():
+                await self._emit(TaskWaits(unit, wait))
 
     # --- sinks: one question for all
 

@@ -24,12 +24,13 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import pq
 
+from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.worker.connectors.postgres import common, pgoutput
 from herdmesh.worker.connectors.postgres.cdc_config import DATABASE, HOST, PASSWORD, PUBLICATION, SLOT, USER
 from herdmesh.worker.connectors.postgres.cdc_position import lsn_of, lsn_text
-from herdmesh.worker.connectors.postgres.common import Connection, ConnectionSettings, literal, quoted
+from herdmesh.worker.connectors.postgres.common import Connection, ConnectionSettings, literal, quoted, server
 
 _XLOG_DATA, _KEEPALIVE = b"wk"
 _header = struct.Struct(">BQQq")
@@ -39,6 +40,8 @@ _LIMIT_STATE = "53400"
 _MISSING_STATE = "42704"
 _OTHERS_WAIT_MS = 200
 """How long a slot that is being made is waited for at once."""
+_ASK_S = 1.5
+"""A server that says nothing for so long is asked whether it is there."""
 #: A slot that was invalidated, or whose log is gone.
 _LOST_STATES = ("55000", "58P01")
 _NO_DATABASE = re.compile(r'database "[^"]*" does not exist')
@@ -84,9 +87,15 @@ class Replication:
         self._pg = self._connection.pgconn
         self._poller = select.poll()  # a process with many files has some that select() cannot wait for
         self._poller.register(self._pg.socket, select.POLLIN)
+        self._server = server(settings)
+        self._silent = waits.Standing()
+        self._heard_s = time.monotonic()
+        #: how far the log was read and may be forgotten, as the server was told last.
+        self._told = (0, 0)
 
     def close(self) -> None:
         """Its temporary slots and its snapshot are gone then."""
+        self._silent.over()
         self._connection.close()
 
     def snapshot(self, slot: str) -> Generator[str, None, Snapshot]:
@@ -122,12 +131,15 @@ class Replication:
             size, data = pg.get_copy_data(1)
             if size == 0:
                 if not self._poller.poll(wait_s * 1_000):
+                    self._notice_silence()
                     return None
                 pg.consume_input()
                 size, data = pg.get_copy_data(1)
         except psycopg.Error as error:
             raise RetriableError(f"the stream broke: {' '.join(str(error).split())}") from error
         if size > 0:
+            self._heard_s = time.monotonic()
+            self._silent.over()
             return _frame(bytes(data))
         if size == 0:
             return None
@@ -136,8 +148,18 @@ class Replication:
             raise RetriableError("the server ended the stream")
         raise _error_of(result, "the stream ended")
 
+    def _notice_silence(self) -> None:
+        """A server that has nothing to say looks as one that stands still does, for up to half a minute: ask it."""
+        now_s = time.monotonic()
+        if now_s - self._heard_s < _ASK_S:
+            return
+        self._heard_s = now_s
+        self._silent.goes_on(self._server, "to answer in the replication stream", tried=self._silent.begun)
+        self.confirm(*self._told, asks=True)
+
     def confirm(self, received: int, confirmed: int, *, asks: bool = False) -> None:
         """Tell the server how far the log was read, and up to where it need not be kept; ask how far it is itself."""
+        self._told = received, confirmed
         now_us = time.time_ns() // 1_000 - pgoutput.EPOCH_US
         try:
             self._pg.put_copy_data(_status.pack(ord("r"), max(received, confirmed), confirmed, confirmed, now_us, asks))
