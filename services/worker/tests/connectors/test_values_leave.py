@@ -38,6 +38,7 @@ from services.worker.tests.connectors.leaving import (
     same_cell,
     same_json,
 )
+from services.worker.tests.connectors.values_page import PAGE, page
 from tests.support.sample_values import FIELD, SCHEMALESS, UNFIT, WITH_SCHEMA, Sample, in_struct
 
 pa: Any = pyarrow
@@ -240,3 +241,8 @@ def test_a_refused_record_is_found_by_halves() -> None:
     assert sum(made for _, made in parts) == 999
     assert [offset for part, _ in parts for offset in part.offsets] == [at for at in range(1_000) if at != 700]
     assert (refused.offsets, tries <= 25) == ([700], True)
+
+
+def test_the_page_shows_what_sinks_write() -> None:
+    """`python -m services.worker.tests.connectors.values_page` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == page()

@@ -179,6 +179,10 @@ def test_what_is_missing_is_named(tmp_database: str) -> None:
     assert refused.value.field == "auto.create"
     with Driven(tmp_database, auto_create="true") as sink, pytest.raises(ConfigError, match="have no schema"):
         sink.put([{"id": 1}])
+    keyed: Any = {"auto_create": "true", "pk_mode": "record_key", "pk_fields": "at"}
+    with Driven(tmp_database, **keyed) as sink, pytest.raises(ConfigError, match=r"keys have no schema \(at\)") as keys:
+        sink.put(column(ORDER, (1, "a")), [5], schema=ORDER)
+    assert "key.converter" in keys.value.fix
     ask(tmp_database, "CREATE TABLE orders (id int)")
     with Driven(tmp_database) as sink:
         sink.put([{"id": 1}, {"id": 2, "b": 1, "c": 2}, {"id": 3}])

@@ -255,10 +255,15 @@ class Tables:
                 f"table {name} is missing, and {AUTO_CREATE} is false", field=AUTO_CREATE,
                 fix=f"make it, or write {AUTO_CREATE}=true",
             )  # fmt: skip
-        if not shape.deletes and any(column.schema is None for column in shape.columns):
+        untyped = [column for column in shape.columns if column.schema is None]
+        if untyped and not shape.deletes:
+            names = ", ".join(column.name for column in untyped)
+            is_key_alone = len(untyped) < len(shape.columns) and all(column.is_key for column in untyped)
+            what = f"the records' keys have no schema ({names})" if is_key_alone else "the records have no schema"
+            converter = "key.converter" if is_key_alone else "converter"
             raise ConfigError(
-                f"table {name} is missing, and cannot be made: the records have no schema", field=AUTO_CREATE,
-                fix="make it, or use a converter with schemas",
+                f"table {name} is missing, and cannot be made: {what}", field=AUTO_CREATE,
+                fix=f"make it, or use a {converter} with schemas",
             )  # fmt: skip
 
     def _create(self, name: TableName, shape: Shape) -> None:
