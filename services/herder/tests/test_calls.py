@@ -291,3 +291,9 @@ def test_progress_and_lag_are_those_of_the_worker_that_holds_the_task(world: Wor
     assert view is not None
     assert view.lag_records == -1, "what an earlier start reported says nothing of this one"
     assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 2
+
+
+def test_a_class_without_one_of_its_name_is_told_with_its_twin(world: World) -> None:
+    config = {"connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector"}
+    with pytest.raises(InvalidConfig, match="what does its work here is PostgresSink"):
+        world.ask(CreateConnector("a", config))

@@ -184,7 +184,19 @@ _UNSEEN = """\
 - A mirror accepts `exactly.once.support=required`: ours is exactly once always. Java's MirrorSourceConnector accepts
   it only where the consumer reads committed records, and refuses it else (docs/connectors/mirror.md).
 - A validation never shows what a config provider gave: `value` is the reference as it was written. Java shows the
-  provider's value (docs/guarantees.md).""".splitlines()
+  provider's value (docs/guarantees.md).
+- `consumer.override.auto.offset.reset` is earliest or latest: none and by_duration are refused at creation.
+- Validation takes properties over gRPC: there is no URL whose class could differ from `connector.class` (Java: 400),
+  and a config that is no JSON is refused by `herd` before it is sent.
+
+## As in Java, though it surprises
+
+- Cast to string writes a date or time before 1970-01-02 as a time of day, as Java's `Values` does; TimestampConverter
+  with a `format` writes the text that is meant.
+- SimpleHeaderConverter reads the header `1::2` as 1; StringConverter as `header.converter` keeps the text.
+- InsertHeader reads its `value.literal` as a value: "2.0" becomes 2.
+- A schemaless JSON integer beyond 64 bits (9223372036854775808) wraps around and
+  becomes negative; write it as text.""".splitlines()
 
 
 if __name__ == "__main__":

@@ -127,6 +127,14 @@ def able(mesh: Mesh, config: Properties) -> list[Member]:
     return [member for member in found if next(abilities.lacks(mesh, member, config), None) is None] or found
 
 
+#: Java classes without one of their name here, and the connector that does the same, with keys of its own.
+_TWINS = {
+    "io.debezium.connector.jdbc.JdbcSinkConnector": "PostgresSink",
+    "io.aiven.kafka.connect.s3.AivenKafkaConnectS3SinkConnector": "S3Sink",
+    "io.aiven.kafka.connect.s3.S3SinkConnector": "S3Sink",
+}
+
+
 def _best(mesh: Mesh, config: Properties) -> Member:
     class_name = _text(config, CLASS_KEY)
     members = [member for member in mesh.members.values() if member.session is not None]
@@ -146,6 +154,8 @@ def _best(mesh: Mesh, config: Properties) -> Member:
             "Failed to find any class that implements Connector and which name matches "
             f"{class_name}; {plugins_text(mesh)}"
         )
+        if twin := _TWINS.get(class_name):
+            text += f"; what does its work here is {twin}"
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
     return preferred(mesh, found)
 
