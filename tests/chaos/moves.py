@@ -42,7 +42,7 @@ def balanced(logs: Iterable[Path], unit: Unit) -> list[float]:
         datetime.fromisoformat(said["timestamp"]).timestamp()
         for log in logs
         for line in log.read_text().splitlines(keepends=True)
-        if line.endswith("\n") and '"event": "stop_unit"' in line and '"moves to ' in line
+        if line.endswith("\n") and '"event": "stop_unit"' in line and ' for balance"' in line
         if _unit((said := json.loads(line))["unit"]) == unit
     ]
 

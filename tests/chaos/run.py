@@ -5,11 +5,10 @@ Owns the order of a run and the judging. Faults come in rounds from a seed; afte
 - every connector and task is RUNNING again within `SETTLE_S` (or what the caller grants) of the last fault or of the
   first worker ready, whichever is later (a freeze ends when it is woken; the broker's fault when it serves again); one
   that is moved later on, to balance, as its leader logged it, has that time from when it was stopped;
-- a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless it was moved,
-  to balance: onto a worker that came back, or that had too little already when the round began (it came back before,
-  and the leader that was to give it its share was the one that was killed). Each hop of a unit counts, as the leaders
-  logged them (`moves`). A connector's instance, not a task, is also moved because a user deletes connectors all along,
-  as its leader logged it; that such moves are as few as can be is the simulator's to say. Where the broker was harmed,
+- a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless its leader
+  logged that it moved it for balance, which comes when nobody has come or gone for a while; such moves are counted, and
+  that they come late and are few is the simulator's to say. Each hop of a unit counts, as the leaders logged them
+  (`moves`). Where the broker was harmed,
   a run may end with its transaction, and begins again on its worker: whose run did not end, as its worker logged it, is
   not restarted there either.
 
@@ -299,7 +298,6 @@ class Chaos:
 
     def _judge(self, before: dict[Unit, Place], after: dict[Unit, Place], begun_s: float) -> None:
         """No task restarted that no fault of this round, nor a worker that came back in it, explains."""
-        had = Counter((place.worker_id, unit[1] is None) for unit, place in before.items())
         begun: Starts | None = None
         known: set[tuple[Unit, int]] = set()
         gone = ended(self._logs("worker")) if self._harmed("broker", begun_s) else set[tuple[Unit, int]]()
@@ -312,7 +310,6 @@ class Chaos:
             # One may have been moved onto a worker that came back and was then harmed itself.
             between = [hop for hop in hops(begun, unit, was.generation, now.generation) if (unit, hop[0]) in known]
             path = [(was.generation, was.worker_id), *between, (now.generation, now.worker_id)]
-            kind = unit[1] is None
             for (generation, left_id), (_, took_id) in pairwise(path):
                 left, took = self._addresses.get(left_id, ""), self._addresses.get(took_id, "")
                 if self._harmed(left, begun_s):
@@ -320,12 +317,8 @@ class Chaos:
                 if took == left and (unit, generation) in gone:
                     self.outcome.outages += 1
                     continue
-                if took != left and (self._harmed(took, begun_s) or self._workers.ready_s.get(took, 0.0) > begun_s):
-                    continue  # balance: moved onto a worker that came back
-                if had[left_id, kind] - had[took_id, kind] >= 2:
-                    continue  # balance that was due before the round
-                if kind and self._balanced(unit, begun_s):
-                    self._excused(f"the instance of {named(unit)} was moved to balance ({left} -> {took})")
+                if took != left and self._balanced(unit, begun_s):
+                    self._excused(f"{named(unit)} was moved to balance ({left} -> {took})")
                     continue
                 self._violated(
                     f"{named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "

@@ -39,9 +39,11 @@ def test_a_unit_that_was_on_a_worker_for_a_moment_is_found_there(tmp_path: Path)
 def test_a_move_for_balance_is_told_from_other_stops(tmp_path: Path) -> None:
     log = tmp_path / "herder.log"
     log.write_text(
-        '{"unit": "[a|task-0]", "reason": "moves to b:1", "event": "stop_unit", "timestamp": "1970-01-01T00:00:05Z"}\n'
+        '{"unit": "[a|task-0]", "reason": "moves to b:1 for balance", "event": "stop_unit", '
+        '"timestamp": "1970-01-01T00:00:05Z"}\n'
         '{"unit": "[a|task-0]", "reason": "it failed", "event": "stop_unit", "timestamp": "1970-01-01T00:00:09Z"}\n'
-        '{"unit": "[a|worker]", "reason": "moves to b:1", "event": "stop_unit", "timestamp": "1970-01-01T00:00:07Z"}\n'
+        '{"unit": "[a|worker]", "reason": "moves to b:1 for balance", "event": "stop_unit", '
+        '"timestamp": "1970-01-01T00:00:07Z"}\n'
         '{"unit": "[a|task-0]", "reason": "moves to b:1", "event": "sto'  # killed while it wrote
     )
     assert balanced([log], ("a", 0)) == [5.0]
