@@ -253,7 +253,6 @@ def test_times_that_python_has_not(connection: Connection, type: str, text: str,
     ("type", "text", "options", "said"),
     [
         ("numeric(5,2)", "NaN", PLAIN, "NaN"),
-        ("date", "infinity", PLAIN, "infinite date"),
         ("integer[]", "{{1,2},{3,4}}", PLAIN, "more than one dimension"),
         ("timestamp", "9999-01-01", TypeOptions(granularity=Granularity.NANOS_LONG), "too far"),
         ("timestamp", "infinity", MICROS, "too far"),

@@ -57,7 +57,8 @@ _LENGTHS = "SELECT t.oid::int8, t.typlen FROM pg_type t WHERE t.oid = ANY(%s::oi
 _TYPES = """
 SELECT t.oid::int8, t.typname, t.typtype::text, t.typbasetype::int8, t.typtypmod,
        CASE WHEN t.typcategory = 'A' THEN t.typelem::int8 ELSE 0 END,
-       ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder)
+       ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder),
+       t.typdelim::text
 FROM pg_type t WHERE t.oid = ANY(%s::oid[])"""
 _SLOT = """
 SELECT s.plugin, s.slot_type, s.database, s.confirmed_flush_lsn::text, s.wal_status, s.active_pid,
@@ -296,12 +297,13 @@ class _Types:
         row = self._rows.get(oid)
         if row is None:
             return PgType(oid, "unknown", modifier)
-        _, name, kind, base, base_modifier, element, _ = row
+        _, name, kind, base, base_modifier, element, *_ = row
         if kind == "d":
             return self.resolved(base, modifier if modifier != -1 else base_modifier)
         if element:
             inner = self.resolved(element, modifier)
-            return PgType(oid, f"{inner.name}[]" if name.startswith("_") else name, modifier, inner)
+            of_array = f"{inner.name}[]" if name.startswith("_") else name
+            return PgType(oid, of_array, modifier, inner, delimiter=self._rows[element][-1])
         return PgType(oid, name, modifier, is_enum=kind == "e")
 
 

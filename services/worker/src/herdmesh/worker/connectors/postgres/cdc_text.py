@@ -33,7 +33,6 @@ _INTERVAL = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?)(\d+)(?:\.(\d{1,6}))?S)?)?"
 )
 _TIME_WITH_ZONE = re.compile(r"(\d\d:\d\d:\d\d(?:\.\d+)?)([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?")
-_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)', re.DOTALL)
 _PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:(NULL)|"((?:[^"\\]|\\.)*)")(?:, |$)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
@@ -118,8 +117,14 @@ def interval_parts(text: str) -> tuple[int, int, int, int, int, int]:
     )  # fmt: skip
 
 
-def array_items(text: str) -> list[str | None]:
-    """The elements' texts of `{1,NULL,"a b"}`. Raises DataError for one of several dimensions: no schema has them."""
+@lru_cache(maxsize=16)
+def _item(delimiter: str) -> re.Pattern[str]:
+    return re.compile(rf'"((?:[^"\\]|\\.)*)"|([^{re.escape(delimiter)}{{}}"]+)', re.DOTALL)
+
+
+def array_items(text: str, delimiter: str = ",") -> list[str | None]:
+    """The elements' texts of `{1,NULL,"a b"}`; a few types have another delimiter (`typdelim`: `box` has `;`). Raises
+    DataError for one of several dimensions: no schema has them."""
     if text.startswith("["):  # bounds of its own: [0:2]={...}
         text = text.partition("=")[2]
     if not (text.startswith("{") and text.endswith("}")):
@@ -128,11 +133,11 @@ def array_items(text: str) -> list[str | None]:
     if not inner:
         return []
     if '"' not in inner and "{" not in inner and "\\" not in inner:
-        return [None if one == "NULL" else one for one in inner.split(",")]
+        return [None if one == "NULL" else one for one in inner.split(delimiter)]
     items: list[str | None] = []
-    at = 0
+    item, at = _item(delimiter), 0
     while True:
-        found = _ITEM.match(inner, at)
+        found = item.match(inner, at)
         if found is None:
             raise DataError(
                 f"an array of several dimensions has no schema: {text[:80]!r}; leave the column out with "
@@ -143,7 +148,7 @@ def array_items(text: str) -> list[str | None]:
         at = found.end()
         if at == len(inner):
             return items
-        at += 1  # the comma
+        at += 1  # the delimiter
 
 
 def hstore_json(text: str) -> str:

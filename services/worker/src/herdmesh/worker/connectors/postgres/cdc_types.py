@@ -88,7 +88,7 @@ def reading_of(type: PgType, modes: Modes, labels: Labels, *, optional: bool = F
 def _reading(type: PgType, modes: Modes, labels: Labels, *, optional: bool) -> Reading:
     """`optional` is for structs, which carry their schema: it has to be the field's."""
     if type.element is not None and type.name not in _VECTORS:
-        return _array(reading_of(type.element, modes, labels, optional=True))
+        return _array(reading_of(type.element, modes, labels, optional=True), type.delimiter)
     if type.is_enum:
         allowed = ",".join(labels.get(type.oid, ()))
         return _text(Schema("STRING", False, "io.debezium.data.Enum", 1, parameters={"allowed": allowed}))
@@ -280,11 +280,11 @@ def _point(*, optional: bool) -> Reading:
     return Reading(schema, read, point(schema, 0.0, 0.0))
 
 
-def _array(element: Reading) -> Reading:
+def _array(element: Reading, delimiter: str) -> Reading:
     """All elements of all arrays of a batch are read in one call."""
 
     def read(cells: Sequence[bytes]) -> list[Any]:
-        arrays = [cdc_text.array_items(cell.decode()) for cell in cells]
+        arrays = [cdc_text.array_items(cell.decode(), delimiter) for cell in cells]
         values = iter(element.values([None if one is None else one.encode() for items in arrays for one in items]))
         return [[next(values) for _ in items] for items in arrays]
 

@@ -24,6 +24,7 @@ from psycopg import errors
 from herdmesh.connect.errors import ConfigError, DataError, RetriableError
 from herdmesh.connect.schemas import Schema
 from herdmesh.worker.connectors.postgres.common import Connection, literal, make_missing, quoted
+from herdmesh.worker.connectors.postgres.debezium.texts import writer
 from herdmesh.worker.connectors.postgres.sink_rows import Column, Shape
 from herdmesh.worker.connectors.postgres.sink_settings import (
     AUTO_CREATE,
@@ -83,7 +84,9 @@ SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typcategory
         JOIN pg_catalog.pg_operator o ON o.oid = p.amopopr JOIN pg_catalog.pg_namespace s ON s.oid = o.oprnamespace
         WHERE d.opcintype = t.oid AND d.opcdefault AND s.nspname <> 'pg_catalog'
             AND d.opcmethod = (SELECT m.oid FROM pg_catalog.pg_am m WHERE m.amname = 'btree')
-    ), '=')
+    ), '='),
+    pg_catalog.format_type(t.oid, m.typmod),
+    coalesce((SELECT e.typdelim::text FROM pg_catalog.pg_type e WHERE e.oid = t.typelem), ',')
 FROM made m JOIN pg_catalog.pg_attribute a ON a.attrelid = %(table)s AND a.attnum = m.attnum
 JOIN pg_catalog.pg_type t ON t.oid = m.type AND t.typtype <> 'd'
 LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
@@ -115,6 +118,10 @@ class TableColumn:
     """What its definition says of its collation, as SQL has it; empty = the type's own."""
     equals: str
     """The operator of its type's equality, wherever that is."""
+    base: str
+    """Its type as SQL names it, a domain's what it is made of."""
+    delimiter: str
+    """Between the elements, where it is an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +318,7 @@ class Tables:
         settings, columns = self._settings, _names(shape.columns)
         _refuse_computed(table, shape, settings.insert_mode)
         there = [table.columns[column.name] for column in shape.columns]
-        forms = tuple(
-            Form(column.schema, known.is_array, settings.zone, known.key.name in _FLOATS)
-            for column, known in zip(shape.columns, there, strict=True)
-        )
+        forms = tuple(_form(column, known, settings) for column, known in zip(shape.columns, there, strict=True))
         pairs = zip(shape.columns, forms, strict=True)
         keys = tuple(KeyColumn(table.columns[one.name].key, form) for one, form in pairs if one.is_key)
         none = Statements(forms, keys=keys, is_strict=table.is_strict)
@@ -365,10 +369,12 @@ class Tables:
 
 def _column(row: Sequence[Any], is_utf8: bool) -> TableColumn:
     """From a row of `_COLUMNS`, but for the name. A server with another encoding may take two texts for one."""
-    *plain, type_name, typmod, compares_bytes, collate, equals = row
+    *plain, type_name, typmod, compares_bytes, collate, equals, base, delimiter = row
     key = KeyType(type_name, typmod, compares_bytes and is_utf8)
     kind, is_array, is_always_generated, is_computed, has_default = plain
-    return TableColumn(kind, is_array, is_always_generated, is_computed, has_default, key, collate, equals)
+    return TableColumn(
+        kind, is_array, is_always_generated, is_computed, has_default, key, collate, equals, base, delimiter
+    )  # fmt: skip
 
 
 def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
@@ -383,6 +389,15 @@ def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
             f"table {table.sql} computes column {', '.join(named)} itself (GENERATED ALWAYS AS), so it takes no value: "
             "leave the field out, by fields.whitelist or ReplaceField"
         )
+
+
+def _form(column: Column, known: TableColumn, settings: SinkSettings) -> Form:
+    of_value = column.schema
+    if known.is_array and of_value is not None and of_value.type == "ARRAY":
+        of_value = of_value.value_schema
+    is_float = known.key.name in _FLOATS
+    write = writer(of_value, known.base)
+    return Form(column.schema, known.is_array, settings.zone, is_float, write, known.delimiter)
 
 
 def _sorting(table: Table, shape: Shape) -> str:

@@ -11,6 +11,8 @@ what does not fit is the server's error. Types of columns that are made: `types`
     arrays                 {1,2,"a b",NULL}      Timestamp   2024-02-29 13:00:00.123+00:00, in `db.timezone`
     structs, maps, lists   JSON
 
+Values of Debezium's semantic types have texts of their own where the column is of the type that they mean
+(`debezium.texts`).
 A list is an array in a column of an array type, else JSON. A string in a json column is taken for JSON text.
 
 Invariant: two values that are the same text are the same to every column type.
@@ -29,6 +31,7 @@ from herdmesh.connect.data import Float32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import DATE, TIME, Schema
+from herdmesh.worker.connectors.postgres.debezium.texts import INFINITE_DAYS, Write
 from herdmesh.worker.connectors.postgres.writing.moments import date_text, moment_text, time_text
 from herdmesh.worker.connectors.values.payloads import texts_of
 
@@ -36,6 +39,7 @@ _INFINITE = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: 
 """As the Java driver, and the source (`types`), have them in milliseconds."""
 _NORMAL_FLOAT32_MIN = 2.0**-126
 """From here on a float of 32 bits tells any six digits apart."""
+_DAY_MS = 86_400_000
 _NULL = "\\N"
 _ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 Texts = list[str | None]
@@ -55,6 +59,11 @@ class Form:
     is_float: bool = False
     """The column, or its elements, are `real` or `double precision`: it reads the same from any text of a number."""
 
+    write: Write | None = None
+    """What writes a value, or an array's element, of a semantic type of Debezium's into this column."""
+    delimiter: str = ","
+    """Between the elements of an array."""
+
     @property
     def narrows(self) -> bool:
         """Floats are of 32 bits, and have to be written as such."""
@@ -63,6 +72,8 @@ class Form:
 
 def texts(values: Sequence[Any], form: Form) -> Texts:
     """The text of each value. Raises DataError for one that has none."""
+    if form.write is not None and not form.is_array:
+        return [None if value is None else _written(form.write, value) for value in values]
     kinds = set(map(type, values))
     kinds.discard(type(None))
     if len(kinds) == 1:
@@ -75,7 +86,17 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
     return [None if value is None else _text(value, form) for value in values]
 
 
+def _written(write: Write, value: Any) -> str:
+    """Raises DataError for a value that is none of its schema."""
+    try:
+        return write(value)
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DataError(f"a value cannot be written to PostgreSQL as its schema says: {error}") from error
+
+
 def _text(value: Any, form: Form) -> str:
+    if form.write is not None and not isinstance(value, list | tuple):
+        return _written(form.write, value)
     if isinstance(value, str):
         return value
     if isinstance(value, JavaDate):
@@ -132,7 +153,7 @@ def _date_text(value: JavaDate, form: Form) -> str:
     if value in _INFINITE:
         return _INFINITE[value]
     if name == DATE:
-        return date_text(int(value))
+        return INFINITE_DAYS.get(value // _DAY_MS) or date_text(int(value))
     return time_text(int(value)) if name == TIME else moment_text(int(value), form.zone)
 
 
@@ -140,7 +161,7 @@ def _array(values: Sequence[Any], form: Form) -> str:
     """PostgreSQL's array literal; lists in it are further dimensions."""
     _, of_value = Schema.inner(form.schema)
     inner = replace(form, schema=of_value, is_array=True)
-    return "{" + ",".join(_element(value, inner) for value in values) + "}"
+    return "{" + form.delimiter.join(_element(value, inner) for value in values) + "}"
 
 
 def _element(value: Any, form: Form) -> str:

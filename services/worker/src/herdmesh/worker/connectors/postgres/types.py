@@ -49,6 +49,8 @@ class PgType:
     element: PgType | None = None
     """Of an array."""
     is_enum: bool = False
+    delimiter: str = ","
+    """Of an array: what stands between its elements in the server's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +255,14 @@ _COUNTED = {
 
 
 def _dates(raw: Sequence[Any]) -> list[JavaDate | None]:
+    """An infinite date is the last, or the first, day that Connect's Date can have: PostgreSQL has no dates there."""
     if any(one in raw for one in _INFINITY_DAYS):
-        raise DataError("an infinite date has no value in Connect; read it by a query, as text")
+        return [None if one is None else JavaDate(_finite_day(one) * DAY_MS) for one in raw]
     return [None if one is None else JavaDate((one + EPOCH_DAYS) * DAY_MS) for one in raw]
+
+
+def _finite_day(raw_days: int) -> int:
+    return raw_days if raw_days in _INFINITY_DAYS else raw_days + EPOCH_DAYS
 
 
 def _times(raw: Sequence[Any]) -> list[JavaDate | None]:

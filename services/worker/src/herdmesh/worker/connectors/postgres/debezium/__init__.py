@@ -1,0 +1,1 @@
+"""Debezium's semantic types, as the PostgreSQL sink writes them."""
