@@ -22,7 +22,7 @@ from herdmesh.worker.effects.arrivals import Arrivals
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.events import TaskHasWork
+from herdmesh.worker.state.events import TaskHasWork, TaskWaits
 from herdmesh.worker.state.instructions import WatchTask
 from herdmesh.worker.state.model import TaskSpec, UnitId
 from libs.core.tests.engine.harness import Kafka
@@ -161,7 +161,7 @@ class Watched:
 
     def __init__(self, bootstrap_servers: str, folder: Path) -> None:
         self._folder = folder
-        self._woken: asyncio.Queue[TaskHasWork] = asyncio.Queue(10)
+        self._woken: asyncio.Queue[TaskHasWork | TaskWaits] = asyncio.Queue(10)
         specs = RunSpecs(
             WorkerSettings(bootstrap_servers=bootstrap_servers), PluginRegistry([describe(FileStreamSink)])
         )

@@ -19,8 +19,9 @@ from herdmesh.engine.settings import source_settings
 from libs.core.tests.engine import test_source_loop
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, processes, run_here
 from libs.core.tests.engine.sinks import GivenSource
-from libs.core.tests.engine.test_dead_letters import given, letters_of, source_spec
+from libs.core.tests.engine.test_dead_letters import letters_of
 from libs.core.tests.engine.test_receipts import FILTER, HearingSource, hearing
+from libs.core.tests.engine.test_source_dead_letters import given, source_spec
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = test_source_loop.PARTITIONS

@@ -37,7 +37,7 @@ def _only(made: list[HttpRequest]) -> HttpRequest:
     return request
 
 
-def _never(_batch: SinkBatch, _place: int, error: Exception) -> None:
+def _never(_batch: SinkBatch, _place: int, error: BaseException) -> None:
     raise error
 
 
