@@ -21,7 +21,7 @@ RecordError RecordMetadata RecordPredicate RecordSinkTask RecordSourceTask Recor
 RetriableError Schema SchemaBuilder Secret Settings SinkBatch SinkConnector SinkReading SinkTask SourceBatch
 SourceConnector SourceOffset SourceRecord SourceTask SourceTaskContext SqlLedger StagingFolder StagingSinkTask Struct
 TaskContext TaskFailed TransactionContext Type Validator date_schema decimal_schema group_partitions publish setting
-time_schema timestamp_schema
+time_schema timestamp_schema waits
 """
 ARROW = "arrow_schema arrow_source_batch connect_schema to_arrow"
 VALIDATORS = """

@@ -8,6 +8,7 @@ in any version.
 
 from __future__ import annotations
 
+from herdmesh.connect import waits
 from herdmesh.connect.authored import RecordConverter, RecordPredicate, RecordTransformation
 from herdmesh.connect.config import (
     REQUIRED,
@@ -119,4 +120,5 @@ __all__ = [
     "setting",
     "time_schema",
     "timestamp_schema",
+    "waits",
 ]
