@@ -147,7 +147,6 @@ class RunPulse(_message.Message):
     SILENT_MS_FIELD_NUMBER: _builtins.int
     MOVED_TIME_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
-    PARTITIONS_FIELD_NUMBER: _builtins.int
     silent_ms: _builtins.int
     """silent_ms is how long the loop has neither looked at its commands nor repeated a question to Kafka. 0 = it moves."""
     @_builtins.property
@@ -158,21 +157,16 @@ class RunPulse(_message.Message):
     def wait(self) -> _connector_pb2.Wait:
         """wait that the run has been in for longer than 5 s. Unset = none."""
 
-    @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.PartitionProgress]:
-        """partitions of a sink whose loop does not move, whose ends go on. Empty = as its last progress said."""
-
     def __init__(
         self,
         *,
         silent_ms: _builtins.int = ...,
         moved_time: _timestamp_pb2.Timestamp | None = ...,
         wait: _connector_pb2.Wait | None = ...,
-        partitions: _abc.Iterable[_task_pb2.PartitionProgress] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["moved_time", b"moved_time", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["moved_time", b"moved_time", "partitions", b"partitions", "silent_ms", b"silent_ms", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moved_time", b"moved_time", "silent_ms", b"silent_ms", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
