@@ -148,6 +148,9 @@ def _validation() -> list[str]:
 _UNSEEN = """\
 ## What no vector meets
 
+- ExtractNewRecordState takes the delete settings of Debezium before 3.0 (`drop.tombstones`, `delete.handling.mode`) and
+  does what they did; Debezium 3 ignores them without a word. A setting with a wrong value is named, where Debezium says
+  "Unable to validate config."
 - Texts of the JDK's own exceptions (null pointers, casts, indexes) are compared by class only.
 - `SimpleDateFormat` keeps a zone name it has parsed for all later records; ours applies it to that record alone.
   Negative and overflowing years, and week years under summer zones, can differ.

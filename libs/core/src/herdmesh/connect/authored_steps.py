@@ -16,10 +16,9 @@ from herdmesh.connect.converters.base import Converter, Role
 from herdmesh.connect.data import Batch, ConnectRecord, Header
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.predicates import Predicate
-from herdmesh.connect.program import Alone, Cells, Diverged
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.schemas import Schema
-from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Transformation
+from herdmesh.connect.transforms.base import Alone, Cells, Code, Column, Compiled, Diverged, Shape, Transformation
 
 _ALL: Final = frozenset[Column](("key", "value", "topic", "headers"))
 

@@ -33,8 +33,8 @@ from herdmesh.connect.collected import Collected, by_topic, part_of, runs
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Schemas
 from herdmesh.connect.data import Batch, ConnectRecord, Header
 from herdmesh.connect.pieces import Care, Converted, stretches
-from herdmesh.connect.program import Cells, Loop, Step
-from herdmesh.connect.transforms.base import Shape
+from herdmesh.connect.program import Loop, Step
+from herdmesh.connect.transforms.base import Cells, Shape
 
 
 class SinkChain:

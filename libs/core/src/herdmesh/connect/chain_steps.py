@@ -16,8 +16,8 @@ from herdmesh.connect.attempts import TRANSFORMATION, Attempts
 from herdmesh.connect.collected import part_of
 from herdmesh.connect.data import Batch
 from herdmesh.connect.pieces import SHORT_RECORDS
-from herdmesh.connect.program import Alone, Cells, Diverged, Halted, Loop, Single, Step
-from herdmesh.connect.transforms.base import Column, Shape
+from herdmesh.connect.program import Halted, Loop, Single, Step
+from herdmesh.connect.transforms.base import Alone, Cells, Column, Diverged, Shape
 
 SHAPES_MAX: Final = 1_000
 """As many as converters remember schemas by default: a topic whose records have each a schema of their own fills the

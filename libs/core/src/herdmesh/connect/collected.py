@@ -13,9 +13,8 @@ from itertools import groupby
 
 from herdmesh.connect.converters.base import Schemas
 from herdmesh.connect.data import Batch
-from herdmesh.connect.program import Cells
 from herdmesh.connect.schemas import Schema
-from herdmesh.connect.transforms.base import Shape
+from herdmesh.connect.transforms.base import Cells, Shape
 
 
 class Collected:

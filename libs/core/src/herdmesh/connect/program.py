@@ -9,7 +9,6 @@ a new one) halts it too.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import length_hint
@@ -19,24 +18,10 @@ from herdmesh.connect.column_steps import FieldLoop, NotByColumns
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.predicates import Predicate
-from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Transformation
+from herdmesh.connect.transforms.base import Cells, Code, Column, Compiled, Diverged, Shape, Transformation
 
 _COLUMNS: tuple[Column, ...] = ("key", "value", "offset", "timestamp", "headers")
-Cells = tuple[Any, Any, str | None, list[Header]]
-"""Key, value, topic and headers of one record."""
 _OneByOne = Callable[[Any, Any, str | None, int | None, int | None, int | None, list[Header]], Cells | None]
-
-
-class Diverged(Exception):
-    """A record of a batch leaves the batch's shape."""
-
-
-class Alone(ABC):
-    """A transformation that is never compiled: what becomes of a record is known only once it did."""
-
-    @abstractmethod
-    def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
-        """The record after it, and its shape; None = it is left out."""
 
 
 class Halted(Exception):

@@ -14,6 +14,7 @@ from functools import partial
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.transforms.base import Code, PartTransformation, Transformation
 from herdmesh.connect.transforms.cast import Cast
+from herdmesh.connect.transforms.debezium.extract_new_record_state import ExtractNewRecordState
 from herdmesh.connect.transforms.extract_field import ExtractField
 from herdmesh.connect.transforms.filter import Filter
 from herdmesh.connect.transforms.flatten import Flatten
@@ -33,6 +34,7 @@ _CLASSES: tuple[type[Transformation], ...] = (
     Cast,
     DropHeaders,
     ExtractField,
+    ExtractNewRecordState,
     Filter,
     Flatten,
     HeaderFrom,

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 from herdmesh.connect.config import ConfigDef, RawConfig
-from herdmesh.connect.data import Struct
+from herdmesh.connect.data import Batch, Header, Struct
 from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.schemas import Schema
@@ -30,6 +30,14 @@ Column = Literal["key", "value", "topic", "partition", "offset", "timestamp", "h
 Part = Literal["key", "value"]
 MADE = "made"
 """The name of the list of a struct just made."""
+
+
+Cells = tuple[Any, Any, str | None, list[Header]]
+"""Key, value, topic and headers of one record."""
+
+
+class Diverged(Exception):
+    """A record of a batch leaves the batch's shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +211,15 @@ class Transformation(ABC):
     def close(self) -> None:
         """Release everything; called once when the task ends."""
         return
+
+
+class Alone(ABC):
+    """A transformation that can take a record by itself: what schemas come out is known only once it did. `compile`
+    raises Diverged for a shape it does not compile, and what it wrote does so for a record it leaves to `alone`."""
+
+    @abstractmethod
+    def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
+        """The record after it, and its shape; None = it is left out."""
 
 
 class PartTransformation(Transformation):
