@@ -104,6 +104,12 @@ _LEADER_ROW = (
     "the leader is the label `leader_name` |"
 )
 _TAIL_TEXT = """\
+## Waits
+
+`herdmesh_task_waiting_ms{waits_for="PostgreSQL db:5432"}` is there while a task waits for longer than 5 s, and says how
+long it has waited; its condition WAITING (`herd describe`) has the error and the next try as well. An alert for what
+needs somebody: `max by (connector, waits_for) (herdmesh_task_waiting_ms) > 600000`.
+
 ## Lag and latency
 
 `herdmesh_task_lag_records` is what a sink task is behind over all its partitions, and

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass, ErrorCounts, PartitionProgress, Progress, RunEnd
 from herdmesh.engine.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
 from herdmesh.rpc.telemetry import Buckets
-from herdmesh.worker.metrics import collector
+from herdmesh.worker.metrics import collector, names
 from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Assignment, ConnectorSpec, Failure, TargetState, TaskSpec, UnitId
@@ -95,6 +96,29 @@ def test_a_running_task_has_its_counts_times_and_lag(world: World) -> None:
     assert found[ANY + "offset_commit_failure_percentage"] == 0
     assert found["herdmesh_task_end_to_end_latency_ms"] == Buckets(AGES.buckets, LATENCY_BOUNDS_MS, 4.5)
     assert not [name for name in found if "source_task" in name], "it is no source"
+
+
+def test_a_wait_has_a_series_with_its_reason_while_it_lasts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id, name = world.start(), "herdmesh_task_waiting_ms waits_for=PostgreSQL db:5432"
+    world.handle(events.RunHello(run_id, 1, 300_000))
+    world.moved(run_id, 5)
+    monkeypatch.setattr(names.time, "time_ns", lambda: 11_500 * 1_000_000)
+    world.handle(events.RunPulse(run_id, 0, 0, Wait("PostgreSQL db:5432", "connection refused", 4_000, 2)))
+    world.handle(events.HeartbeatDue(only_if_moved=False, now_ms=11_500))
+    assert world.series()[name] == 7_500.0
+    world.handle(events.RunPulse(run_id, 0, 0))
+    world.handle(events.HeartbeatDue(only_if_moved=False, now_ms=12_500))
+    assert not [one for one in world.series() if "waiting" in one]
+
+
+def test_a_connector_whose_call_does_not_return_has_such_a_series(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start(unit=CONNECTOR)
+    monkeypatch.setattr(names.time, "time_ns", lambda: 11_500 * 1_000_000)
+    for now_ms in (4_000, 11_500):
+        world.handle(events.HeartbeatDue(only_if_moved=False, now_ms=now_ms))
+    assert world.series()["herdmesh_connector_waiting_ms waits_for=the connector's code"] == 7_500.0
 
 
 def test_what_was_not_measured_for_a_minute_is_absent(world: World) -> None:

@@ -29,6 +29,7 @@ from herdmesh.worker.metrics.names import (
     TASK_METRICS,
     WORKER_METRICS,
     Definition,
+    Labelled,
 )
 from herdmesh.worker.metrics.tasks import TaskMeter
 from herdmesh.worker.state import WorkerState, events, instructions
@@ -84,6 +85,8 @@ class WorkerMetrics:
                     task.ended()
             case events.StartUnit(unit=unit):
                 touched[unit] = None
+            case events.HeartbeatDue(only_if_moved=False):
+                self._look_at_waits(state)
             case _:
                 pass
         for one in out:
@@ -149,6 +152,14 @@ class WorkerMetrics:
         task.changed(held.state, now_s)
         self._note_start(unit, held.state, self._worker.task_startups)
 
+    def _look_at_waits(self, state: WorkerState) -> None:
+        for unit, task in self._tasks.items():
+            held = state.tasks.get(unit)
+            task.wait = None if held is None else held.wait
+        for unit, one in self._connectors.items():
+            connector = state.connectors.get(unit.connector)
+            one.wait = None if connector is None else connector.wait
+
     def _task(self, unit: UnitId, incarnation: str, config: Config, now_s: float) -> TaskMeter:
         """As it left, if it did so lately."""
         left_s, task = self.left.pop(unit, (0.0, None))
@@ -205,6 +216,8 @@ def _read(definitions: Iterable[Definition[T]], of: Sequence[tuple[Labels, T]], 
             value = definition.read(one, now_s)
             if isinstance(value, str):
                 points.append(({**labels, definition.text_label: value}, 1.0))
+            elif isinstance(value, Labelled):
+                points.append(({**labels, **value.labels}, value.value))
             elif value is not None:
                 points.append((labels, value))
         yield Family(definition.name, definition.kind, definition.description, points)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from herdmesh.connect.waits import Wait
 from herdmesh.worker.state.model import RunState
 
 
@@ -21,6 +22,7 @@ class ConnectorMeter:
     version: str = "unknown"
     state: RunState = RunState.UNASSIGNED
     generation: int = -1
+    wait: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True)

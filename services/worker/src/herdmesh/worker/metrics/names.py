@@ -13,11 +13,13 @@ Invariant: a value that nobody measured is absent, never 0.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.measures import LATENCY_BOUNDS_MS
 from herdmesh.rpc.telemetry import Buckets, Kind
 from herdmesh.worker.metrics.connectors import ConnectorMeter, StateCount, WorkerMeter
@@ -25,7 +27,17 @@ from herdmesh.worker.metrics.tasks import TaskMeter
 from herdmesh.worker.state.model import RunState
 
 T = TypeVar("T")
-Value = float | str | Buckets | None
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A value with labels of its own beside those of what it is of."""
+
+    value: float
+    labels: Mapping[str, str]
+
+
+Value = float | str | Buckets | Labelled | None
 """A text is a label of a series of value 1; None = absent."""
 
 
@@ -65,6 +77,12 @@ _WORKER_GROUP: Final = "connect-worker-metrics"
 def _latency(task: TaskMeter, _now_s: float) -> Value:
     found = task.latency
     return Buckets(found.buckets, LATENCY_BOUNDS_MS, found.total_ms) if found.buckets else None
+
+
+def _waiting(wait: Wait | None) -> Value:
+    if wait is None or not wait.since_ms:
+        return None
+    return Labelled(max(0.0, time.time_ns() // 1_000_000 - wait.since_ms), {"waits_for": wait.waits_for})
 
 
 TASK_METRICS: Final[tuple[Definition[TaskMeter], ...]] = (
@@ -161,6 +179,9 @@ TASK_METRICS: Final[tuple[Definition[TaskMeter], ...]] = (
           lambda t, _: t.records_dropped),
     _Task("", "task_offset_commit_failures_total", _COUNTER, "Offset commits that failed.",
           lambda t, _: t.commit_failures),
+    _Task("", "task_waiting_ms", _GAUGE,
+          "How long the task waits already; the label `waits_for` names what for. Absent while it waits for nothing, "
+          "and for the first 5 s.", lambda t, _: _waiting(t.wait)),
     _Task("", "task_runs_total", _COUNTER, "Runs begun for the task on this worker.", lambda t, _: t.runs),
 )  # fmt: skip
 """Of each task held, with the labels connector and task."""
@@ -172,7 +193,9 @@ CONNECTOR_METRICS: Final[tuple[Definition[ConnectorMeter], ...]] = (
     _Connector(_CONNECTOR_GROUP, "connector-type", _GAUGE, "source, sink or unknown.", lambda c, _: c.type),
     _Connector(_CONNECTOR_GROUP, "connector-class", _GAUGE, "Class of the connector.", lambda c, _: c.class_name),
     _Connector(_CONNECTOR_GROUP, "connector-version", _GAUGE, "Version of its plugin.", lambda c, _: c.version),
-)
+    _Connector("", "connector_waiting_ms", _GAUGE, "As `herdmesh_task_waiting_ms`, of the connector itself.",
+               lambda c, _: _waiting(c.wait)),
+)  # fmt: skip
 """Of each connector whose instance the worker holds, with the label connector."""
 
 _States = Definition[StateCount]

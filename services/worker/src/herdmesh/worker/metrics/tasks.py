@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorCounts, Progress
 from herdmesh.engine.measures import Latency
 from herdmesh.worker.metrics.windows import Window
@@ -46,6 +47,7 @@ class TaskMeter:
         self.progress = _NONE
         self.measured_s: float | None = None
         self.in_run = False
+        self.wait: Wait | None = None
         self._run_id = ""
         self._told = _NONE
 
