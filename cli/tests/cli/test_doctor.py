@@ -16,6 +16,7 @@ from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_pb
 from herdmesh.api.configstore.v1 import config_read_service_pb2_grpc as config_grpc
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import config_messages_pb2 as herder_pb
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as herder_grpc
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_pb
@@ -48,6 +49,7 @@ class _Status(status_grpc.StatusReadServiceServicer):
 class _Herder(herder_grpc.ConnectorServiceServicer):
     def __init__(self, *conditions: connector_common.Condition) -> None:
         self._conditions = conditions
+        self.connectors: list[connector_pb2.Connector] = []
 
     async def GetCluster(self, request: Any, context: Any) -> admin_pb.GetClusterResponse:
         workers = [
@@ -57,6 +59,9 @@ class _Herder(herder_grpc.ConnectorServiceServicer):
         return admin_pb.GetClusterResponse(
             leader_id="herder-1", leader_address="127.0.0.1:7203", epoch=1, workers=workers
         )
+
+    async def ListConnectors(self, request: Any, context: Any) -> herder_pb.ListConnectorsResponse:
+        return herder_pb.ListConnectorsResponse(connectors=self.connectors)
 
 
 def config(status: store_pb2.StoreStatus) -> Any:
@@ -109,6 +114,29 @@ async def test_two_workers_of_one_id_are_a_finding() -> None:
         code, text = await doctor(one, status, herder)
     assert code == 1
     assert "DUPLICATE_WORKER_ID worker w2: another process uses the id w2 as well" in text
+
+
+async def test_a_task_that_waits_is_listed_and_the_mesh_is_healthy() -> None:
+    text = "waits for PostgreSQL db:5432: connection refused (7 tries)"
+    wait = connector_common.Wait(waits_for="PostgreSQL db:5432", message="connection refused", tries=7)
+    wait.since.FromSeconds(1_000_000_000)
+    condition = connector_common.Condition(type="WAITING", message=text, wait=wait)
+    task = connector_pb2.Task(id=connector_common.TaskId(connector="orders", task=3))
+    task.status.conditions.append(condition)
+    herder = leader()
+    herder.connectors.append(connector_pb2.Connector(name="orders", tasks=[task]))
+    async with serving(config(HEALTHY), status_store(HEALTHY), herder) as addresses:
+        code, shown = await doctor(*addresses)
+        assert code == 0
+        assert f"WAITING connector orders task 3: {text} (since 2001-09-09T01:46:40Z)" in shown
+        assert HINTS["WAITING"] in shown
+        assert "everything is healthy" in shown
+        code, shown = await doctor(*addresses, "-o", "json")
+        found = json.loads(shown)
+        assert (code, found["healthy"]) == (0, True)
+        assert [(one["connector"], one["task"], one["waits_for"], one["tries"]) for one in found["waits"]] == [
+            ("orders", 3, "PostgreSQL db:5432", 7)
+        ]
 
 
 async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:

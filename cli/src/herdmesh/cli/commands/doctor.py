@@ -2,7 +2,7 @@
 
 Owns the questions (every replica of both stores, the herder) and the advice per finding. What is wrong is said by the
 store itself; nothing here guesses. Exit code 0 when every replica is HEALTHY, nothing is undecodable and a herder
-leads; else 1.
+leads; else 1. Connectors and tasks that wait are listed besides: a mesh whose database is away is healthy.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rich.markup import escape
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient, find_config_stores, find_herder, find_status_stores
+from herdmesh.cli.commands.get import fetch_connectors
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import Format, colored, out, print_json, table
 from herdmesh.cli.runner import HerderOption, OutputOption, run
@@ -27,7 +28,7 @@ from herdmesh.rpc.errors import HerdmeshError
 #: A store answers in every role; one that does not within this time is not there.
 _TIMEOUT_S: Final = 5.0
 _HERDER_PATIENCE_S: Final = 2.0
-#: Undecodable records printed for people; `-o json` has all that the store keeps.
+#: Undecodable records, and waits, printed for people; `-o json` has all that the store keeps.
 _SHOWN_MAX: Final = 20
 
 HINTS: Final[dict[str, str]] = {
@@ -44,6 +45,7 @@ HINTS: Final[dict[str, str]] = {
     "UNDECODABLE": "Somebody else writes to this topic. These records change nothing and can stay; write a tombstone to"
     " their key to have compaction remove them.",
     "DUPLICATE_WORKER_ID": "`herd get workers` shows the one that is heard; the log of the other says the same.",
+    "WAITING": "Look after what it waits for: the task goes on by itself. `herd describe connector` shows its tries.",
     "NO_LEADER": "A herder needs a config store that writes; mend what is said above first, then look at its log.",
 }
 
@@ -78,10 +80,11 @@ def doctor(
 
 
 async def examine(config_stores: Sequence[str], status_stores: Sequence[str], herder: str) -> views.Json:
-    """Ask everybody at once. Keys: `healthy`, `replicas`, `herder`, `findings` (each with its `hint`)."""
+    """Ask everybody at once. Keys: `healthy`, `replicas`, `herder`, `findings` and `waits` (each with its `hint`)."""
     asked = [("config-store", address) for address in config_stores]
     asked += [("status-store", address) for address in status_stores]
     leader, *replicas = await asyncio.gather(_herder(herder), *(_replica(store, address) for store, address in asked))
+    waits = leader.pop("waits")
     findings = [finding for replica in replicas for finding in _findings(replica)]
     if leader["state"] != "LEADS":
         reason = "UNREACHABLE" if leader["state"] == "UNREACHABLE" else "NO_LEADER"
@@ -92,7 +95,7 @@ async def examine(config_stores: Sequence[str], status_stores: Sequence[str], he
             _finding("worker", worker["worker_id"], one["type"], one["message"], HINTS.get(one["type"], ""))
             for one in worker["conditions"]
         ]
-    return {"healthy": not findings, "replicas": list(replicas), "herder": leader, "findings": findings}
+    return {"healthy": not findings, "replicas": list(replicas), "herder": leader, "findings": findings, "waits": waits}
 
 
 async def _replica(store: str, address: str) -> views.Json:
@@ -109,16 +112,37 @@ async def _herder(address: str) -> views.Json:
     async with HerderClient(address, patience_s=_HERDER_PATIENCE_S) as client:
         try:
             reply = await client.call(lambda stub: stub.GetCluster, admin.GetClusterRequest(), timeout_s=_TIMEOUT_S)
+            waits = _waits(await fetch_connectors(client, full=False))
         except CommandError as error:
             state = "UNREACHABLE" if error.reason == "UNREACHABLE" else error.reason
-            return {"address": address, "state": state, "message": error.message, "workers": []}
+            return {"address": address, "state": state, "message": error.message, "workers": [], "waits": []}
         workers = map(views.worker, reply.workers)
         notes = [
             {key: one[key] for key in ("worker_id", "reason", "conditions")}
             for one in workers
             if one["reason"] or one["conditions"]
         ]
-        return {"address": reply.leader_address or client.address, "state": "LEADS", "message": "", "workers": notes}
+        address = reply.leader_address or client.address
+        return {"address": address, "state": "LEADS", "message": "", "workers": notes, "waits": waits}
+
+
+def _waits(connectors: Sequence[views.Json]) -> list[views.Json]:
+    """Of every connector and task that has the condition WAITING; `task` is None of a connector."""
+    found: list[views.Json] = []
+    for connector in connectors:
+        for unit in (connector["connector"], *connector["tasks"]):
+            found += [
+                {
+                    "connector": connector["name"],
+                    "task": unit.get("id"),
+                    **one["wait"],
+                    "text": one["message"],
+                    "hint": HINTS["WAITING"],
+                }
+                for one in unit.get("conditions", ())
+                if "wait" in one
+            ]
+    return sorted(found, key=lambda one: one["since"] or "")
 
 
 def _findings(replica: views.Json) -> list[views.Json]:
@@ -159,10 +183,22 @@ def _print(found: views.Json) -> None:
         if not one["reason"]:
             continue
         out.print(f"\n[bold]worker {escape(one['worker_id'])}[/]: {escape(one['reason'])}", soft_wrap=True)
+    _print_waits(found["waits"])
     for replica in found["replicas"]:
         _print_undecodable(replica)
     if found["healthy"]:
         out.print("\neverything is healthy")
+
+
+def _print_waits(waits: Sequence[views.Json]) -> None:
+    for one in waits[:_SHOWN_MAX]:
+        task = "" if one["task"] is None else f" task {one['task']}"
+        since = f" (since {one['since']})" if one["since"] else ""
+        where = f"connector {escape(one['connector'])}{task}"
+        out.print(f"\n[bold yellow]WAITING[/] {where}: {escape(one['text'])}{since}", soft_wrap=True)
+        out.print(f"[dim]next:[/] {escape(one['hint'])}", soft_wrap=True)
+    if len(waits) > _SHOWN_MAX:
+        out.print(f"\nand {len(waits) - _SHOWN_MAX} more that wait; `-o json` has them all")
 
 
 def _print_undecodable(replica: views.Json) -> None:
