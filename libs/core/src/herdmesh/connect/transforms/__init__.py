@@ -14,6 +14,10 @@ from functools import partial
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.transforms.base import Code, PartTransformation, Transformation
 from herdmesh.connect.transforms.cast import Cast
+from herdmesh.connect.transforms.confluent.drop import Drop
+from herdmesh.connect.transforms.confluent.extract_topic import ExtractTopic, ExtractTopicFromHeader
+from herdmesh.connect.transforms.confluent.tombstone_handler import TombstoneHandler
+from herdmesh.connect.transforms.confluent.topic_regex_router import PlainTopicRegexRouter, TopicRegexRouter
 from herdmesh.connect.transforms.debezium.extract_new_record_state import ExtractNewRecordState
 from herdmesh.connect.transforms.extract_field import ExtractField
 from herdmesh.connect.transforms.filter import Filter
@@ -32,9 +36,12 @@ from herdmesh.connect.transforms.value_to_key import ValueToKey
 
 _CLASSES: tuple[type[Transformation], ...] = (
     Cast,
+    Drop,
     DropHeaders,
     ExtractField,
     ExtractNewRecordState,
+    ExtractTopic,
+    ExtractTopicFromHeader,
     Filter,
     Flatten,
     HeaderFrom,
@@ -42,11 +49,14 @@ _CLASSES: tuple[type[Transformation], ...] = (
     InsertField,
     InsertHeader,
     MaskField,
+    PlainTopicRegexRouter,
     RegexRouter,
     ReplaceField,
     SetSchemaMetadata,
     TimestampConverter,
     TimestampRouter,
+    TombstoneHandler,
+    TopicRegexRouter,
     ValueToKey,
 )
 

@@ -1,0 +1,55 @@
+"""The options of Confluent's transformations, after the tables of its documentation.
+
+Owns the definitions only.
+"""
+
+from __future__ import annotations
+
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.validators import one_of, one_of_ignoring_case, regex
+
+DROP = ConfigDef(
+    ConfigKey(
+        "schema.behavior", Type.STRING, "nullify", Importance.MEDIUM,
+        "What becomes of a schema: nullify sets it to null, retain keeps it, validate refuses one that is not optional "
+        "and force_optional makes it optional.",
+        one_of("nullify", "retain", "validate", "force_optional"),
+    ),
+)  # fmt: skip
+
+TOMBSTONE_HANDLER = ConfigDef(
+    ConfigKey(
+        "behavior", Type.STRING, "warn", Importance.MEDIUM,
+        "What to do with a record without a value: ignore leaves it out, warn leaves it out with a warning in the log, "
+        "fail refuses it.",
+        one_of("ignore", "warn", "fail"),
+    ),
+)  # fmt: skip
+
+_SKIP = ConfigKey(
+    "skip.missing.or.null", Type.BOOLEAN, False, Importance.LOW,
+    "Whether a record whose topic field is missing or null keeps its topic. Otherwise it is refused.",
+)  # fmt: skip
+
+EXTRACT_TOPIC = ConfigDef(
+    ConfigKey(
+        "field", Type.STRING, "", Importance.MEDIUM,
+        "The field that is the topic's name. Empty: the whole key or value, a text, is.",
+    ),
+    ConfigKey(
+        "field.format", Type.STRING, "PLAIN", Importance.MEDIUM,
+        "How the field is named: PLAIN by its name, JSON_PATH by a path to one field.",
+        one_of_ignoring_case("JSON_PATH", "PLAIN"),
+    ),
+    _SKIP,
+)  # fmt: skip
+
+EXTRACT_TOPIC_HEADER = ConfigDef(
+    ConfigKey("field", Type.STRING, REQUIRED, Importance.MEDIUM, "The header that is the topic's name."),
+    _SKIP,
+)
+
+TOPIC_REGEX_ROUTER = ConfigDef(
+    ConfigKey("regex", Type.STRING, REQUIRED, Importance.HIGH, "Regular expression to use for matching.", regex()),
+    ConfigKey("replacement", Type.STRING, REQUIRED, Importance.HIGH, "Replacement string."),
+)

@@ -1,0 +1,22 @@
+"""TopicRegexRouter: another topic by a regular expression, as RegexRouter does it.
+
+Owns the names it is found by.
+"""
+
+from __future__ import annotations
+
+from herdmesh.connect.transforms.confluent import definitions
+from herdmesh.connect.transforms.regex_router import RegexRouter
+
+
+class TopicRegexRouter(RegexRouter):
+    """`io.confluent.connect.cloud.transforms.TopicRegexRouter`, of managed connectors."""
+
+    java_class = "io.confluent.connect.cloud.transforms.TopicRegexRouter"
+    config_def = definitions.TOPIC_REGEX_ROUTER
+
+
+class PlainTopicRegexRouter(TopicRegexRouter):
+    """The same by the package of the others."""
+
+    java_class = "io.confluent.connect.transforms.TopicRegexRouter"
