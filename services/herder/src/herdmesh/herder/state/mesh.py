@@ -6,8 +6,9 @@ those stand in the file of their concept.
 Invariants:
 - A member's `load` is always what the units say: every hold begins and ends through `take`, `stray` and `drop`.
 - A generation is given out once, in rising order, and only from the blocks of the current epoch.
-- Nothing here outlives the epoch but what was read from the stores, and restarts that were begun: a new leader starts
-  from stores and hellos, and who leads again from what it did itself besides.
+- Nothing here outlives the epoch but what was read from the stores, restarts that were begun, and which classes are
+  sources and which sinks: a new leader starts from stores and hellos, and who leads again from what it did itself
+  besides.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from enum import StrEnum, unique
 
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
-from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
+from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, Plugin, Rules, SessionKey, StatusEntry, UnitId
 from herdmesh.herder.state.policy import Account
 from herdmesh.herder.state.records import Balance, Call, Command, Connector, Hold, Member, Op, OpKind, Unit
 from herdmesh.herder.state.traces import Traces
@@ -70,6 +71,8 @@ class Mesh:
         self.statuses_known = False
         self.leases: dict[str, Lease] = {}
         self.leases_known = False
+        #: the connector classes that workers told of, by class and alias. What a class is outlives any reign.
+        self.connectors_told: dict[str, Plugin] = {}
         # bookkeeping
         self.dirty: set[str] = set()
         #: connectors with a `wait_revision`.

@@ -69,7 +69,7 @@ class ErrorClass(StrEnum):
 
 @unique
 class ConnectorType(StrEnum):
-    """Which way records flow; UNKNOWN while no worker has the plugin."""
+    """Which way records flow; UNKNOWN when neither a worker nor a name tells (`configs.type_of`)."""
 
     UNKNOWN = "UNSPECIFIED"
     SOURCE = "SOURCE"

@@ -94,14 +94,14 @@ def _policy(mesh: Mesh, old: ConnectorEntry | None, entry: ConnectorEntry) -> It
 def _offsets(
     mesh: Mesh, old: ConnectorEntry | None, entry: ConnectorEntry, made: tuple[Properties, ...] | None
 ) -> Iterator[str]:
-    kind = configs.type_of(mesh, entry.class_name)
+    kind = configs.type_of(mesh, entry)
     if old is None:
         yield (
             "Offsets: it goes on from those that an earlier connector of this name left, if there are any; initial "
             "offsets can be given with the create."
         )
         return
-    was = configs.type_of(mesh, old.class_name)
+    was = configs.type_of(mesh, old)
     if ConnectorType.UNKNOWN not in (was, kind) and was is not kind:
         yield "Offsets: a sink's and a source's are kept apart, so the old ones are not used and stay where they are."
     elif kind is ConnectorType.SINK:

@@ -62,6 +62,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     if before is not None:
         member.load = before.load
     mesh.members[event.worker_id] = member
+    mesh.connectors_told.update(member.connectors)
     for name, versions in member.step_versions.items():
         mesh.steps_told.setdefault(name, set()).update(versions)
     mesh.departed.pop(event.worker_id, None)

@@ -131,7 +131,7 @@ def connector_view(mesh: Mesh, name: str) -> ConnectorView | None:
     entry = connector.stored
     if entry is None:
         return None
-    type_ = configs.type_of(mesh, entry.class_name)
+    type_ = configs.type_of(mesh, entry)
     tasks = tuple(_task_view(mesh, connector, entry, task) for task in range(len(entry.tasks)))
     status = unit_view(mesh, connector, connector.units.get(None) or Unit(UnitId(name)))
     return ConnectorView(name, type_, entry, status, tasks, _lag(type_, tasks))
