@@ -84,7 +84,7 @@ def _one_trace_from_the_call_to_the_batch(exported: Collector, traceparent: str)
     assert by_id[call.parent].parent == caller, "the client's own span is the call's parent"
     writes = [span for span in exported.spans if span.trace == trace and span.name.endswith("/PutConnectorConfig")]
     assert {by_id[span.parent].id for span in writes} >= {call.id}, "the write is a part of the call"
-    lag, counts = "herdmesh_task_lag_records", "kafka_connect_source_task_metrics_source_record_write_total"
+    lag, counts = "herdmesh_task_behind_records", "kafka_connect_source_task_metrics_source_record_write_total"
     exported.until("metrics of tasks", lambda: {lag, counts} <= exported.metrics)
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.cli import views
 from herdmesh.cli.commands.describe import story
-from herdmesh.cli.output import connector_lag, task_lag
+from herdmesh.cli.output import connector_lag, connector_uncommitted, task_lag
 
 
 def told(**more: Any) -> list[str]:
@@ -91,20 +91,29 @@ def sink_task(state: str, minutes: int, *parts: tuple[int, int, int]) -> dict[st
 
 
 def test_lag_of_a_paused_sink_is_what_was_known_last_with_its_age() -> None:
-    paused, older = sink_task("PAUSED", 4, (1_000, 1_100, 1_500)), sink_task("PAUSED", 9, (0, 0, 7))
+    paused, older = sink_task("PAUSED", 4, (1_000, 1_000, 1_500)), sink_task("PAUSED", 9, (0, 0, 7))
     assert task_lag(paused) == "500 (4m ago)"
-    assert connector_lag({"tasks": [paused, older], "lag_records": None}) == "507 (9m ago)"
+    assert connector_lag({"tasks": [paused, older], "behind_records": None}) == "507 (9m ago)"
     running = sink_task("RUNNING", 1, (5, 5, 6))
-    assert connector_lag({"tasks": [paused, running], "lag_records": None}) == "501 (4m ago)"
+    assert connector_lag({"tasks": [paused, running], "behind_records": None}) == "501 (4m ago)"
 
 
 def test_lag_that_nobody_knows_is_a_dash() -> None:
     unknown = sink_task("PAUSED", 4, (-1, -1, 10))
     assert task_lag(unknown) == task_lag(sink_task("PAUSED", 4)) == task_lag(sink_task("FAILED", 4, (1, 1, 3))) == "-"
-    assert connector_lag({"tasks": [sink_task("PAUSED", 4, (1, 1, 3)), unknown], "lag_records": None}) == "-"
-    assert connector_lag({"tasks": [], "lag_records": None}) == "-"
+    assert connector_lag({"tasks": [sink_task("PAUSED", 4, (1, 1, 3)), unknown], "behind_records": None}) == "-"
+    assert connector_lag({"tasks": [], "behind_records": None}) == "-"
 
 
 def test_lag_of_a_running_sink_is_of_now() -> None:
-    assert task_lag(sink_task("RUNNING", 4, (-1, 3, 10))) == "7", "nothing committed: from where it reads"
-    assert connector_lag({"tasks": [sink_task("RUNNING", 4, (1, 1, 3))], "lag_records": 2}) == "2"
+    assert task_lag(sink_task("RUNNING", 4, (-1, 3, 10))) == "7"
+    assert connector_lag({"tasks": [sink_task("RUNNING", 4, (1, 1, 3))], "behind_records": 2}) == "2"
+
+
+def test_what_is_read_and_not_committed_is_a_figure_of_its_own() -> None:
+    keeps_up = sink_task("RUNNING", 4, (70_000, 100_000, 100_000), (5, 9, 10))
+    assert task_lag(keeps_up) == "1", "a commit every 60 s does not make a task look behind"
+    assert keeps_up["progress"]["uncommitted_records"] == 30_004
+    assert connector_uncommitted({"tasks": [keeps_up], "uncommitted_records": 30_004}) == "30,004"
+    paused = sink_task("PAUSED", 4, (1, 3, 3))
+    assert connector_uncommitted({"tasks": [paused], "uncommitted_records": None}) == "2 (4m ago)"

@@ -28,7 +28,7 @@ RUNNING, FAILED = common.RUN_STATE_RUNNING, common.RUN_STATE_FAILED
 def connector(number: int) -> connectors.Connector:
     """One task; every fortieth has failed; each lags by its number."""
     name = f"sink-{number:04}"
-    made = connectors.Connector(name=name, type=common.CONNECTOR_TYPE_SINK, lag_records=number)
+    made = connectors.Connector(name=name, type=common.CONNECTOR_TYPE_SINK, behind_records=number)
     made.status.state, made.status.worker_id = RUNNING, "w1"
     task = made.tasks.add(id=common.TaskId(connector=name, task=0))
     task.status.state, task.status.worker_id = RUNNING, f"w{number % 3}"
@@ -189,7 +189,7 @@ def test_a_connector_is_described_with_all_that_an_operator_asks(herd: Herd) -> 
     code, out, _ = herd(herder, describe.describe_connector, "sink-0000")
     lines = [line.rstrip() for line in out.splitlines()]
     assert code == 0
-    assert lines[0] == "sink-0000 (sink), wanted STARTED, lag 0"
+    assert lines[0] == "sink-0000 (sink), wanted STARTED, behind 0, uncommitted -"
     assert lines[1] == "connector RUNNING on w1, generation 17"
     at = lines.index("tasks")
     assert lines[at + 1].split()[-3:] == ["STARTS", "GENERATION", "AGE"]
@@ -203,5 +203,5 @@ def test_a_connector_is_described_with_all_that_an_operator_asks(herd: Herd) -> 
         "  File [sink.py], line 7",
         "OSError: disk full [/data]",
     ]
-    assert ["0", "orders", "2", "100", "1600", "1,500"] in [line.split() for line in lines]
+    assert ["0", "orders", "2", "100", "120", "1600", "1,480", "20"] in [line.split() for line in lines]
     assert ["topics", "orders"] in [line.split() for line in lines]

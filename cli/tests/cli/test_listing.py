@@ -29,7 +29,8 @@ def connector(
         "target_state": "STARTED",
         "connector": unit(state),
         "tasks": [{"id": number, **one} for number, one in enumerate(tasks)],
-        "lag_records": lag,
+        "behind_records": lag,
+        "uncommitted_records": 5,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from herdmesh.connect.lag import NOT_KNOWN, Lag
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import ConnectorType, RunState, TargetState, TaskProgress, UnitId
 from herdmesh.herder.state.requests import (
@@ -274,22 +275,23 @@ def test_progress_and_lag_are_those_of_the_worker_that_holds_the_task(world: Wor
     assert worker.session is not None
     view = world.herder.connector("a")
     assert view is not None
-    assert view.lag_records == -1
+    assert view.lag == NOT_KNOWN
     for task in (0, 1):
-        worker.say(ev.WorkerHeartbeat(worker.session, (TaskProgress(UnitId("a", task), 10 + task),)))
+        worker.say(ev.WorkerHeartbeat(worker.session, (TaskProgress(UnitId("a", task), Lag(10 + task, 3)),)))
     world.run()
     view = world.herder.connector("a")
     assert view is not None
-    assert view.lag_records == 21
+    assert view.lag == Lag(21, 6)
     for target in (TargetState.PAUSED, TargetState.STARTED):
         world.ask(SetTarget("a", target))
         view = world.herder.connector("a")
         assert view is not None
-        assert view.lag_records == (-1 if target is TargetState.PAUSED else 21), "a paused task looks at nothing"
+        known = Lag(21, 6) if target is TargetState.STARTED else NOT_KNOWN
+        assert view.lag == known, "a paused task looks at nothing"
     world.ask(RestartConnector("a", include_tasks=True))
     view = world.herder.connector("a")
     assert view is not None
-    assert view.lag_records == -1, "what an earlier start reported says nothing of this one"
+    assert view.lag == NOT_KNOWN, "what an earlier start reported says nothing of this one"
     assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 2
 
 

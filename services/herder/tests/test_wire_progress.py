@@ -18,17 +18,23 @@ def partition(committed: int, position: int, end: int) -> task_pb2.PartitionProg
 
 
 @pytest.mark.parametrize(
-    ("activity", "partitions", "lag"),
+    ("activity", "partitions", "behind", "uncommitted"),
     [
-        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, 3, 4)], 6),
-        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, -1, 4)], None),
-        (task_pb2.TASK_ACTIVITY_IDLE, [], 0),
-        (task_pb2.TASK_ACTIVITY_FAILED, [partition(5, 7, 10)], 5),
-        (task_pb2.TASK_ACTIVITY_FAILED, [], None),
+        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(0, 3, 4)], 4, 5),
+        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, 3, 4)], 4, None),
+        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, -1, 4)], None, None),
+        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, -1)], None, 2),
+        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(7, 5, 10)], 5, 0),
+        (task_pb2.TASK_ACTIVITY_IDLE, [], 0, 0),
+        (task_pb2.TASK_ACTIVITY_FAILED, [partition(5, 7, 10)], 3, 2),
+        (task_pb2.TASK_ACTIVITY_FAILED, [], None, None),
     ],
 )
 def test_lag(
-    activity: task_pb2.TaskActivity.ValueType, partitions: list[task_pb2.PartitionProgress], lag: int | None
+    activity: task_pb2.TaskActivity.ValueType,
+    partitions: list[task_pb2.PartitionProgress],
+    behind: int | None,
+    uncommitted: int | None,
 ) -> None:
     found = progress(task_pb2.TaskProgress(task=TASK, activity=activity, partitions=partitions))
-    assert found.lag_records == lag
+    assert (found.lag.behind, found.lag.uncommitted) == (behind, uncommitted)

@@ -133,6 +133,8 @@ _CUT = {"ATTENTION"}
 _NUMERIC = {
     *(
         "LAG",
+        "BEHIND",
+        "UNCOMMITTED",
         "RECORDS",
         "REC/S",
         "SLOTS",
@@ -181,9 +183,9 @@ def task_rows(connector: Json) -> list[list[str]]:
 
 
 def task_lag(task: Json) -> str:
-    """Records of a sink task that are not committed yet. Of a paused one nobody asks Kafka: it is what its committed
-    offsets and the ends of its partitions said when it paused, with the age of that."""
-    lag = task.get("progress", {}).get("lag_records")
+    """Records of its partitions that a sink task has not read yet. Of a paused one nobody asks Kafka: it is what the
+    ends of its partitions said when it paused, with the age of that."""
+    lag = task.get("progress", {}).get("behind_records")
     if task["state"] == "PAUSED" and lag is not None:
         return f"{count(lag)} ({age(task.get('since'))} ago)"
     return count(lag if task["state"] == "RUNNING" else None)
@@ -191,11 +193,20 @@ def task_lag(task: Json) -> str:
 
 def connector_lag(connector: Json) -> str:
     """Lag of all tasks; while some are paused it is as old as what is known of the first of them."""
-    lags = [task.get("progress", {}).get("lag_records") for task in connector["tasks"]]
+    return _of_tasks(connector, "behind_records")
+
+
+def connector_uncommitted(connector: Json) -> str:
+    """Records that a sink's tasks have read and not committed yet; as old as `connector_lag`."""
+    return _of_tasks(connector, "uncommitted_records")
+
+
+def _of_tasks(connector: Json, figure: str) -> str:
+    lags = [task.get("progress", {}).get(figure) for task in connector["tasks"]]
     paused = [task["since"] for task in connector["tasks"] if task["state"] == "PAUSED" and task.get("since")]
     known = all(task["state"] in ("PAUSED", "RUNNING") for task in connector["tasks"]) and None not in lags
-    if connector["lag_records"] is not None or not (paused and known):
-        return count(connector["lag_records"])
+    if connector[figure] is not None or not (paused and known):
+        return count(connector[figure])
     return f"{count(sum(lags))} ({age(min(paused))} ago)"
 
 

@@ -17,6 +17,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as herder
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
+from herdmesh.connect import lag
 
 Json = dict[str, Any]
 
@@ -110,10 +111,13 @@ def progress(message: task_pb2.TaskProgress) -> Json:
                 "committed_offset": one.committed_offset,
                 "position": one.position,
                 "end_offset": one.end_offset,
+                "behind_records": lag.behind(one),
+                "uncommitted_records": lag.uncommitted(one),
             }
             for one in message.partitions
         ]
-        shown["lag_records"] = _lag(message)
+        whole = lag.lag_of(message.partitions)
+        shown |= {"behind_records": whole.behind, "uncommitted_records": whole.uncommitted}
     return shown
 
 
@@ -127,17 +131,6 @@ def _errors(message: task_pb2.TaskErrors) -> Json:
         "dead_letters_cut": message.dead_letters_cut,
         "last_time_ms": message.last_error_ms,
     }
-
-
-def _lag(message: task_pb2.TaskProgress) -> int | None:
-    """Records not yet committed; None while an end, or where the task stands, is not known."""
-    lag = 0
-    for one in message.partitions:
-        done = one.committed_offset if one.committed_offset >= 0 else one.position
-        if done < 0 or one.end_offset < 0:
-            return None
-        lag += max(0, one.end_offset - done)
-    return lag
 
 
 def task(message: herder.Task) -> Json:
@@ -155,7 +148,8 @@ def connector(message: herder.Connector) -> Json:
         "target_state": target_state(message.target_state),
         "connector": status(message.status),
         "tasks": [task(one) for one in message.tasks],
-        "lag_records": message.lag_records if message.lag_records >= 0 else None,
+        "behind_records": message.behind_records if message.HasField("behind_records") else None,
+        "uncommitted_records": message.uncommitted_records if message.HasField("uncommitted_records") else None,
         "config": properties(message.config),
     }
 

@@ -112,11 +112,13 @@ needs somebody: `max by (connector, waits_for) (herdmesh_task_waiting_ms) > 6000
 
 ## Lag and latency
 
-`herdmesh_task_lag_records` is what a sink task is behind over all its partitions, and
-`kafka_connect_sink_task_metrics_sink_record_lag_max` (which Connect declares and never sets) what it is behind in
-the worst: the partition's end less the committed offset, or less the position before the first commit. An idle task
-is watched and has none; of a paused or failed one it is what it last was, and `herdmesh_task_lag_age_ms` says how
-long ago.
+A sink task's lag is two figures, each over all its partitions. `herdmesh_task_behind_records` counts records that it
+has not read yet: ends less positions. A position moves only when `put` returned, so what the client fetched ahead
+counts as behind. `herdmesh_task_uncommitted_records` counts records it has read whose offsets are not committed yet:
+positions less committed offsets. A task that keeps up is near 0 behind however seldom it commits; alert on that one.
+`kafka_connect_sink_task_metrics_sink_record_lag_max` is what Connect documents (and never sets): how far the task is
+behind the consumer's position, the second figure of the worst partition. An idle task is watched and has neither; of a
+paused or failed one they are what they last were, and `herdmesh_task_lag_age_ms` says how long ago.
 
 `herdmesh_task_end_to_end_latency_ms` is a histogram: of a sink from a record's timestamp until `put` returned, of a
 source from the end of `poll` until Kafka acknowledged the transaction. It is computed once per batch: half of its

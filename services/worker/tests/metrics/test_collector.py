@@ -90,8 +90,9 @@ def test_a_running_task_has_its_counts_times_and_lag(world: World) -> None:
     assert found[SINK + "put_batch_max_time_ms"] == found[SINK + "put_batch_avg_time_ms"] == 2.0
     assert found[SINK + "offset_commit_seq_no"] == found[SINK + "offset_commit_completion_total"] == 1
     assert found[SINK + "partition_count"] == 2
-    assert found[SINK + "sink_record_lag_max"] == 3, "its end less what is committed"
-    assert (found["herdmesh_task_lag_records"], found["herdmesh_task_lag_age_ms"]) == (4, 0.0)
+    assert found[SINK + "sink_record_lag_max"] == 1, "its position less what is committed"
+    assert (found["herdmesh_task_behind_records"], found["herdmesh_task_lag_age_ms"]) == (3, 0.0)
+    assert "herdmesh_task_uncommitted_records" not in found, "a partition was never committed"
     assert found[ANY + "status status=running"] == found[ANY + "offset_commit_success_percentage"] == 1
     assert found[ANY + "offset_commit_failure_percentage"] == 0
     assert found["herdmesh_task_end_to_end_latency_ms"] == Buckets(AGES.buckets, LATENCY_BOUNDS_MS, 4.5)

@@ -18,6 +18,7 @@ from herdmesh.cli.output import (
     age,
     colored,
     connector_lag,
+    connector_uncommitted,
     count,
     out,
     print_json,
@@ -137,7 +138,7 @@ def _restart_line(restart: views.Json, shown: str) -> str:
 def _print_connector(found: views.Json) -> None:
     out.print(
         f"[bold]{escape(found['name'])}[/] ({found['type']}), wanted {colored(found['target_state'] or 'STARTED')}, "
-        f"lag {connector_lag(found)}"
+        f"behind {connector_lag(found)}, uncommitted {connector_uncommitted(found)}"
     )
     _print_story("connector", found["connector"])
     if found["tasks"]:
@@ -159,16 +160,16 @@ def _print_connector(found: views.Json) -> None:
                 str(number),
                 escape(one["topic"]),
                 str(one["partition"]),
-                str(one["committed_offset"]),
-                str(one["end_offset"]),
-                count(max(0, one["end_offset"] - one["committed_offset"])),
+                *(str(one[key]) if one[key] >= 0 else "-" for key in ("committed_offset", "position", "end_offset")),
+                count(one["behind_records"]),
+                count(one["uncommitted_records"]),
             ]
             for number, one in partitions
         ]
         out.print(
             table(
                 "\noffsets, as their runs saw them last",
-                ("TASK", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG"),
+                ("TASK", "TOPIC", "PARTITION", "COMMITTED", "POSITION", "END", "BEHIND", "UNCOMMITTED"),
                 rows,
             )
         )

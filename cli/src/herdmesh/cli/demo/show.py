@@ -214,7 +214,11 @@ def _working_task(connector: views.Json) -> views.Json | None:
         return None
     for task in tasks:
         moved: views.Json = task.get("progress", {})
-        if moved.get("activity") == "RUNNING" and moved.get("records_in", 0) > 0 and moved.get("lag_records", 0) > 0:
+        if (
+            moved.get("activity") == "RUNNING"
+            and moved.get("records_in", 0) > 0
+            and (moved.get("behind_records") or 0) > 0
+        ):
             return task
     return None
 

@@ -93,9 +93,9 @@ def plugins_text(mesh: Mesh) -> str:
 
 
 def type_of(mesh: Mesh, entry: ConnectorEntry) -> ConnectorType:
-    """Source or sink. First by the plugin of a worker that is here, then by what a worker once told this herder, then by
-    the names of the connector's class and of the task class that is stored with its tasks. UNKNOWN only when none of
-    them tells."""
+    """Source or sink. First by the plugin of a worker that is here, then by what a worker once told this herder, then
+    by the names of the connector's class and of the task class that is stored with its tasks. UNKNOWN only when none
+    of them tells."""
     class_name = entry.class_name
     for member in mesh.members.values():
         plugin = member.connectors.get(class_name)

@@ -18,7 +18,16 @@ from collections.abc import Iterator
 from enum import StrEnum, unique
 
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
-from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, Plugin, Rules, SessionKey, StatusEntry, UnitId
+from herdmesh.herder.state.model import (
+    ClusterLevel,
+    ConnectorEntry,
+    Lease,
+    Plugin,
+    Rules,
+    SessionKey,
+    StatusEntry,
+    UnitId,
+)
 from herdmesh.herder.state.policy import Account
 from herdmesh.herder.state.records import Balance, Call, Command, Connector, Hold, Member, Op, OpKind, Unit
 from herdmesh.herder.state.traces import Traces

@@ -14,6 +14,7 @@ from enum import StrEnum, unique
 from typing import NamedTuple
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.lag import NOT_KNOWN, Lag
 from herdmesh.connect.waits import Wait
 from herdmesh.rpc.errors import FieldViolation
 from herdmesh.rpc.properties import PropertyValue
@@ -289,10 +290,10 @@ class RateUse:
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """How far a task has come. `lag_records` is None where it cannot be told. `wire` is the whole message, unopened."""
+    """How far a task has come. `wire` is the whole message, unopened."""
 
     unit: UnitId
-    lag_records: int | None = None
+    lag: Lag = NOT_KNOWN
     wire: object = None
     records_rate: RateUse | None = None
     bytes_rate: RateUse | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
+from herdmesh.connect.lag import NOT_KNOWN, Lag, sum_of
 from herdmesh.connect.waits import WAITING, Wait
 from herdmesh.herder.state import (
     abilities,
@@ -83,14 +84,14 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorView:
-    """One connector. `lag_records` -1 = not known."""
+    """One connector."""
 
     name: str
     type: ConnectorType
     entry: ConnectorEntry
     status: UnitView
     tasks: tuple[TaskView, ...]
-    lag_records: int
+    lag: Lag
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,17 +296,12 @@ def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition
     return tuple(found)
 
 
-def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> int:
+def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> Lag:
     if type_ is not ConnectorType.SINK or not tasks:
-        return -1
-    total = 0
-    for task in tasks:
-        if task.status.state is not RunState.RUNNING:
-            return -1  # nobody looks at its partitions: what was known when it ended says nothing of now
-        if task.progress is None or task.progress.lag_records is None:
-            return -1
-        total += task.progress.lag_records
-    return total
+        return NOT_KNOWN
+    if any(task.status.state is not RunState.RUNNING for task in tasks):
+        return NOT_KNOWN  # nobody looks at its partitions: what was known when it ended says nothing of now
+    return sum_of(NOT_KNOWN if task.progress is None else task.progress.lag for task in tasks)
 
 
 def _worker_view(mesh: Mesh, member: Member) -> WorkerView:

@@ -13,6 +13,7 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2
+from herdmesh.connect.lag import NOT_KNOWN, lag_of
 from herdmesh.connect.waits import Wait
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
@@ -81,14 +82,9 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
 
 
 def progress(message: task_pb2.TaskProgress) -> TaskProgress:
-    """Lag is the sum of what is not yet committed; None while a partition's end or position is not known, and of a task
-    that failed before it knew what it owns."""
-    lag: int | None = 0
-    if message.activity == task_pb2.TASK_ACTIVITY_FAILED and not message.partitions:
-        lag = None
-    for part in message.partitions:
-        done = part.committed_offset if part.committed_offset >= 0 else part.position
-        lag = lag + max(0, part.end_offset - done) if lag is not None and done >= 0 and part.end_offset >= 0 else None
+    """Lag is not known of a task that failed before it knew what it owns."""
+    knows_nothing = message.activity == task_pb2.TASK_ACTIVITY_FAILED and not message.partitions
+    lag = NOT_KNOWN if knows_nothing else lag_of(message.partitions)
     return TaskProgress(
         UnitId(message.task.connector, message.task.task),
         lag,

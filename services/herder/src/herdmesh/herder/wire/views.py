@@ -13,6 +13,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as config_pb
 from herdmesh.api.herder.v1 import connector_pb2 as pb
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.connect.lag import Lag
 from herdmesh.herder.state.model import AutoRestart, LoggerLevel, RunState, UnitId
 from herdmesh.herder.state.requests import PlanStep, Restarting
 from herdmesh.herder.state.views import ClusterView, ConnectorView, TaskView, UnitView, WorkerState, WorkerView
@@ -30,8 +31,8 @@ def connector_status(view: ConnectorView) -> pb.Connector:
         type=values.CONNECTOR_TYPES[view.type],
         target_state=values.TARGET_STATES[view.entry.wanted_state],
         incarnation=view.entry.incarnation,
-        lag_records=view.lag_records,
     )
+    _fill_lag(message, view.lag)
     _fill_status(message.status, view.status)
     for task in view.tasks:
         shown = message.tasks.add()
@@ -49,13 +50,21 @@ def connector(view: ConnectorView) -> pb.Connector:
         status=_status(view.status),
         tasks=[_task(task) for task in view.tasks],
         incarnation=view.entry.incarnation,
-        lag_records=view.lag_records,
     )
+    _fill_lag(message, view.lag)
     if view.entry.config_revision is not None:
         message.config_revision.CopyFrom(revisions.to_proto(view.entry.config_revision))
     if view.entry.target_revision is not None:
         message.target_state_revision.CopyFrom(revisions.to_proto(view.entry.target_revision))
     return message
+
+
+def _fill_lag(message: pb.Connector, lag: Lag) -> None:
+    message.lag_records = -1 if lag.total is None else lag.total
+    if lag.behind is not None:
+        message.behind_records = lag.behind
+    if lag.uncommitted is not None:
+        message.uncommitted_records = lag.uncommitted
 
 
 def gone_connector(name: str) -> pb.Connector:

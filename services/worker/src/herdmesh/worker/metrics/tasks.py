@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from herdmesh.connect import lag
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorCounts, Progress
@@ -112,14 +113,18 @@ class TaskMeter:
             return None
         return (bad if failed else good) / (good + bad)
 
-    def lags(self) -> list[int]:
-        """Of each partition whose end is known: the records behind what is committed, or, before any commit, read."""
-        found: list[int] = []
-        for one in self.progress.partitions:
-            done = one.committed_offset if one.committed_offset >= 0 else one.position
-            if done >= 0 and one.end_offset >= 0:
-                found.append(max(0, one.end_offset - done))
-        return found
+    def behind(self) -> int | None:
+        """Records not read and put yet, of all partitions; None while that is not known."""
+        return lag.lag_of(self.progress.partitions).behind if self.progress.partitions else None
+
+    def uncommitted(self) -> int | None:
+        """Records put and not committed yet, of all partitions; None while that is not known."""
+        return lag.lag_of(self.progress.partitions).uncommitted if self.progress.partitions else None
+
+    def uncommitted_max(self) -> int | None:
+        """Likewise of the partition that has the most."""
+        found = (lag.uncommitted(one) for one in self.progress.partitions)
+        return max((one for one in found if one is not None), default=None)
 
     def lag_age_ms(self, now_s: float) -> float | None:
         """How old the lag is: 0 while a run measures it, or the watcher of idle tasks would see it grow; None where it

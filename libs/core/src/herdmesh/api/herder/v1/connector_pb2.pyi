@@ -71,6 +71,8 @@ class Connector(_message.Message):
     TASKS_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     LAG_RECORDS_FIELD_NUMBER: _builtins.int
+    BEHIND_RECORDS_FIELD_NUMBER: _builtins.int
+    UNCOMMITTED_RECORDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name of the connector."""
     type: _connector_pb2.ConnectorType.ValueType
@@ -80,7 +82,11 @@ class Connector(_message.Message):
     incarnation: _builtins.str
     """incarnation is new at every create."""
     lag_records: _builtins.int
-    """lag_records over all partitions of a sink; -1 = not known."""
+    """lag_records of a sink are behind_records and uncommitted_records together; -1 = not known."""
+    behind_records: _builtins.int
+    """behind_records are those of a sink's partitions that its tasks have not read and put yet: ends less positions. Unset = not known."""
+    uncommitted_records: _builtins.int
+    """uncommitted_records are read and put, and their offsets are not committed yet: positions less committed offsets. Unset = not known."""
     @_builtins.property
     def config(self) -> _connector_pb2.Properties:
         """config exactly as written."""
@@ -114,12 +120,21 @@ class Connector(_message.Message):
         tasks: _abc.Iterable[Global___Task] | None = ...,
         incarnation: _builtins.str = ...,
         lag_records: _builtins.int = ...,
+        behind_records: _builtins.int | None = ...,
+        uncommitted_records: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_revision", b"config_revision", "status", b"status", "target_state_revision", b"target_state_revision"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_behind_records", b"_behind_records", "_uncommitted_records", b"_uncommitted_records", "behind_records", b"behind_records", "config", b"config", "config_revision", b"config_revision", "status", b"status", "target_state_revision", b"target_state_revision", "uncommitted_records", b"uncommitted_records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_revision", b"config_revision", "incarnation", b"incarnation", "lag_records", b"lag_records", "name", b"name", "status", b"status", "target_state", b"target_state", "target_state_revision", b"target_state_revision", "tasks", b"tasks", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_behind_records", b"_behind_records", "_uncommitted_records", b"_uncommitted_records", "behind_records", b"behind_records", "config", b"config", "config_revision", b"config_revision", "incarnation", b"incarnation", "lag_records", b"lag_records", "name", b"name", "status", b"status", "target_state", b"target_state", "target_state_revision", b"target_state_revision", "tasks", b"tasks", "type", b"type", "uncommitted_records", b"uncommitted_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__behind_records: _TypeAlias = _typing.Literal["behind_records"]  # noqa: Y015
+    _WhichOneofArgType__behind_records: _TypeAlias = _typing.Literal["_behind_records", b"_behind_records"]  # noqa: Y015
+    _WhichOneofReturnType__uncommitted_records: _TypeAlias = _typing.Literal["uncommitted_records"]  # noqa: Y015
+    _WhichOneofArgType__uncommitted_records: _TypeAlias = _typing.Literal["_uncommitted_records", b"_uncommitted_records"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__behind_records) -> _WhichOneofReturnType__behind_records | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__uncommitted_records) -> _WhichOneofReturnType__uncommitted_records | None: ...
 
 Global___Connector: _TypeAlias = Connector  # noqa: Y015
 

@@ -1,0 +1,76 @@
+"""How far a sink is from the ends of its partitions, as two figures.
+
+    behind        the partition's end less the position: records that the task has not read and put yet
+    uncommitted   the position less the committed offset: records it has put, whose offsets are not committed yet
+
+A task that keeps up is 0 behind whatever its commit interval; what is uncommitted grows between two commits and is read
+again after a crash. Owns this arithmetic for workers, herders and the CLI, so that none says another number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Offsets(Protocol):
+    """Where a task stands in one partition: the message of the wire, and the worker's own. Less than 0 = not known."""
+
+    @property
+    def committed_offset(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Records of all partitions together; None where it cannot be told."""
+
+    behind: int | None = 0
+    uncommitted: int | None = 0
+
+    @property
+    def total(self) -> int | None:
+        """Records not committed, read or not."""
+        return None if self.behind is None else self.behind + (self.uncommitted or 0)
+
+
+NOT_KNOWN = Lag(None, None)
+
+
+def behind(one: Offsets) -> int | None:
+    """Records of one partition that are not read and put yet."""
+    if one.position < 0 or one.end_offset < 0:
+        return None
+    return max(0, one.end_offset - one.position)
+
+
+def uncommitted(one: Offsets) -> int | None:
+    """Records of one partition that are read and put, and not committed yet."""
+    if one.position < 0 or one.committed_offset < 0:
+        return None
+    return max(0, one.position - one.committed_offset)
+
+
+def lag_of(partitions: Iterable[Offsets]) -> Lag:
+    """Of a task that has these partitions."""
+    parts = list(partitions)
+    return Lag(_sum(behind(one) for one in parts), _sum(uncommitted(one) for one in parts))
+
+
+def sum_of(lags: Iterable[Lag]) -> Lag:
+    """Of a connector whose tasks have these."""
+    found = list(lags)
+    return Lag(_sum(one.behind for one in found), _sum(one.uncommitted for one in found))
+
+
+def _sum(records: Iterable[int | None]) -> int | None:
+    total = 0
+    for one in records:
+        if one is None:
+            return None
+        total += one
+    return total
