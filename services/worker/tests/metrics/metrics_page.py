@@ -1,7 +1,8 @@
 """docs/metrics.md, made of the registry: `python -m services.worker.tests.metrics.metrics_page` writes it.
 
 Owns the page's words. What a metric is is `herdmesh.worker.metrics.names`'s; the herder's rebalance metrics are told of
-as `herdmesh.herder.metrics` has them, and a test asks it.
+as `herdmesh.herder.metrics` has them, and a test asks it; the stores' are
+`herdmesh.topicstore.metrics`'s.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from herdmesh.topicstore.metrics import STORE_METRICS
 from herdmesh.worker.metrics.names import (
     ABSENT,
     CONNECTOR_METRICS,
@@ -47,6 +49,8 @@ def page() -> str:
         lines += ["", f"### {title}", "", f"Labels: {labels}.", "", *_table(definitions)]
     lines += ["", *_HERDER_TEXT.splitlines(), ""]
     lines += [f"- `kafka_connect_connect_worker_rebalance_metrics_{name.replace('-', '_')}`" for name in HERDER]
+    lines += ["", *_STORES_TEXT.splitlines(), "", "| Name | Kind | What |", "|---|---|---|"]
+    lines += [f"| `{name}` | {kind.value} | {what} |" for name, (kind, what) in STORE_METRICS.items()]
     lines += ["", *_ABSENT_TEXT.splitlines(), "", "| Group | Attribute | Why |", "|---|---|---|"]
     for (group, attribute), why in ABSENT.items():
         lines.append(f"| `{group}` | {'all' if attribute == '*' else f'`{attribute}`'} | {why} |")
@@ -95,6 +99,11 @@ _HERDER_TEXT = """\
 
 Connect's `connect-worker-rebalance-metrics`, with the label `leader_name`; a rebalance lasts from the first unit
 that is told to start or stop until all have answered (docs/operating-the-herder.md has its own):"""
+_STORES_TEXT = """\
+## The stores'
+
+Of the config store and the status store, each replica its own. Labels: `topic`, the topic the store keeps; of the
+writes `outcome` as well."""
 _ABSENT_TEXT = """\
 ## Connect's that are not here
 

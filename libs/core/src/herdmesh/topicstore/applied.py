@@ -136,6 +136,11 @@ class Applied(Generic[StateT, ChangeT]):
         """Where the reader is."""
         return tuple(self._seen)
 
+    @property
+    def applied_records(self) -> int:
+        """How many records were applied, those of the first replay too."""
+        return self._applied_records
+
     def snapshot(self) -> StateT:
         """A copy of the state, shared by all who ask before the next record is applied."""
         if self._snapshot is None or self._snapshot[0] != self._applied_records:

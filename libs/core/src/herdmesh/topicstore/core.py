@@ -51,6 +51,7 @@ from herdmesh.topicstore.errors import (
 from herdmesh.topicstore.guard import Guard
 from herdmesh.topicstore.health import HealthBook, Part, StoreHealth
 from herdmesh.topicstore.log import Log, LogBlocked, LogIdentity, LogUnavailable, Positions
+from herdmesh.topicstore.metrics import StoreFigures, StoreMetrics
 from herdmesh.topicstore.settings import StoreTuning
 from herdmesh.topicstore.stages import OnStage
 from herdmesh.topicstore.watch import WatchHub
@@ -84,13 +85,15 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._tuning = tuning
         self._applied: Applied[StateT, ChangeT] = Applied(initial, self._publish)
         self._hub: WatchHub[ChangeT] = WatchHub(tuning, lambda: self._applied.revision, lambda: self._writes.busy)
-        self._barrier = Barrier(log.end, self._applied.wait)
+        self._barrier = Barrier(self._find_end, self._applied.wait)
         self._health = HealthBook(log.now_ms)
         self._guard = Guard(log, self._health, tuning, self.on_fault, self._on_refused)
         self._writes: GroupCommit[StateT] = GroupCommit(
             log, self._applied, self._barrier, tuning, self._cut_off, on_stage, self._hub.crowded
         )
         self._identity: LogIdentity | None = None
+        self._end_seen: Positions = ()  # where the log ended when a read last asked
+        self.metrics = StoreMetrics(log.settings.topic, self._figures)
         self._role = Role.REPLAYING
         self._role_watchers: set[_RoleWatcher] = set()
         self._young_from_ms = 0
@@ -137,6 +140,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             await self.close()
             raise
         self._health.note(Part.START, None)
+        self.metrics.show()
         try:
             self._applied.open(self._identity)
             # Half of it: clocks differ, and the replay takes time.
@@ -161,6 +165,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         await asyncio.shield(self._closing)
 
     async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+        return await self.metrics.timed(self._write(decide))
+
+    async def _write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
         await self._explained.wait()
         self._require_replayed()
         if self._role is not Role.WRITER:
@@ -398,6 +405,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         await self._close()
 
     async def _close(self) -> None:
+        self.metrics.hide()
         error = self._closed_by
         self._writes.shut(error)
         self._move(Role.CLOSED)
@@ -410,6 +418,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
 
     def _end(self, reason: str) -> None:
         """Close without waiting for anything."""
+        self.metrics.hide()
         error = StoreClosed(reason)
         self._writes.shut(error)
         self._move(Role.CLOSED)
@@ -439,6 +448,25 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             _logger.warning("closing: a stage took more than %d ms and was left", self._tuning.close_stage_ms)
 
     # Helpers.
+
+    async def _find_end(self) -> Positions:
+        self._end_seen = await self._log.end()
+        return self._end_seen
+
+    def _figures(self) -> StoreFigures:
+        """Called by the page's thread."""
+        return StoreFigures(
+            is_writer=self._role is Role.WRITER,
+            transactions=self._writes.transactions,
+            transactions_failed=self._writes.transactions_failed,
+            records_applied=self._applied.applied_records,
+            reader_lag_offsets=sum(
+                max(0, end - seen) for end, seen in zip(self._end_seen, self._applied.seen, strict=False)
+            ),
+            watchers=self._hub.watcher_count,
+            watchers_cut_off=self._hub.cut_off,
+            state=self._applied.state,
+        )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

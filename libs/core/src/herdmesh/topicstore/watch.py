@@ -81,6 +81,13 @@ class WatchHub(Generic[_ChangeT]):
         self._line: deque[asyncio.Future[None]] = deque()  # who waits to be told the next change while we are busy
         self._alarm: asyncio.TimerHandle | None = None
         self._closed: NotApplied | None = None
+        #: Watchers that were cut off because their callers read too slowly.
+        self.cut_off = 0
+
+    @property
+    def watcher_count(self) -> int:
+        """Watches that are open."""
+        return len(self._watchers)
 
     def remember_from(self, partition: int, offset: int) -> None:
         """During the first replay: from `offset` on, no compaction can have removed anything from this partition."""
@@ -169,6 +176,7 @@ class WatchHub(Generic[_ChangeT]):
                 while watcher.cursor < self._head:
                     lag = self._head - watcher.cursor
                     if watcher.cursor < self._tail or lag > max(backlog, self._tuning.watcher_lag_max):
+                        self.cut_off += 1
                         raise WatchOverflow(last, lag)
                     if self._must_pace() and self._closed is None:
                         head = self._head

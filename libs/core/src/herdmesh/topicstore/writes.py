@@ -102,6 +102,8 @@ class GroupCommit(Generic[StateT]):
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self.transactions = 0
+        self.transactions_failed = 0
 
     @property
     def busy(self) -> bool:
@@ -273,15 +275,18 @@ class GroupCommit(Generic[StateT]):
 
         flight = Flight([len(records) for records in writes], completed, landing)
         self._applied.expect(flight)
+        self.transactions += 1
         try:
             transaction = Transaction(writes, self._identity, self._applied.revision, decisions[0].beside)
             await self._log.commit(transaction, flight.place)
         except CommitNotSent as failure:
+            self.transactions_failed += 1
             self._applied.retract(flight)
             error = failure.cause if isinstance(failure, CommitRefused) else WriterFenced(str(failure))
             self._cut_off(error)
             _fail(group, failure.cause if isinstance(failure, CommitBesideRefused) else error)
         except CommitUncertain as failure:
+            self.transactions_failed += 1
             _logger.warning("a commit was not confirmed, looking for its records: %s", failure)
             self._cut_off(WriterFenced(str(failure)))
             await self._look_for(flight, group, str(failure), absent=WriterFenced(str(failure)))
@@ -295,12 +300,14 @@ class GroupCommit(Generic[StateT]):
             async with asyncio.timeout(wait_s):
                 outcome = await asyncio.shield(flight.outcome)
         except TimeoutError:
+            self.transactions_failed += 1
             # No broker, or one that lost the marker: nobody will ever read it, unless a take-over ends it anew.
             reason = f"a confirmed transaction was not read back within {wait_s:g} s"
             self._cut_off(WriterFenced(reason))
             await self._look_for(flight, group, reason, absent=WriteOutcomeUnknown(reason))
             return
         if outcome is not Outcome.LANDED:
+            self.transactions_failed += 1
             # Confirmed, and yet the reader passed it by: the log lost what it had promised.
             reason = "a confirmed transaction is not in the log"
             if outcome is Outcome.PARTLY:

@@ -93,6 +93,16 @@ class ConfigState:
         """Connectors that have a config, as Connect lists them."""
         return {name: state for name, state in self._connectors.items() if state.config is not None}
 
+    @property
+    def connector_count(self) -> int:
+        """Names under which something is folded."""
+        return len(self._connectors)
+
+    @property
+    def undecodable_count(self) -> int:
+        """Records that could not be read so far."""
+        return self.refused.count
+
     def copy(self) -> ConfigState:
         """Independent and shallow: all values are immutable. Costs the same with any number of connectors."""
         copied = ConfigState(self._audit_topic)

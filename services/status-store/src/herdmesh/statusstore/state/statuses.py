@@ -93,6 +93,11 @@ class StatusState:
         self.undecodable: tuple[UndecodableRecord, ...] = ()
         self.undecodable_count = 0
 
+    @property
+    def connector_count(self) -> int:
+        """Connectors that have a status."""
+        return len(self.connectors)
+
     def copy(self) -> Self:
         twin = type(self)()
         twin.connectors = self.connectors.copy()

@@ -1,0 +1,112 @@
+"""A store's series on the /metrics page, over HTTP, on the memory engine: real numbers, and gone when it closes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from herdmesh.rpc.telemetry import MetricsPage
+from herdmesh.topicstore import Role, StoreTuning, WriterFenced
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.metrics import STORE_METRICS
+from tests.contract.topicstore_harness import Change, KeyValues, MemoryCluster, put, suite_settings, until_role
+
+_TOPIC = "topic-with-metrics"
+_TUNING = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, keep_alive_ms=600_000)
+
+
+class Counted(KeyValues):
+    """A state that tells its size, as those of the two stores do."""
+
+    connector_count = 7
+    undecodable_count = 3
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[str]:
+    served = MetricsPage("127.0.0.1", 0)
+    yield f"http://127.0.0.1:{served.start()}/metrics"
+    await served.stop()
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[MemoryCluster]:
+    made = MemoryCluster(suite_settings(_TOPIC))
+    yield made
+    await made.close()
+
+
+async def _series(page: str) -> dict[str, float]:
+    """Numbers of this test's topic by name, or by name and outcome."""
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(page)).text
+    found = dict[str, float]()
+    for line in text.splitlines():
+        if f'topic="{_TOPIC}"' in line and "_bucket{" not in line:
+            name, value = line.split("{")[0], line.rsplit(" ", 1)[1]
+            outcome = line.split('outcome="')[1].split('"')[0] if "outcome=" in line else ""
+            found[f"{name} {outcome}".strip()] = float(value)
+    return found
+
+
+async def test_writes_transactions_and_watchers_are_on_the_page_until_the_store_closes(
+    cluster: MemoryCluster, page: str
+) -> None:
+    store = await cluster.open(tuning=_TUNING)
+    await until_role(store, Role.WRITER)
+    await store.write(put(b"a", b"1"))
+    await store.write(put(b"b", b"1"))
+
+    def refuse(_: KeyValues) -> object:
+        raise LookupError("no such key")
+
+    with pytest.raises(LookupError):
+        await store.write(refuse)  # pyright: ignore[reportArgumentType]  # raises before it could return
+    watch = store.watch()
+    await anext(watch)
+    following = asyncio.ensure_future(anext(watch))
+    await store.write(put(b"c", b"1"))
+    await following
+    found = await _series(page)
+    assert found["herdmesh_store_writes_total applied"] == 3
+    assert found["herdmesh_store_writes_total refused"] == 1
+    assert found["herdmesh_store_write_latency_ms_count"] == 3
+    assert found["herdmesh_store_write_latency_ms_sum"] > 0
+    assert found["herdmesh_store_is_writer"] == 1
+    assert found["herdmesh_store_transactions_total"] == 3
+    assert found["herdmesh_store_transactions_failed_total"] == 0
+    assert found["herdmesh_store_records_applied_total"] == 3
+    assert found["herdmesh_store_reader_lag_offsets"] == 0
+    assert found["herdmesh_store_watchers"] == 1
+    assert found["herdmesh_store_watchers_cut_off_total"] == 0
+    assert "herdmesh_store_snapshot_connectors" not in found, "this state does not tell its size"
+    await store.close()
+    assert await _series(page) == {}
+
+
+async def test_a_failed_transaction_is_counted_with_the_write_it_failed(cluster: MemoryCluster, page: str) -> None:
+    store = await cluster.open(tuning=_TUNING)
+    await until_role(store, Role.WRITER)
+    store.lose_next_answer(applied=False)
+    with pytest.raises(WriterFenced):
+        await store.write(put(b"a", b"1"))
+    found = await _series(page)
+    assert found["herdmesh_store_transactions_failed_total"] == 1
+    assert found["herdmesh_store_writes_total not_applied"] == 1
+    assert found["herdmesh_store_write_latency_ms_count"] == 0, "only writes that were applied are timed"
+
+
+async def test_every_series_of_the_documentation_is_shown_of_a_state_that_tells_its_size() -> None:
+    made = MemoryCluster(suite_settings(_TOPIC))
+    store = MemoryTopicStore[KeyValues, Change](made.broker, made.settings, Counted(), tuning=_TUNING)
+    await store.start()
+    try:
+        shown = {family.name: family for family in store.metrics.families()}
+        assert {name: (one.kind, one.description) for name, one in shown.items()} == STORE_METRICS
+        assert shown["herdmesh_store_snapshot_connectors"].points == [({"topic": _TOPIC}, 7.0)]
+        assert shown["herdmesh_store_undecodable_records_total"].points == [({"topic": _TOPIC}, 3.0)]
+    finally:
+        await store.close()
