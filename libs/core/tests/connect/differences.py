@@ -151,6 +151,8 @@ _UNSEEN = """\
 - Confluent's transformations follow its documentation, not recordings: its classes are not published openly. The texts
   of their errors are ours. ExtractTopic takes only paths to one field, and TopicRegexRouter Java's regular expressions,
   not those of RE2/J.
+- ByLogicalTableRouter names a schema after the topic its record goes to; Debezium remembers the first topic of a
+  schema, and names it so for all others.
 - ExtractNewRecordState takes the delete settings of Debezium before 3.0 (`drop.tombstones`, `delete.handling.mode`) and
   does what they did; Debezium 3 ignores them without a word. A setting with a wrong value is named, where Debezium says
   "Unable to validate config."

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _PACKAGE = "io.debezium.transforms"
+ROUTER = f"{_PACKAGE}.ByLogicalTableRouter"
 EXTRACT = f"{_PACKAGE}.ExtractNewRecordState"
-CLASSES = (EXTRACT,)
+CLASSES = (EXTRACT, ROUTER)
 
 Json = dict[str, Any]
 
@@ -161,3 +162,44 @@ def cases() -> Iterator[Json]:
     for config in _EXTRACT_CONFIGS:
         for given in _extract_records():
             yield _case(EXTRACT, config, given)
+    for config in _ROUTER_CONFIGS:
+        for given in _router_records():
+            yield _case(ROUTER, config, given)
+
+
+def _router_records() -> list[Json]:
+    orders = _envelope(_ROW)
+    text_rows = _struct(
+        "mongo.Envelope",
+        [_field("before", "string"), _field("after", "string"), *_envelope(_ROW)["fields"][2:]],
+    )
+    return [
+        _record(orders, _change("c", None, _A)),
+        _record(orders, _change("u", _A, _B)),
+        _record(orders, _change("d", _B, None), topic="shard_2.orders"),
+        _record(orders, _change("c", None, _A), keySchema=None, key=None),
+        _record(orders, _change("c", None, _A), keySchema={"type": "string", "optional": False}, key="k"),
+        _record(orders, None),
+        _record(None, None),
+        _record(_struct("shop.Heartbeat", [_field("ts_ms", "int64")]), {"ts_ms": 1}),
+        _record(orders, _change("c", None, _A), topic="elsewhere"),
+        _record(text_rows, _change("c", None, None) | {"after": "{}"}),
+        _record(_struct("odd.Envelope", [_field("op", "string", False)]), {"op": "c"}),
+    ]
+
+
+_ROUTER_CONFIGS: tuple[Mapping[str, str], ...] = (
+    {"topic.regex": "(.*)orders", "topic.replacement": "$1all"},
+    {"topic.regex": "(.*)orders", "topic.replacement": "all.orders", "key.enforce.uniqueness": "false"},
+    {"topic.regex": ".*orders", "topic.replacement": "all", "key.field.name": "from"},
+    {"topic.regex": ".*orders", "topic.replacement": "all", "key.field.regex": "([^.]*)_(.*)\\.orders",
+     "key.field.replacement": "$2"},
+    {"topic.regex": ".*orders", "topic.replacement": ""},
+    {"topic.regex": "(.*)orders", "topic.replacement": "$1"},
+    {"topic.regex": "(.*", "topic.replacement": "x"},
+    {"topic.regex": ".*", "topic.replacement": "x-$y"},
+    {"topic.replacement": "x"},
+    {"topic.regex": ".*", "topic.replacement": "all", "key.field.regex": ".*"},
+    {"topic.regex": ".*orders", "topic.replacement": "all-1/x", "schema.name.adjustment.mode": "avro"},
+    {"topic.regex": ".*orders", "topic.replacement": "all", "key.field.name": "id"},
+)  # fmt: skip

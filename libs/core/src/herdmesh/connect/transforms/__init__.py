@@ -18,6 +18,7 @@ from herdmesh.connect.transforms.confluent.drop import Drop
 from herdmesh.connect.transforms.confluent.extract_topic import ExtractTopic, ExtractTopicFromHeader
 from herdmesh.connect.transforms.confluent.tombstone_handler import TombstoneHandler
 from herdmesh.connect.transforms.confluent.topic_regex_router import PlainTopicRegexRouter, TopicRegexRouter
+from herdmesh.connect.transforms.debezium.by_logical_table_router import ByLogicalTableRouter
 from herdmesh.connect.transforms.debezium.extract_new_record_state import ExtractNewRecordState
 from herdmesh.connect.transforms.extract_field import ExtractField
 from herdmesh.connect.transforms.filter import Filter
@@ -35,6 +36,7 @@ from herdmesh.connect.transforms.timestamp_router import TimestampRouter
 from herdmesh.connect.transforms.value_to_key import ValueToKey
 
 _CLASSES: tuple[type[Transformation], ...] = (
+    ByLogicalTableRouter,
     Cast,
     Drop,
     DropHeaders,

@@ -1,13 +1,13 @@
 """The options of Debezium's transformations, with its texts (release 3.6.1).
 
 Owns the definitions only. Invariant: they have every key that the real classes declare, as they declare it (golden
-vectors debezium.jsonl); `OLDER_KEYS` are the ones of ours beyond those.
+vectors debezium.jsonl); `OLDER_KEYS` and `ROUTER_KEYS` are the ones beyond those.
 """
 
 from __future__ import annotations
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.validators import one_of_ignoring_case, optional_one_of
+from herdmesh.connect.validators import one_of, one_of_ignoring_case, optional_one_of
 
 _EXTRACT = ConfigDef(
     ConfigKey(
@@ -104,3 +104,74 @@ OLDER_KEYS = (
 )  # fmt: skip
 """Keys that Debezium reads, or has read, and does not declare."""
 EXTRACT = _EXTRACT.extended(*OLDER_KEYS)
+
+_ROUTER = ConfigDef(
+    ConfigKey(
+        "topic.regex", Type.STRING, None, Importance.LOW,
+        "The regex used for extracting the name of the logical table from the original topic "
+        "name.",
+        width="LONG",
+        display_name="Topic regex",
+        order=1,
+    ),
+    ConfigKey(
+        "topic.replacement", Type.STRING, None, Importance.LOW,
+        "The replacement string used in conjunction with topic.regex. This will be used to create"
+        " the new topic name.",
+        width="LONG",
+        display_name="Topic replacement",
+        order=1,
+    ),
+    ConfigKey(
+        "key.enforce.uniqueness", Type.BOOLEAN, True, Importance.LOW,
+        "Augment each record's key with a field denoting the source topic. This field "
+        "distinguishes records coming from different physical tables which may otherwise have "
+        "primary/unique key conflicts. If the source tables are guaranteed to have globally "
+        "unique keys then this may be set to false to disable key rewriting.",
+        width="SHORT",
+        display_name="Add source topic name into key",
+        order=1,
+    ),
+    ConfigKey(
+        "key.field.regex", Type.STRING, None, Importance.LOW,
+        "The regex used for extracting the physical table identifier from the original topic "
+        "name. Now that multiple physical tables can share a topic, the event's key may need to "
+        "be augmented to include fields other than just those for the record's primary/unique "
+        "key, since these are not guaranteed to be unique across tables. We need some identifier "
+        "added to the key that distinguishes the different physical tables.",
+        width="LONG",
+        display_name="Key field regex",
+        order=1,
+    ),
+    ConfigKey(
+        "key.field.replacement", Type.STRING, None, Importance.LOW,
+        "The replacement string used in conjunction with key.field.regex. This will be used to "
+        "create the physical table identifier in the record's key.",
+        width="LONG",
+        display_name="Key field replacement",
+        order=1,
+    ),
+    ConfigKey(
+        "logical.table.cache.size", Type.INT, 16, Importance.LOW,
+        "The size used for holding the max entries in LRUCache. The cache will keep the old/new "
+        "schema for logical table key and value, also cache the derived key and topic regex "
+        "result for improving the source record transformation.",
+        width="LONG",
+        display_name="Logical table cache size",
+        order=1,
+    ),
+)  # fmt: skip
+
+ROUTER_KEYS = (
+    ConfigKey(
+        "key.field.name", Type.STRING, "__dbz__physicalTableIdentifier", Importance.LOW,
+        "The field of the key that says which table a row is of.",
+    ),
+    ConfigKey(
+        "schema.name.adjustment.mode", Type.STRING, "none", Importance.LOW,
+        "avro replaces what a name of Avro cannot have in the names of schemas with underscores, none leaves them.",
+        one_of("none", "avro"),
+    ),
+)  # fmt: skip
+"""Keys that Debezium's ByLogicalTableRouter reads and does not declare."""
+ROUTER = _ROUTER.extended(*ROUTER_KEYS)
