@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from herdmesh.engine.contract import PRODUCED_MAX, ErrorCounts, Progress
-from herdmesh.worker.state.progress import added
+from herdmesh.engine.contract import PRODUCED_MAX, ErrorCounts, PartitionProgress, Progress
+from herdmesh.worker.state.progress import added, with_ends
 from herdmesh.worker.wire import progress_from, progress_to
 
 
@@ -26,3 +26,12 @@ def test_records_that_failed_are_counted_over_runs() -> None:
     total = added(Progress(errors=first), Progress(errors=second))
     assert total.errors == ErrorCounts(2, 2, 3, 4, 5, 6, 7, 80)
     assert progress_from(progress_to(total)) == total
+
+
+def test_ends_that_the_worker_learned_go_before_older_ones_of_a_run() -> None:
+    known = Progress(partitions=(PartitionProgress("t", 0, 5, 5, 5), PartitionProgress("t", 1, 2, 3, 9)))
+    assert with_ends(known, {}) is known
+    assert with_ends(known, {("t", 1): 9, ("u", 0): 7}) is known
+    found = with_ends(known, {("t", 0): 55, ("t", 1): 4})
+    assert [one.end_offset for one in found.partitions] == [55, 9]
+    assert [(one.committed_offset, one.position) for one in found.partitions] == [(5, 5), (2, 3)]

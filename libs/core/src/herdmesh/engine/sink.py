@@ -152,6 +152,7 @@ class SinkLoop:
                 members.result()
                 found = owned.result()
             self._assignment.adopt(found.partitions, self._spec.commit_scope, found.ids)
+            self._tell()  # the first put may not return, and what waits for it is to be known
         try:
             reason = self._loop()
         except RetryStopped as ended:
@@ -211,7 +212,8 @@ class SinkLoop:
         position = self._positions[partition]
         _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True) or (-1, -1)
         committed = self._commits.committed.get(partition, -1)
-        return PartitionProgress(topic, number, committed, position, max(end, position))
+        end = max(end, self._assignment.ends.get(partition, -1), position)
+        return PartitionProgress(topic, number, committed, position, end)
 
     def _loop(self) -> RunEnd:
         while True:

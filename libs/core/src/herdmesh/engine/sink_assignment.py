@@ -71,6 +71,8 @@ class SinkAssignment:
         self._hung = GroupFinisher(spec, settings.consumer, settings.group, fence, admin)
         self.positions = commits.positions
         """The partitions there are."""
+        self.ends: dict[PartitionId, int] = {}
+        """Where they ended when the run began with them: the client knows no end before its first fetch."""
         self._at_end: set[PartitionId] = set()
         self._refresh_s = time.monotonic()
 
@@ -166,8 +168,10 @@ class SinkAssignment:
         told = offsets
         offsets = of_topics_as_they_are(offsets, ids=ids, ids_before=ids_before, own_rows=claimed.keys())
         self._commits.topic_ids |= {topic: ids[topic] for topic, _ in new if topic in ids}
+        ranges = partitions.ranges(self._admin, offsets)
+        self.ends.update((partition, known.end) for partition, known in ranges.items())
         starts = starting_offsets(
-            within(partitions.ranges(self._admin, offsets), again),
+            within(ranges, again),
             group=self._settings.group,
             scope=scope,
             forgotten=partitions.forgotten(self._consumer, self._hung, scope, offsets),
@@ -208,6 +212,7 @@ class SinkAssignment:
             reset_missing=self._settings.reset_missing,
             reset_to_latest=self._settings.reset_to_latest,
         )[partition]
+        self.ends[partition] = known[partition].end
         _log.warning("%s: the position goes from %d to %d (%s)", partition, position, start, error.str())
         self._commits.commit()
         if self._ledger is not None:

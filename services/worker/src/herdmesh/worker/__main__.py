@@ -28,6 +28,7 @@ from herdmesh.worker.effects.applications import Applications, SparkApplication
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.dead_letters import DeadLetters
+from herdmesh.worker.effects.end_watch import EndWatch
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.effects.offset_file import OffsetFile
@@ -152,13 +153,14 @@ async def serve_on(
         connectors=connectors,
         reloads=Reloads(given, specs.values_now, loop.emit),
         watch=watch,
+        ends=EndWatch(loop.partitions_with_work, watch.ends_of, loop.emit),
         statuses=StatusClient(settings.status_store, worker, specs, loop.emit),
         session=HerderSession(settings.herder, hello, loop.emit),
         commands=commands,
     )
     on_loop = asyncio.get_running_loop().call_soon_threadsafe
     found.when_more(lambda: on_loop(effects.session.drop, "more plugins were found: a new hello tells them"))
-    background = [*effects.watch.start(), *effects.statuses.start(), *effects.session.start()]
+    background = [*effects.watch.start(), *effects.ends.start(), *effects.statuses.start(), *effects.session.start()]
     await server.set_all_serving(True)
     try:
         code = await _until_over(loop, effects, background, stop, spark.lost, server)
@@ -212,6 +214,7 @@ def _server(settings: WorkerSettings, worker: WorkerServicer, runs: RunServicer)
 
 async def _close(effects: Effects, server: Server) -> None:
     await server.set_all_serving(False)
+    await effects.ends.close()
     await effects.watch.close()
     await effects.connectors.close()
     await effects.reloads.close()

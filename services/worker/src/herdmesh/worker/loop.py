@@ -18,6 +18,7 @@ from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.end_watch import EndWatch
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.reloads import Reloads
 from herdmesh.worker.effects.runs import Runs
@@ -41,6 +42,7 @@ class Effects:
     connectors: ConnectorHost
     reloads: Reloads
     watch: IdleWatch
+    ends: EndWatch
     statuses: StatusClient
     session: HerderSession
     commands: Commands
@@ -107,6 +109,10 @@ class WorkerLoop:
     def connectors(self) -> list[str]:
         """Names of the connectors held, sorted."""
         return sorted(one.unit.connector for one in self._state.connectors)
+
+    def partitions_with_work(self) -> set[tuple[str, int]]:
+        """Of the sinks that run or wait for a run."""
+        return self._state.tasks.partitions_with_work()
 
     async def drain(self) -> None:
         """Stop all tasks in order and refuse new ones; returns when none is held."""

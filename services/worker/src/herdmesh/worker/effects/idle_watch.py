@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -132,6 +133,7 @@ class IdleWatch:
         self._changed = asyncio.Event()
         self._heard = asyncio.Event()
         self._arrivals = Arrivals(bootstrap_servers, access, self._hear)
+        self._opening = threading.Lock()
         self._admin: Any = None
         self._admin_former: Any = None
         self._partitions: dict[str, int] = {}
@@ -337,20 +339,26 @@ class IdleWatch:
 
     # --- in threads
 
+    def ends_of(self, wanted: Iterable[PartitionId]) -> dict[PartitionId, int]:
+        """Where these end now, whoever has them; by the same client. Blocks. Raises KafkaException or TimeoutError."""
+        self._list_topics()
+        return self._ends(wanted)
+
     def _client(self) -> Any:
-        if self._admin is None:
-            self._admin = opened(
-                AdminClient,
-                "admin",
-                {
-                    "bootstrap.servers": self._bootstrap_servers,
-                    "client.id": "herdmesh-idle-watch",
-                    **NO_AUTO_CREATION,
-                    "reconnect.backoff.max.ms": 500,
-                    **self._access,
-                },
-            )
-        return self._admin
+        with self._opening:
+            if self._admin is None:
+                self._admin = opened(
+                    AdminClient,
+                    "admin",
+                    {
+                        "bootstrap.servers": self._bootstrap_servers,
+                        "client.id": "herdmesh-idle-watch",
+                        **NO_AUTO_CREATION,
+                        "reconnect.backoff.max.ms": 500,
+                        **self._access,
+                    },
+                )
+            return self._admin
 
     def _list_topics(self) -> dict[str, int]:
         client = self._client()

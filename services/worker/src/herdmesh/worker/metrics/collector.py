@@ -74,9 +74,13 @@ class WorkerMetrics:
         """One step: what happened, what came of it, and the state after it."""
         touched: dict[UnitId, None] = {}
         match event:
+            case events.EndsLearned():
+                for task in self._tasks.values():
+                    self._learn(task, state)
             case events.RunProgress(run_id=run_id, progress=progress):
                 if (task := self._runs.get(run_id)) is not None:
                     task.measured(run_id, progress, now_s)
+                    self._learn(task, state)
             case events.RunFinished(run_id=run_id, progress=progress):
                 if (task := self._runs.get(run_id)) is not None:
                     task.measured(run_id, progress, now_s)
@@ -115,6 +119,13 @@ class WorkerMetrics:
         yield from _read(WORKER_METRICS, [({}, self._worker)], now_s)
 
     # --- what is held
+
+    @staticmethod
+    def _learn(task: TaskMeter, state: WorkerState) -> None:
+        """Partitions as the task knows them, with ends that its run may not know."""
+        held = state.tasks.get(task.unit)
+        if held is not None and held.progress.partitions:
+            task.progress = held.progress
 
     def _look(self, unit: UnitId, state: WorkerState, now_s: float) -> None:
         if unit.task is None:

@@ -5,7 +5,7 @@ Owns the vocabulary between the outside (session, runs, Spark, watcher, clock) a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from herdmesh.connect.commit_scope import CommitScope
@@ -199,6 +199,13 @@ class TaskHasWork:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class EndsLearned:
+    """Where partitions of tasks that have work end, as a read_committed consumer sees it."""
+
+    ends: Mapping[tuple[str, int], int]
+
+
 # --- connectors: each answers one instruction by its op_id
 
 
@@ -346,6 +353,7 @@ Event = (
     | RunFinished
     | RunEnded
     | TaskHasWork
+    | EndsLearned
     | ConnectorStarted
     | TasksOutdated
     | ConnectorRaised

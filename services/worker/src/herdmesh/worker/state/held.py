@@ -8,6 +8,7 @@ Invariant: what is said is what the record says at that moment; only `say` chang
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from herdmesh.connect.commit_scope import CommitScope
@@ -68,6 +69,8 @@ class Task:
     """As reported and written."""
     failure: Failure | None = None
     progress: Progress = field(default_factory=Progress)
+    ends: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    """Of its partitions, as the worker learned them last while the task has work."""
     run: Run | None = None
     moved: bool = False
     """The leader was not told yet how far it is."""

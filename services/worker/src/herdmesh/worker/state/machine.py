@@ -150,6 +150,8 @@ class WorkerState:
                 return self.tasks.run_ended(run_id, error, now)
             case events.TaskHasWork(unit=unit, idle_id=idle_id):
                 return self.tasks.has_work(unit, idle_id, now)
+            case events.EndsLearned(ends=ends):
+                return self.tasks.ends_learned(ends)
             case events.ConnectorStarted(connector=name, op_id=op_id, failure=failure):
                 return self.connectors.started(name, op_id, failure, now)
             case events.TasksOutdated(connector=name, op_id=op_id):

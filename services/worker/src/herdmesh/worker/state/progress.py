@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from herdmesh.engine.contract import PRODUCED_MAX, Progress
@@ -33,6 +34,18 @@ def _sum(base: tuple[tuple[str, int], ...], run: tuple[tuple[str, int], ...]) ->
     if not (base and run):
         return run or base
     return tuple(sorted((Counter(dict(run)) + Counter(dict(base))).items())[:PRODUCED_MAX])
+
+
+def with_ends(progress: Progress, ends: Mapping[tuple[str, int], int]) -> Progress:
+    """With the ends of partitions that the worker learned, where those are beyond what the run knows: a run that stands
+    still says nothing, and one whose client holds all it may does not ask. The same object where none is."""
+    if not any(ends.get((one.topic, one.partition), -1) > one.end_offset for one in progress.partitions):
+        return progress
+    parts = tuple(
+        replace(one, end_offset=max(one.end_offset, ends.get((one.topic, one.partition), -1)))
+        for one in progress.partitions
+    )
+    return replace(progress, partitions=parts)
 
 
 def caught_up(progress: Progress) -> bool:

@@ -10,7 +10,7 @@ about to end. A run that will not end is cancelled after a deadline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass, Progress, Rate, RunEnd
@@ -18,12 +18,14 @@ from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.held import Task, TaskLimits, report, say, say_condition, status
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Failure, Phase, RunState, TargetState, TaskSpec, UnitId
-from herdmesh.worker.state.progress import added, caught_up
+from herdmesh.worker.state.progress import added, caught_up, with_ends
 from herdmesh.worker.state.running import Running
 from herdmesh.worker.state.runs import Run
 from herdmesh.worker.state.watchdog import Silence, Verdict
 
 _START_COUNTS_MAX = 10_000
+_HAS_WORK = frozenset((Phase.QUEUED, Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.WAITING))
+"""Of these the ends of partitions are to be learned: idle tasks are woken when theirs grow."""
 
 
 class Tasks:
@@ -79,6 +81,11 @@ class Tasks:
         if self._running.held_until is not None:
             times.append(self._running.held_until)
         return min(times, default=None)
+
+    def partitions_with_work(self) -> set[tuple[str, int]]:
+        """The partitions of all sinks that run or wait for a run, as far as their runs named them."""
+        having = (task for task in self._tasks.values() if task.phase in _HAS_WORK)
+        return {(one.topic, one.partition) for task in having for one in task.progress.partitions}
 
     def take_moved(self) -> list[UnitId]:
         """The tasks whose progress changed since the last call."""
@@ -179,6 +186,18 @@ class Tasks:
         run.hear(progress, now)
         moved = self.run_pulse(run_id, 0, 0, now, is_pulse=False)
         return [*self._progressed(task, run, progress), *moved, *rated, *self._running.make_room(now)]
+
+    def ends_learned(self, ends: Mapping[tuple[str, int], int]) -> list[Instruction]:
+        """Where partitions end now. How far a task is behind is right by this while its run says nothing."""
+        for task in self._tasks.values():
+            if task.phase not in _HAS_WORK:
+                continue
+            own = ((one.topic, one.partition) for one in task.progress.partitions)
+            task.ends = {partition: ends[partition] for partition in own if partition in ends}
+            progress = with_ends(task.progress, task.ends)
+            task.moved = task.moved or progress is not task.progress
+            task.progress = progress
+        return []
 
     def run_pulse(
         self, run_id: str, silent_ms: int, moved_ms: int, now: float, wait: Wait | None = None, *, is_pulse: bool = True
@@ -405,7 +424,7 @@ class Tasks:
     # --- telling
 
     def _progressed(self, task: Task, run: Run, progress: Progress) -> list[Instruction]:
-        task.progress = added(run.base, progress)
+        task.progress = with_ends(added(run.base, progress), task.ends)
         task.moved = True
         scope = progress.commit_scope or task.commit_scope
         is_other_scope = scope != task.commit_scope

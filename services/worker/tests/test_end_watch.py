@@ -1,0 +1,34 @@
+"""The look at the ends of partitions whose tasks have work: what it asks, and that a failure ends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+
+from herdmesh.worker.effects.end_watch import EndWatch
+from herdmesh.worker.state.events import EndsLearned
+
+WAIT_S = 20.0
+
+
+async def test_it_asks_for_what_has_work_only_and_asks_again_after_a_failure() -> None:
+    asked: list[set[tuple[str, int]]] = []
+    wanted: list[set[tuple[str, int]]] = [set(), {("t", 0)}, {("t", 0)}]
+    learned = asyncio.Queue[EndsLearned]()
+
+    def ask(partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        asked.append(set(partitions))
+        if len(asked) == 1:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return {("t", 0): 50}
+
+    watch = EndWatch(lambda: wanted.pop(0) if wanted else set(), ask, learned.put, interval_s=0.001)
+    watch.start()
+    try:
+        async with asyncio.timeout(WAIT_S):
+            assert await learned.get() == EndsLearned({("t", 0): 50})
+    finally:
+        await watch.close()
+    assert asked == [{("t", 0)}] * 2
