@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.worker.connectors import http_lanes
@@ -45,7 +46,8 @@ def lanes(
     send: Send, *, threads: int = 3, retries: int = 2, backoff_s: float = 0.0, splits: bool = True, keeps: bool = True
 ) -> Generator[Lanes]:
     made = Lanes(
-        send, threads_max=threads, retries=retries, backoff_s=backoff_s, splits=splits, keeps_refused=keeps
+        send, receiver="HTTP here", threads_max=threads, retries=retries, backoff_s=backoff_s, splits=splits,
+        keeps_refused=keeps,
     )  # fmt: skip
     try:
         yield made
@@ -254,3 +256,22 @@ def test_a_batch_larger_than_the_room_is_taken_when_nothing_else_waits() -> None
         made.give(requests(0, 0, 3 * http_lanes.LANE_RECORDS_MAX))
         made.drain()
     assert len(target.taken[0]) == 3 * http_lanes.LANE_RECORDS_MAX
+
+
+def test_a_drain_says_what_it_waits_for_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver is busy until the wait has its reason; then it takes the request, and nothing waits any more."""
+    monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
+    waits.current().clear()
+    seen: list[waits.Wait] = []
+
+    def send(_: HttpRequest) -> None:
+        shown = waits.current().shown()
+        if shown is None or not shown.tries:
+            raise Busy("503 from the receiver", 0.02)
+        seen.append(shown)
+
+    with lanes(send, retries=1_000) as made:
+        made.give(requests(0, 1, 1))
+        made.drain()
+    assert [(one.waits_for, one.message) for one in seen] == [("HTTP here", "503 from the receiver")]
+    assert waits.current().shown() is None

@@ -39,6 +39,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.intake import Intake
+from herdmesh.engine.loop_waits import kafka
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
 from herdmesh.engine.taken import Taken
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
@@ -91,7 +92,7 @@ class SourceCluster:
             if one.error is None:
                 counts[name] = len(one.partitions)
             elif one.error.code() not in _GONE and one.error.code() not in _REFUSED:
-                raise RetriableError(f"{self._called()}: topic {name}: {one.error.str()}")
+                raise RetriableError(f"{self._called()}: topic {name}: {one.error.str()}", waits_for=self._waits_for())
         return counts
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -219,7 +220,10 @@ class SourceCluster:
         message = f"{self._called()}: {cause.str()}"
         if cause.code() in _REFUSED:
             return TaskFailed(message, ErrorClass.BAD_CONFIG)
-        return RetriableError(message)
+        return RetriableError(message, waits_for=self._waits_for())
+
+    def _waits_for(self) -> str:
+        return kafka(self.bootstrap_servers)
 
     def _called(self) -> str:
         return f"the source cluster {self.name} ({self.bootstrap_servers})"
@@ -284,7 +288,8 @@ class Reader:
             if time.monotonic() >= deadline_s:
                 raise RetriableError(
                     f"the source cluster {self._cluster.name} ({self._cluster.bootstrap_servers}) does not answer for "
-                    f"{len(self._unheard)} of {len(self._places)} partitions"
+                    f"{len(self._unheard)} of {len(self._places)} partitions",
+                    waits_for=kafka(self._cluster.bootstrap_servers),
                 )
         pulse.moved()
         for one in found:

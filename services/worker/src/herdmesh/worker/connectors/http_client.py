@@ -91,6 +91,11 @@ class HttpClient:
         if settings.oauth2 is not None:
             self._tokens = _Tokens(settings.oauth2, self._http, settings.timeout_s)
 
+    @property
+    def receiver(self) -> str:
+        """As waits name it: `HTTP host:port`."""
+        return f"HTTP {urlsplit(self._settings.url.parts[0]).netloc.rpartition('@')[2]}"
+
     def send(self, request: HttpRequest) -> None:
         """Return once the receiver has the records. Raises Busy, RequestRefused or ConfigError."""
         body = request.body(self._settings)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import RetriableError
 from herdmesh.engine import pulse
@@ -54,11 +55,20 @@ class Lanes:
     """The lanes of one task. `give`, `drain`, `refused` and `close` are for one thread."""
 
     def __init__(
-        self, send: Send, *, threads_max: int, retries: int, backoff_s: float, splits: bool, keeps_refused: bool
+        self,
+        send: Send,
+        *,
+        receiver: str,
+        threads_max: int,
+        retries: int,
+        backoff_s: float,
+        splits: bool,
+        keeps_refused: bool,
     ) -> None:
         """`splits`: a refused request is halved to find the record. `keeps_refused`: somebody takes refused records;
         else the first one ends it all."""
         self._send = send
+        self._receiver = receiver
         self._threads_max = threads_max
         self._records_max = max(LANE_RECORDS_MAX, threads_max * RECORDS_MAX)
         self._retries = retries
@@ -100,14 +110,16 @@ class Lanes:
     def drain(self) -> None:
         """Return when all that was given is done. Raises as `give`; RetriableError when a request was tried as often as
         it may be."""
-        with self._changed:
+        with self._changed, waits.Standing() as wait:
             while True:
                 self._raise_failure()
                 if not self._records:
                     return
                 for lane in self._lanes.values():
                     if lane.why is not None and lane.failures > self._retries:
-                        raise RetriableError(f"tried {lane.failures} times: {lane.why}") from lane.why
+                        text = f"tried {lane.failures} times: {lane.why}"
+                        raise RetriableError(text, waits_for=self._receiver) from lane.why
+                self._say(wait)
                 self._changed.wait(_TURN_S)
                 pulse.moved()
 
@@ -136,12 +148,22 @@ class Lanes:
                 return
             for one in (lane, *self._lanes.values()):
                 if one.why is not None:
-                    raise RetriableError(str(one.why)) from one.why
+                    raise RetriableError(str(one.why), waits_for=self._receiver) from one.why
             left_s = end_s - time.monotonic()
             if left_s <= 0:
-                raise RetriableError(f"the receiver is slow: {self._records} records wait to be taken by it")
+                text = f"the receiver is slow: {self._records} records wait to be taken by it"
+                raise RetriableError(text, waits_for=self._receiver)
             self._changed.wait(min(left_s, _TURN_S))
             pulse.moved()
+
+    def _say(self, wait: waits.Standing) -> None:
+        """What `drain` waits for, and when the next try of a request that did not work is due."""
+        failed = max(self._lanes.values(), key=lambda lane: lane.failures, default=None)
+        if failed is None or failed.why is None:
+            wait.goes_on(self._receiver, f"{self._records} records wait to be taken by it")
+            return
+        next_try_s = max(0.0, self._later[0][0] - time.monotonic()) if self._later else None
+        wait.goes_on(self._receiver, str(failed.why), tried=failed.failures > wait.tries, next_try_s=next_try_s)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

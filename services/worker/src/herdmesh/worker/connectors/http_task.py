@@ -35,6 +35,7 @@ class HttpSinkTask(SinkTask):
         self._client = HttpClient(self._settings, context.connector)
         self._lanes = Lanes(
             self._client.send,
+            receiver=self._client.receiver,
             threads_max=self._settings.connections,
             retries=self._settings.retries,
             backoff_s=self._settings.retry_backoff_s,

@@ -24,6 +24,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pyarrow import fs
 
+from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker.connectors.files.locations import (
@@ -87,7 +88,8 @@ class RemoteFiles:
     @contextmanager
     def writing(self, path: str) -> Generator[Any]:
         with self._telling(f"writing {path}"):
-            self._make_folder_of(path)
+            with waits.on(self.location, f"a folder for {path}"):
+                self._make_folder_of(path)
             # What a stream leaves that is closed for an error is never named, and swept.
             with self._system.open_output_stream(self._path(path), compression=None) as stream:
                 yield stream
@@ -100,7 +102,7 @@ class RemoteFiles:
             return stream.read()
 
     def exists(self, path: str) -> bool:
-        with self._telling(f"looking for {path}"):
+        with self._telling(f"looking for {path}"), waits.on(self.location, f"looking for {path}"):
             return self._system.get_file_info(self._path(path)).type == _fs.FileType.File
 
     def publish(self, staged: str, published: str) -> bool:
@@ -111,7 +113,7 @@ class RemoteFiles:
                 )
             return True
         source, target = self._path(staged), self._path(published)
-        with self._telling(f"publishing {published}"):
+        with self._telling(f"publishing {published}"), waits.on(self.location, f"publishing {published}"):
             self._make_folder_of(published)
             try:
                 if self._renames:
@@ -200,7 +202,7 @@ class RemoteFiles:
             for word, (key, fix) in _HOPELESS.items():
                 if word in text:
                     raise ConfigError(message, field=key, fix=fix) from error
-            raise RetriableError(message) from error
+            raise RetriableError(message, waits_for=self.location) from error
 
 
 def open_folder(location: Location, access: Access, attempts: int = ATTEMPTS) -> RemoteFiles:
