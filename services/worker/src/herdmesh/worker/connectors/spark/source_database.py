@@ -14,6 +14,7 @@ gone.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ _CONFIG: Final = ("42", "3D", "3F", "0A", "22")
 _CONFIG_CLASSES: Final = ("SQLSyntaxErrorException", "SQLInvalidAuthorizationSpecException",
                           "SQLFeatureNotSupportedException")  # fmt: skip
 _HIDDEN: Final = "***"
+
+_HOST: Final = re.compile(r"//(?:[^/@?;]*@)?([^/?;,@]+)")
+"""Without a user and password before it."""
 
 Parameter = tuple[str, int]
 """"number" with a whole number, or "moment" with microseconds since 1970."""
@@ -76,6 +80,13 @@ class Database:
         self._options = dict(settings.options)
         self._begun: Any = None
         self._java: Any = None
+
+    @property
+    def place(self) -> str:
+        """As waits name it: `mysql db:3306`, of a URL without a host `sqlite database`."""
+        kind = self._settings.url.removeprefix("jdbc:").partition(":")[0]
+        host = _HOST.search(self._settings.url)
+        return f"{kind} {host[1] if host else 'database'}"
 
     def begin(self) -> None:
         """Have Spark started meanwhile."""
@@ -255,7 +266,7 @@ class Database:
             return ConfigError(said, field=field)
         if kind == "java.sql.SQLException" and not state and not number:
             return ConnectError(said)  # what drivers say of values they cannot read
-        return RetriableError(said)
+        return RetriableError(said, waits_for=self.place)
 
     def _hidden(self, text: str) -> str:
         for name, value in self._options.items():

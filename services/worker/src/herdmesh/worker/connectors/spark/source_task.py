@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.engine.errors import TaskFailed
@@ -56,7 +57,7 @@ class JdbcSourceTask(SourceTask):
     def start(self, config: Config, context: SourceTaskContext) -> None:
         self._settings = settings_of(config)
         self._context = context
-        self._again_s = 0.0
+        self._again_s, self._away = 0.0, ""
         self._sources = deque(
             self._source(relation, context.committed_offset(relation.partition))
             for relation in _relations(config, self._settings)
@@ -65,15 +66,18 @@ class JdbcSourceTask(SourceTask):
         self._database.begin()
 
     def poll(self) -> SourceBatch | None:
-        now_s = time.monotonic()
+        assert self._database is not None
+        now_s, place = time.monotonic(), self._database.place
         if now_s < self._again_s:
-            raise RetriableError("the database is asked again in a second")
+            raise RetriableError(self._away, tried=False, waits_for=place, next_try_s=self._again_s - now_s)
         try:
-            return self._poll()
+            with waits.on(place, "rows"):
+                return self._poll()
         except (ConnectError, TaskFailed) as error:
             self._disconnect()
             if isinstance(error, RetriableError):
-                self._again_s = time.monotonic() + _CONNECT_AGAIN_S
+                error.waits_for = error.waits_for or place
+                self._again_s, self._away = time.monotonic() + _CONNECT_AGAIN_S, str(error)
             raise
 
     def may_yield(self) -> bool:

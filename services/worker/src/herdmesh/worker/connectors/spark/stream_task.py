@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 from typing import Any, Final
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.engine.errors import TaskFailed
@@ -42,21 +43,24 @@ class SparkStreamTask(SourceTask):
         self._context = context
         self._position = Position.of(context.committed_offset(self._settings.partition))
         self._due_s = self._again_s = 0.0
+        self._away = ""
         self._stream = Stream(self._settings)
         self._stream.begin()
 
     def poll(self) -> SourceBatch | None:
-        now_s = time.monotonic()
+        now_s, place = time.monotonic(), f"Spark source {self._settings.name}"
         if now_s < self._again_s:
-            raise RetriableError("the source is asked again in a second")
+            raise RetriableError(self._away, tried=False, waits_for=place, next_try_s=self._again_s - now_s)
         try:
             if self._slice is None and (now_s < self._due_s or not self._is_more()):
                 return None
-            return self._next()
+            with waits.on(place, "the next slice"):
+                return self._next()
         except (ConnectError, TaskFailed) as error:
             self._disconnect()
             if isinstance(error, RetriableError):
-                self._again_s = time.monotonic() + _AGAIN_S
+                error.waits_for = error.waits_for or place
+                self._again_s, self._away = time.monotonic() + _AGAIN_S, str(error)
             raise
 
     def wake_after_ms(self) -> int:
