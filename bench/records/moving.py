@@ -25,6 +25,7 @@ from bench.sides import JavaSide, Side
 from bench.usage import cpu_s
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.listed_offsets import list_offsets
+from herdmesh.kafka.transient import STALE_TOPIC
 
 _TIMEOUT_S = 300.0
 _ASK_S = 30.0
@@ -37,6 +38,7 @@ _NOT_MADE_YET = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    *STALE_TOPIC,
 )
 
 

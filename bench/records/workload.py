@@ -27,6 +27,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from fastavro import parse_schema
 
+from herdmesh.kafka.transient import is_transient
+
 JSON_TOPIC = "bench-records-json"
 SCHEMA_TOPIC = "bench-records-schema"
 AVRO_TOPIC = "bench-records-avro"
@@ -273,7 +275,7 @@ def committed(bootstrap: str, topic: str, start: int, partition: int) -> Iterato
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
                     return
-                else:
+                elif not is_transient(error):
                     raise AssertionError(error.str())
     finally:
         consumer.close()

@@ -37,6 +37,8 @@ ASK_SAFELY = (
     "libs/core/src/herdmesh/kafka/groups.py",
     "libs/core/src/herdmesh/engine/group_offsets.py",
 )
+#: Which errors of Kafka pass by themselves.
+TRANSIENT_HOME = "libs/core/src/herdmesh/kafka/transient.py"
 #: What asks about one group, and ends the process when its time is over too soon.
 ABOUT_GROUPS = ("describe_consumer_groups", "delete_consumer_groups", "alter_consumer_group_offsets")
 #: What may make a plain producer: it hears of each record, writes none that matters, or is not idempotent.
@@ -160,6 +162,15 @@ def offsets_asked_safely(source: Source) -> Iterator[str]:
             yield f"line {line}: asks a client about a group; herdmesh.kafka.groups does that safely"
 
 
+def transient_asked_once(source: Source) -> Iterator[str]:
+    """`KafkaError.retriable()` is False for every error of a consumer, however soon it passes."""
+    if not source.is_python or source.is_test or source.path == TRANSIENT_HOME:
+        return
+    for line, name in _calls(source):
+        if name.endswith(".retriable"):
+            yield f"line {line}: asks an error if it is retriable; herdmesh.kafka.transient says that of all errors"
+
+
 def producers_checked(source: Source) -> Iterator[str]:
     """librdkafka may take a record for acknowledged that is lost (docs/bugs.md)."""
     if not (source.is_python and source.is_shipped) or source.path in PRODUCERS:
@@ -270,6 +281,7 @@ RULES: tuple[Rule, ...] = (
     pure_state,
     kafka_only_in_effects,
     offsets_asked_safely,
+    transient_asked_once,
     producers_checked,
     servicers_only_in_service,
     spark_only_in_spark,

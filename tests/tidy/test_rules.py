@@ -24,6 +24,7 @@ CASES: list[tuple[Rule, str, str, str]] = [
     (rules.pure_state, f"{HERDER}/state/assign.py", "from time import monotonic\n", "from math import inf\n"),
     (rules.pure_state, f"{HERDER}/state.py", "x = datetime.now()\n", "x = now\n"),
     (rules.kafka_only_in_effects, f"{HERDER}/service.py", "import confluent_kafka\n", "import grpc\n"),
+    (rules.transient_asked_once, "bench/a.py", "if not error.retriable():\n    x()\n", "is_transient(error)\n"),
     (
         rules.offsets_asked_safely,
         "tests/support/a.py",

@@ -22,6 +22,7 @@ from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, offset_of, 
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.kafka.listed_offsets import list_offsets, told_of
+from herdmesh.kafka.transient import is_transient
 
 _BATCH_RECORDS_MAX = 10_000
 _POLL_S = 0.1
@@ -83,7 +84,7 @@ class Beyond:
                             waiting.discard(number)
                     elif error.code() == KafkaError._PARTITION_EOF:
                         waiting.discard(number)
-                    elif not error.retriable():
+                    elif not is_transient(error):
                         raise KafkaException(error)
                 if waiting and time.monotonic() > deadline_s:
                     raise TaskFailed(

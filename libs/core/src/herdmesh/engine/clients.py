@@ -28,6 +28,7 @@ from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact
 from herdmesh.kafka.pending import raise_pending
 from herdmesh.kafka.repeats import Repeats
+from herdmesh.kafka.transient import is_transient
 
 T = TypeVar("T")
 
@@ -47,25 +48,6 @@ RECONNECT: ClientConfig = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 500,
 }
-_TRANSIENT = frozenset(
-    (
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._WAIT_COORD,
-        KafkaError._RESOLVE,
-    )
-)
 
 
 def consumer(
@@ -317,7 +299,7 @@ def retried(call: Callable[[], T], *, also: int | None = None, between: Callable
             return call()
         except KafkaException as error:
             cause = error.args[0] if error.args else None
-            transient = isinstance(cause, KafkaError) and (cause.code() in _TRANSIENT or cause.code() == also)
+            transient = isinstance(cause, KafkaError) and (is_transient(cause) or cause.code() == also)
             if not transient or time.monotonic() >= deadline:
                 raise
             pulse.moved()

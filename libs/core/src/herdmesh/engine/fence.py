@@ -25,6 +25,7 @@ from herdmesh.kafka.bounded import CallHangs, bounded
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.contact import Contact
 from herdmesh.kafka.transaction_offsets import send_offsets
+from herdmesh.kafka.transient import may_be_repeated
 from herdmesh.kafka.trouble import transaction_trouble
 
 CALL_TIMEOUT_S = 2.0
@@ -199,11 +200,11 @@ class Fence:
                 cause: KafkaError = error.args[0]
                 if is_fenced(cause):
                     raise self._fenced(cause) from error
-                if cause.retriable() and time.monotonic() < deadline:
+                if may_be_repeated(cause) and time.monotonic() < deadline:
                     pulse.moved()
                     self.raise_lost()
                     continue
-                if cause.retriable() or cause.txn_requires_abort():
+                if may_be_repeated(cause) or cause.txn_requires_abort():
                     raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
                 raise
 

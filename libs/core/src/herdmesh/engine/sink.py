@@ -42,6 +42,7 @@ from herdmesh.engine.sink_commits import SinkCommits
 from herdmesh.engine.taken import Taken
 from herdmesh.engine.tolerance import RetryStopped
 from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.transient import STALE_TOPIC, is_transient
 
 WAIT_S = 0.1
 """How long the loop waits for a record before it looks at commands, commits and the clock again."""
@@ -51,10 +52,7 @@ _GONE = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError.INCONSISTENT_TOPIC_ID,
+        *STALE_TOPIC,
     )
 )
 
@@ -352,7 +350,7 @@ class SinkLoop:
             self._assignment.reset(partition, error)
         elif error.code() in _GONE:
             self._assignment.refresh_soon()
-        elif error.fatal() or not error.retriable():
+        elif not is_transient(error):
             raise KafkaException(error)
         else:
             _log.warning("reading goes on after: %s", error.str())

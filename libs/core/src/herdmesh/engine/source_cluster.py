@@ -45,6 +45,7 @@ from herdmesh.engine.taken import Taken
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact, accepts
 from herdmesh.kafka.listed_offsets import list_offsets
+from herdmesh.kafka.transient import is_transient
 
 BEGINNING: Final = OFFSET_BEGINNING
 _TOPIC_CONFIG_SOURCE: Final = 1
@@ -331,5 +332,5 @@ class Reader:
             if time.monotonic() - self._begun_s > _GONE_AFTER_S:
                 self._unheard.discard(partition)
             _log.warning("topic %s of the source cluster cannot be read now: %s", event.topic(), error.str())
-        elif not error.retriable():
+        elif not is_transient(error):
             raise KafkaException(error)

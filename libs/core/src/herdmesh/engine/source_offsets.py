@@ -29,6 +29,7 @@ from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.hung_offsets import OffsetsFinisher
 from herdmesh.kafka.listed_offsets import list_offsets, told_of
+from herdmesh.kafka.transient import is_transient
 
 OffsetMap = Mapping[str, Any]
 
@@ -170,7 +171,7 @@ def _read_until(
                     f"the offsets topic {message.topic()} lost records while it was read: {error.str()}",
                     ErrorClass.RETRIABLE,
                 )
-            elif not error.retriable():
+            elif not is_transient(error):
                 raise KafkaException(error)
     return ended
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from herdmesh.connect import transaction_topic
+from herdmesh.kafka.transient import is_transient
 
 _CALL_S = 5.0
 _BATCH_RECORDS_MAX = 10_000
@@ -77,6 +78,6 @@ def decisions(
                 position = max(position, (message.offset() or 0) + 1)
             elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]  # librdkafka's local code
                 position = end
-            elif not error.retriable():
+            elif not is_transient(error):
                 raise KafkaException(error)
     return found

@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.transient import is_transient
 from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.kafka_reader import stored_record
@@ -110,5 +111,6 @@ class _Scan:
             self._next = self._last.offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]  # librdkafka's local code
             self._next = self._end
-        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # of the group it was made to name and never uses
+        # The group is one that the client was made to name and never uses.
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED and not is_transient(error):
             raise KafkaException(error)

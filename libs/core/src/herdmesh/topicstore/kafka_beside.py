@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from herdmesh.kafka.bounded import CallHangs, bounded
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.transaction_offsets import send_offsets
+from herdmesh.kafka.transient import may_be_repeated
 from herdmesh.kafka.trouble import transaction_trouble
 from herdmesh.topicstore.calls import client_logger, close, on_client_error
 from herdmesh.topicstore.contract import Beside
@@ -168,7 +169,7 @@ def _send_offsets(producer: Producer, beside: Beside, settings: TopicSettings) -
                 error = kafka_error(failure)
                 if error is None:
                     raise
-                if not error.retriable() or time.monotonic() > deadline_s:
+                if not may_be_repeated(error) or time.monotonic() > deadline_s:
                     raise _not_sent(what, error) from failure
     finally:
         close(consumer, is_lost=True)  # it is no member and commits nothing: nobody need wait for it

@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.transient import may_be_repeated
 from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
@@ -57,7 +58,7 @@ class Writer:
                 error = kafka_error(failure)
                 if error is not None and error.code() in REFUSALS:
                     raise refused(Need.USE_TRANSACTIONAL_ID, self._settings.transactional_id, self._settings) from None
-                if error is None or not error.retriable() or time.monotonic() > deadline_s:
+                if error is None or not may_be_repeated(error) or time.monotonic() > deadline_s:
                     raise LogUnavailable(f"cannot initialise {self._settings.transactional_id!r}: {failure}") from None
         self._producer = producer
 
@@ -208,5 +209,5 @@ class Writer:
                 return
             except CLIENT_ERRORS as failure:
                 error = kafka_error(failure)
-                if error is None or not error.retriable() or time.monotonic() > deadline_s:
+                if error is None or not may_be_repeated(error) or time.monotonic() > deadline_s:
                     raise CommitUncertain(f"the commit was not confirmed: {reason_of(failure)}") from failure

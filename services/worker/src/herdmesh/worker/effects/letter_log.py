@@ -23,6 +23,7 @@ from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.settings import access_of
 from herdmesh.kafka.listed_offsets import list_offsets, told_of
+from herdmesh.kafka.transient import is_transient
 from herdmesh.worker.state import letters
 from herdmesh.worker.state.letters import Header, Letter
 
@@ -134,8 +135,8 @@ class TopicLog:
         while time.monotonic() - heard_s < _STALLED_S:
             for message in self._next():
                 error, offset = message.error(), message.offset()
-                heard_s = time.monotonic()
                 if error is None:
+                    heard_s = time.monotonic()  # an error that comes again and again is no answer
                     assert offset is not None
                     if offset < end:
                         yield message
@@ -143,7 +144,7 @@ class TopicLog:
                         return
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return
-                elif not error.retriable():
+                elif not is_transient(error):
                     raise KafkaException(error)
         raise TaskFailed(f"Kafka delivers no records of {self.topic}-{partition}", ErrorClass.RETRIABLE)
 
@@ -162,7 +163,7 @@ class TopicLog:
                     return message if found == offset else None
                 if error.code() in _NO_RECORD:
                     return None
-                if not error.retriable():
+                if not is_transient(error):
                     raise KafkaException(error)
         raise TaskFailed(f"Kafka delivers no record of {topic}-{partition}", ErrorClass.RETRIABLE)
 
