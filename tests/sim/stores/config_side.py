@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
 
+from google.protobuf.message import Message
+
+from herdmesh.api.configstore.v1 import config_read_service_pb2 as pb
 from herdmesh.configstore.effects.campaigns import Campaigns
 from herdmesh.configstore.service import wire
 from herdmesh.configstore.service.leadership import LeadershipServicer
@@ -29,6 +33,29 @@ SETTINGS = TopicSettings(
 )
 
 
+_MessageT = TypeVar("_MessageT", bound=Message)
+
+
+class _Read:
+    """What a client reads of the reading servicer, which answers with bytes where many callers share them."""
+
+    def __init__(self, store: TopicStoreCore[Any, Any]) -> None:
+        self._servicer = ConfigReadServicer(store)
+
+    async def GetSnapshot(self, request: pb.GetSnapshotRequest, context: Any) -> pb.GetSnapshotResponse:
+        return _decoded(pb.GetSnapshotResponse, await self._servicer.GetSnapshot(request, context))
+
+    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncGenerator[pb.WatchResponse]:
+        events = cast("AsyncGenerator[pb.WatchResponse]", self._servicer.Watch(request, context))
+        async with aclosing(events):
+            async for event in events:
+                yield _decoded(pb.WatchResponse, event)
+
+
+def _decoded(kind: type[_MessageT], answer: Any) -> _MessageT:
+    return kind.FromString(answer) if isinstance(answer, bytes) else answer
+
+
 class ConfigServer:
     """The servicers of one life."""
 
@@ -36,7 +63,7 @@ class ConfigServer:
         loop = asyncio.get_running_loop()
         self.campaigns = Campaigns(store, lambda: round(loop.time() * 1000))
         self.write = ConfigWriteServicer(store, SETTINGS.audit_topic, now_ms, fresh_id)
-        self.read = ConfigReadServicer(store)
+        self.read = _Read(store)
         self.leadership = LeadershipServicer(store, self.campaigns)
 
     def become(self, role: Role) -> None:
