@@ -90,6 +90,7 @@ class Mesh:
 
     async def start_herder(self, address: str, *, resettable: bool = True) -> None:
         settings = HerderSettings(
+            balance_delay_ms=500,  # tests wait for the balance
             topic_tracking_allow_reset=resettable,
             listen=address,
             metrics=False,

@@ -376,7 +376,7 @@ class SourceLoop:
         for raw in made:
             refused = self._transaction.produce(raw)
             for place, error in refused:
-                size = sum(len(column[place] or b"") for column in (raw.keys, raw.values))
+                size = sum(len(column[place] or b"") for column in (raw.keys, raw.values) if len(column))
                 self._errors.refused(given, raw.places[place], error, raw.topic, size)
             sent += len(raw.values) - len(refused)
         if self._errors.letters is not None:

@@ -128,11 +128,11 @@ def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
 
 
 def _could_be_read_as_stale(new: AnyStatus, stored: StoredStatus | None) -> bool:
-    """True for an UNASSIGNED of a process of ours that a reader may meet right behind a RUNNING which makes it stale:
-    its own, or one that the connector's tombstone took along, which may lie in another partition."""
+    """True for an UNASSIGNED of a process of ours that a reader would meet right behind the RUNNING that makes it
+    stale."""
     if not isinstance(new, TaskStatus) or new.state is not State.UNASSIGNED or not new.worker_incarnation:
         return False
-    return stored is None or ignored_when_read(stored.status, new)
+    return stored is not None and ignored_when_read(stored.status, new)
 
 
 def _of_java(old: AnyStatus, new: AnyStatus) -> bool:
