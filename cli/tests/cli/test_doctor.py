@@ -130,13 +130,34 @@ async def test_a_task_that_waits_is_listed_and_the_mesh_is_healthy() -> None:
         assert code == 0
         assert f"WAITING connector orders task 3: {text} (since 2001-09-09T01:46:40Z)" in shown
         assert HINTS["WAITING"] in shown
-        assert "everything is healthy" in shown
+        assert "stores, herder and workers are healthy; what waits or failed is listed above" in shown
+        assert "everything is healthy" not in shown
         code, shown = await doctor(*addresses, "-o", "json")
         found = json.loads(shown)
         assert (code, found["healthy"]) == (0, True)
         assert [(one["connector"], one["task"], one["waits_for"], one["tries"]) for one in found["waits"]] == [
             ("orders", 3, "PostgreSQL db:5432", 7)
         ]
+
+
+async def test_what_failed_or_stands_still_is_listed_with_what_to_do() -> None:
+    failed = connector_pb2.Task(id=connector_common.TaskId(connector="orders", task=0))
+    failed.status.state = connector_common.RUN_STATE_FAILED
+    failed.status.failure.message = "connection.password: PostgreSQL refuses"
+    failed.status.explanation = "correct the config"
+    stalled = connector_pb2.Task(id=connector_common.TaskId(connector="orders", task=1))
+    stalled.status.conditions.add(type="STALLED", message="its run has done nothing")
+    connector = connector_pb2.Connector(name="orders", tasks=[failed, stalled])
+    connector.status.conditions.add(type="RECONFIGURATION_LIMITED", message="it asked 9 times")
+    herder = leader()
+    herder.connectors.append(connector)
+    async with serving(config(HEALTHY), status_store(HEALTHY), herder) as addresses:
+        code, shown = await doctor(*addresses)
+    assert code == 0
+    assert "FAILED connector orders task 0: connection.password: PostgreSQL refuses\nnext: correct the config" in shown
+    assert f"STALLED connector orders task 1: its run has done nothing\nnext: {HINTS['STALLED']}" in shown
+    assert "RECONFIGURATION_LIMITED connector orders: it asked 9 times" in shown
+    assert "everything is healthy" not in shown
 
 
 async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:

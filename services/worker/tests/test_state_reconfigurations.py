@@ -75,6 +75,33 @@ def test_the_status_says_that_it_is_limited_and_when_that_is_over() -> None:
     assert state.next_deadline() is None
 
 
+def test_a_request_that_is_held_back_for_long_is_a_wait_until_it_is_carried_out() -> None:
+    """Joined with WAITING, which every list of waits shows."""
+    state, op_id = running()
+    now = 1.0
+    for number in range(BURST + 5):
+        answered(state, state.handle(events.TasksOutdated("c", op_id), now), now, number)
+        due = state.next_deadline()
+        if number >= BURST:
+            assert due is not None
+            now = due
+            answered(state, state.handle(events.Tick(), now), now, number)
+    state.handle(events.TasksOutdated("c", op_id), now)
+    due = state.next_deadline()
+    assert due is not None
+    state.handle(events.HeartbeatDue(False, 1_000_000), now)
+    [(unit, wait)] = only(
+        instructions.SendHeartbeat, state.handle(events.HeartbeatDue(False, 1_006_000), now + 6.0)
+    ).waits
+    assert unit == CONNECTOR
+    assert wait is not None
+    assert wait.text().startswith("waits for the limit of reconfigurations: the connector asked for new task configs")
+    assert wait.next_ms == 1_006_000 + int((due - now - 6.0) * 1000)
+    answered(state, state.handle(events.Tick(), due), due, 0)
+    out = state.handle(events.HeartbeatDue(False, 1_000_000 + int((due - now) * 1000)), due)
+    assert list(only(instructions.SendHeartbeat, out).waits) == [(CONNECTOR, None)]
+
+
 def test_requests_that_come_now_and_then_are_carried_out_at_once() -> None:
     state, op_id = running()
     for number in range(20):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from herdmesh.connect import waits
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.waits import Standing, Wait, Waits, entered
@@ -46,6 +48,32 @@ def test_of_a_retry_the_tries_are_counted_and_the_call_within_it_is_named() -> N
         assert (within.message, within.tries, within.since_ms) == ("to take a connection", 3, shown.since_ms)
     standing.over()
     standing.over()
+    assert found.shown() is None
+
+
+def test_a_retry_is_waited_for_since_the_call_that_failed_began() -> None:
+    clock = Clock()
+    found = Waits(clock)
+    standing = Standing(found)
+
+    def lock() -> None:
+        with found.on("PostgreSQL db:5432", "rows"):
+            clock.now_s += 1.0
+            with found.on("PostgreSQL db:5432", "a lock"):
+                clock.now_s += 3.0
+                raise RetriableError("lock timeout")
+
+    with pytest.raises(RetriableError):
+        lock()
+    standing.goes_on("PostgreSQL db:5432", "lock timeout", tried=True, next_try_s=2.0)
+    clock.now_s += 1.1
+    shown = found.shown()
+    assert shown is not None
+    assert (shown.message, shown.tries) == ("lock timeout", 1)
+    standing.over()
+    standing.goes_on("a target", "no room")
+    assert found.shown() is None, "what went well in between is another wait"
+    clock.now_s += 4.0
     assert found.shown() is None
 
 

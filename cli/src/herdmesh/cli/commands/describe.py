@@ -106,7 +106,7 @@ def story(unit: views.Json) -> Iterator[str]:
     if "placed_because" in unit:
         placed = f" since {unit['placed_time']}" if "placed_time" in unit else ""
         yield f"on {escape(unit['worker_id'])}{placed}, because {escape(unit['placed_because'])}"
-    if "explanation" in unit:
+    if "explanation" in unit and unit["explanation"] not in (one["message"] for one in unit.get("conditions", ())):
         yield escape(unit["explanation"])
     restart = unit.get("auto_restart")
     if restart is not None and _tells_more(unit, restart):

@@ -2,7 +2,8 @@
 
 Owns the questions (every replica of both stores, the herder) and the advice per finding. What is wrong is said by the
 store itself; nothing here guesses. Exit code 0 when every replica is HEALTHY, nothing is undecodable and a herder
-leads; else 1. Connectors and tasks that wait are listed besides: a mesh whose database is away is healthy.
+leads; else 1. Connectors and tasks that wait, stand still or failed are listed besides: a mesh whose database is away
+is healthy.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ HINTS: Final[dict[str, str]] = {
     " their key to have compaction remove them.",
     "DUPLICATE_WORKER_ID": "`herd get workers` shows the one that is heard; the log of the other says the same.",
     "WAITING": "Look after what it waits for: the task goes on by itself. `herd describe connector` shows its tries.",
+    "STALLED": "Mend what it waits for, or look at the stacks in its worker's log; `herd restart` gives the run up.",
+    "RECONFIGURATION_LIMITED": "Look at what makes the connector ask for new task configs; its log says.",
     "NO_LEADER": "A herder needs a config store that writes; mend what is said above first, then look at its log.",
 }
 
@@ -53,6 +56,11 @@ HINTS: Final[dict[str, str]] = {
 def _stores_option(variable: str, port: int) -> Any:
     default = f"{variable}, the stack in ./.herd, else 127.0.0.1:{port}"
     return typer.Option(metavar="HOST:PORT,...", help=f"Every replica to ask. Default: {default}.")
+
+
+#: Conditions of connectors and tasks that are listed; WAITING is listed for itself.
+_NOTED: Final = ("STALLED", "RECONFIGURATION_LIMITED")
+_LOOK: Final = "`herd describe connector` has the trace."
 
 
 ConfigStoresOption = Annotated[str | None, _stores_option("HERDMESH_CONFIG_STORE", 7201)]
@@ -80,11 +88,12 @@ def doctor(
 
 
 async def examine(config_stores: Sequence[str], status_stores: Sequence[str], herder: str) -> views.Json:
-    """Ask everybody at once. Keys: `healthy`, `replicas`, `herder`, `findings` and `waits` (each with its `hint`)."""
+    """Ask everybody at once. Keys: `healthy`, `replicas`, `herder`; `findings`, `waits` and `notices`, each with a
+    `hint`."""
     asked = [("config-store", address) for address in config_stores]
     asked += [("status-store", address) for address in status_stores]
     leader, *replicas = await asyncio.gather(_herder(herder), *(_replica(store, address) for store, address in asked))
-    waits = leader.pop("waits")
+    waits, notices = leader.pop("waits"), leader.pop("notices")
     findings = [finding for replica in replicas for finding in _findings(replica)]
     if leader["state"] != "LEADS":
         reason = "UNREACHABLE" if leader["state"] == "UNREACHABLE" else "NO_LEADER"
@@ -95,7 +104,14 @@ async def examine(config_stores: Sequence[str], status_stores: Sequence[str], he
             _finding("worker", worker["worker_id"], one["type"], one["message"], HINTS.get(one["type"], ""))
             for one in worker["conditions"]
         ]
-    return {"healthy": not findings, "replicas": list(replicas), "herder": leader, "findings": findings, "waits": waits}
+    return {
+        "healthy": not findings,
+        "replicas": list(replicas),
+        "herder": leader,
+        "findings": findings,
+        "waits": waits,
+        "notices": notices,
+    }
 
 
 async def _replica(store: str, address: str) -> views.Json:
@@ -112,10 +128,11 @@ async def _herder(address: str) -> views.Json:
     async with HerderClient(address, patience_s=_HERDER_PATIENCE_S) as client:
         try:
             reply = await client.call(lambda stub: stub.GetCluster, admin.GetClusterRequest(), timeout_s=_TIMEOUT_S)
-            waits = _waits(await fetch_connectors(client, full=False))
+            connectors = await fetch_connectors(client, full=False)
         except CommandError as error:
             state = "UNREACHABLE" if error.reason == "UNREACHABLE" else error.reason
-            return {"address": address, "state": state, "message": error.message, "workers": [], "waits": []}
+            silent: views.Json = {"workers": [], "waits": [], "notices": []}
+            return {"address": address, "state": state, "message": error.message, **silent}
         workers = map(views.worker, reply.workers)
         notes = [
             {key: one[key] for key in ("worker_id", "reason", "conditions")}
@@ -123,7 +140,8 @@ async def _herder(address: str) -> views.Json:
             if one["reason"] or one["conditions"]
         ]
         address = reply.leader_address or client.address
-        return {"address": address, "state": "LEADS", "message": "", "workers": notes, "waits": waits}
+        of_units = {"waits": _waits(connectors), "notices": _notices(connectors)}
+        return {"address": address, "state": "LEADS", "message": "", "workers": notes, **of_units}
 
 
 def _waits(connectors: Sequence[views.Json]) -> list[views.Json]:
@@ -143,6 +161,25 @@ def _waits(connectors: Sequence[views.Json]) -> list[views.Json]:
                 if "wait" in one
             ]
     return sorted(found, key=lambda one: one["since"] or "")
+
+
+def _notices(connectors: Sequence[views.Json]) -> list[views.Json]:
+    """Of every connector and task that failed, stands still or asks for too much; `task` is None of a connector."""
+    found: list[views.Json] = []
+    for connector in connectors:
+        for unit in (connector["connector"], *connector["tasks"]):
+            noted = [
+                (one["type"], one["message"], HINTS[one["type"]])
+                for one in unit.get("conditions", ())
+                if one["type"] in _NOTED
+            ]
+            if unit["state"] == "FAILED":
+                noted.append(("FAILED", unit.get("error", ""), unit.get("explanation", "") or _LOOK))
+            found += [
+                {"connector": connector["name"], "task": unit.get("id"), "type": type_, "text": text, "hint": hint}
+                for type_, text, hint in noted
+            ]
+    return found
 
 
 def _findings(replica: views.Json) -> list[views.Json]:
@@ -183,19 +220,33 @@ def _print(found: views.Json) -> None:
         if not one["reason"]:
             continue
         out.print(f"\n[bold]worker {escape(one['worker_id'])}[/]: {escape(one['reason'])}", soft_wrap=True)
+    _print_notices(found["notices"])
     _print_waits(found["waits"])
     for replica in found["replicas"]:
         _print_undecodable(replica)
-    if found["healthy"]:
+    if found["healthy"] and not (found["waits"] or found["notices"]):
         out.print("\neverything is healthy")
+    elif found["healthy"]:
+        out.print("\nstores, herder and workers are healthy; what waits or failed is listed above")
+
+
+def _print_notices(notices: Sequence[views.Json]) -> None:
+    for one in notices[:_SHOWN_MAX]:
+        color = "red" if one["type"] == "FAILED" else "yellow"
+        out.print(f"\n[bold {color}]{one['type']}[/] {_unit(one)}: {escape(one['text'])}", soft_wrap=True)
+        out.print(f"[dim]next:[/] {escape(one['hint'])}", soft_wrap=True)
+    if len(notices) > _SHOWN_MAX:
+        out.print(f"\nand {len(notices) - _SHOWN_MAX} more of these; `-o json` has them all")
+
+
+def _unit(one: views.Json) -> str:
+    return f"connector {escape(one['connector'])}" + ("" if one["task"] is None else f" task {one['task']}")
 
 
 def _print_waits(waits: Sequence[views.Json]) -> None:
     for one in waits[:_SHOWN_MAX]:
-        task = "" if one["task"] is None else f" task {one['task']}"
         since = f" (since {one['since']})" if one["since"] else ""
-        where = f"connector {escape(one['connector'])}{task}"
-        out.print(f"\n[bold yellow]WAITING[/] {where}: {escape(one['text'])}{since}", soft_wrap=True)
+        out.print(f"\n[bold yellow]WAITING[/] {_unit(one)}: {escape(one['text'])}{since}", soft_wrap=True)
         out.print(f"[dim]next:[/] {escape(one['hint'])}", soft_wrap=True)
     if len(waits) > _SHOWN_MAX:
         out.print(f"\nand {len(waits) - _SHOWN_MAX} more that wait; `-o json` has them all")

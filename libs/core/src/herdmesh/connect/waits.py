@@ -34,6 +34,8 @@ WAITING: Final = "WAITING"
 SHOWN_AFTER_S: Final = 5.0
 """A wait is shown once it has lasted so long."""
 _TEXT_MAX: Final = 400
+_AFTER_FAILURE_S: Final = 0.5
+"""A wait that begins within so long of a call that raised is taken to be for the same thing."""
 _keys = count(1)
 
 
@@ -81,6 +83,8 @@ class Waits:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._entries: dict[int, _Entry] = {}
+        #: the call that raised last, and when: what is then waited for began with it.
+        self._raised: tuple[_Entry, float] | None = None
 
     def on(self, waits_for: str, message: str = "", *, next_try_s: float | None = None) -> On:
         """See `on` of this module."""
@@ -89,6 +93,7 @@ class Waits:
     def clear(self) -> None:
         """Forget all: another run begins."""
         self._entries.clear()
+        self._raised = None
 
     def shown(self) -> Wait | None:
         """The wait that has lasted longest, if that is long enough to be shown.
@@ -110,15 +115,28 @@ class Waits:
             inner.next_ms,
         )
 
-    def begin(self, waits_for: str, message: str) -> tuple[int, _Entry]:
-        """A wait is under way from now on."""
-        key, entry = next(_keys), _Entry(waits_for, message, self._clock())
+    def begin(self, waits_for: str, message: str, *, after_failure: bool = False) -> tuple[int, _Entry]:
+        """A wait is under way from now on, or `after_failure` of a call of the same thread that has just raised, since
+        that call began: a lock that is tried for 5 s is waited for from the first of them."""
+        now_s = self._clock()
+        key, entry = next(_keys), _Entry(waits_for, message, now_s)
+        if after_failure and self._raised is not None:
+            failed, at_s = self._raised
+            if failed.thread == entry.thread and now_s - at_s < _AFTER_FAILURE_S:
+                entry.since_s, entry.since_ms = failed.since_s, failed.since_ms
         self._entries[key] = entry
         return key, entry
 
-    def end(self, key: int) -> None:
-        """It is over; twice does no harm."""
-        self._entries.pop(key, None)
+    def end(self, key: int, *, raised: bool = False) -> None:
+        """It is over; twice does no harm. `raised`: what was waited for did not come."""
+        entry = self._entries.pop(key, None)
+        if not raised or entry is None:
+            self._raised = None
+            return
+        before, now_s = self._raised, self._clock()
+        # The outer of two calls, of which the inner one raised, began earlier.
+        if before is None or before[0].since_s > entry.since_s or now_s - before[1] >= _AFTER_FAILURE_S:
+            self._raised = entry, now_s
 
 
 class On:
@@ -138,7 +156,7 @@ class On:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
     ) -> None:
-        self._waits.end(self._key)
+        self._waits.end(self._key, raised=_type is not None)
 
 
 class Standing:
@@ -157,7 +175,7 @@ class Standing:
         """It is so, since the first call of this after `over`. `tried`: one more try failed."""
         if self._waits is None or self._entry is None:
             self._waits = self._of or current()
-            self._key, self._entry = self._waits.begin(waits_for, message)
+            self._key, self._entry = self._waits.begin(waits_for, message, after_failure=True)
         entry = self._entry
         entry.waits_for, entry.message, entry.thread = waits_for, message, threading.get_ident()
         entry.tries += tried

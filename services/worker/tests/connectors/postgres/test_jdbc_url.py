@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres import jdbc_url
 from herdmesh.worker.connectors.postgres.common import connection_settings, warnings_of_connection
+from tests.support.sizes import soak_or
 
 KEY = "connection.url"
 
@@ -58,7 +61,7 @@ def test_parameters_that_mean_the_same(query: str, settings: dict[str, str]) -> 
         ("jdbc:postgresql://h/db?sslfactory=org.X", "sslfactory is not built"),
         ("jdbc:postgresql://h/db?targetServerType=odd", "targetServerType=odd is not built"),
         ("jdbc:postgresql://h/db?sslkey=/k.pk8", "PEM is read here"),
-        ("jdbc:postgresql://h:x/db", "h:x is no host:port"),
+        ("jdbc:postgresql://h:x/db", "what stands before the database is no host:port"),
         ("postgresql://h/db?nonsense=1", "cannot be read"),
     ],
 )
@@ -76,6 +79,33 @@ def test_what_cannot_be_read_is_not_shown(url: str) -> None:
     with pytest.raises(ConfigError) as told:
         jdbc_url.read(KEY, url)
     assert "gehe" not in f"{told.value} {told.value.fix}"
+
+
+_passwords = st.lists(st.sampled_from([*"@/?:;&#%=,1x", "%40", "//"]), max_size=6).flatmap(
+    lambda around: st.integers(0, len(around)).map(lambda at: "".join([*around[:at], "SECRET", *around[at:]]))
+)
+
+
+@settings(max_examples=soak_or(300, 5_000))
+@given(
+    st.sampled_from((
+        "postgresql://me:{}@h:5432/db",
+        "postgresql://me:{}@h/db?sslmode=disable",
+        "postgresql://h/db?user=me&password={}",
+        "jdbc:postgresql://me:{}@h:5432/db",
+        "jdbc:postgresql://h:5432/db?user=me&password={}",
+        "jdbc:postgresql://h/db?password={}&user=me&sslmode=disable",
+        "jdbc:mysql://me:{}@h/db",
+    )),
+    _passwords,
+)  # fmt: skip
+def test_no_part_of_a_password_is_shown_of_a_url_with_signs_in_it(form: str, password: str) -> None:
+    """Neither by what refuses it, nor by what names the server while it is waited for."""
+    try:
+        shown = connection_settings({KEY: form.format(password), "connection.user": "me"}).place
+    except ConfigError as error:
+        shown = f"{error} {error.fix}"
+    assert "SECRET" not in shown
 
 
 def test_the_keys_of_user_and_password_win_over_the_url() -> None:

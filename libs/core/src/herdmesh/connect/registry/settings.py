@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from herdmesh.connect.config import REQUIRED, ConfigKey, Importance, Type, Validator
+from herdmesh.connect.connection_urls import without_user
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.redaction import HIDDEN, keep_secret
 from herdmesh.connect.registry.subjects import DEFAULT, STRATEGIES, Strategy
 from herdmesh.connect.registry.tls import TLS_KEYS, TlsSettings, tls_settings
 from herdmesh.connect.validators import at_least, one_of
@@ -138,22 +139,26 @@ def _urls(given: list[str]) -> tuple[tuple[str, ...], tuple[str, str] | None]:
     urls: list[str] = []
     user: tuple[str, str] | None = None
     for url in given:
-        parts = urlsplit(url.strip())
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts, bare = _split(url.strip()), without_user(url.strip())
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or bare == HIDDEN:
             raise ConfigError.for_value(
-                "schema.registry.url", _bare(url), "not an address", fix="write http://host:port, several with commas"
-            )
+                "schema.registry.url", bare, "not an address",
+                fix="write http://host:port, several with commas; of a password / is %2F, ? is %3F, @ is %40",
+            )  # fmt: skip
         if parts.username is not None and user is None:
             user = unquote(parts.username), unquote(parts.password or "")
-        urls.append(_bare(url.strip()).rstrip("/"))
+        urls.append(bare.rstrip("/"))
     if not urls:
         raise ConfigError("schema.registry.url names no registry", field="schema.registry.url", fix="write an address")
     return tuple(urls), user
 
 
-def _bare(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+def _split(url: str) -> SplitResult | None:
+    """None = it cannot be read, such as an address in brackets without their end."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
 
 
 def _proxy(parsed: dict[str, Any]) -> str:

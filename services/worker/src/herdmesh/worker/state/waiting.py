@@ -55,7 +55,8 @@ class Waiting:
                 task.wait = wait
                 out += say_condition(task) if self._is_to_be_written(task.unit, wait, now) else []
         for connector in connectors:
-            wait = _wait_of_connector(connector, self._see(before, connector.unit, connector.op_id, now_ms), now_ms)
+            doing = connector.op_id if connector.call is not Call.NONE else connector.requests.due_at
+            wait = _wait_of_connector(connector, self._see(before, connector.unit, doing, now_ms), now, now_ms)
             if wait is not None:
                 found[connector.unit] = wait
             if wait != connector.wait:
@@ -123,10 +124,17 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
             return None
 
 
-def _wait_of_connector(connector: Connector, seen: _Seen, now_ms: int) -> Wait | None:
+def _wait_of_connector(connector: Connector, seen: _Seen, now: float, now_ms: int) -> Wait | None:
     if connector.told_wait is not None:
         return connector.told_wait
-    if connector.call is Call.NONE or now_ms - seen.since_ms < SHOWN_AFTER_S * 1000:
+    if now_ms - seen.since_ms < SHOWN_AFTER_S * 1000:
         return None
-    message = f"its {connector.call.lower().replace('_', ' ')} has not returned"
-    return Wait("the connector's code", message, seen.since_ms)
+    requests = connector.requests
+    if connector.call is not Call.NONE:
+        message = f"its {connector.call.lower().replace('_', ' ')} has not returned"
+        return Wait("the connector's code", message, seen.since_ms)
+    if requests.due_at is not None:
+        seen.next_ms = seen.next_ms or now_ms + int((requests.due_at - now) * 1000)
+        message = f"the connector asked for new task configs {requests.carried_out + 1} times in a row"
+        return Wait("the limit of reconfigurations", message, seen.since_ms, 0, seen.next_ms)
+    return None

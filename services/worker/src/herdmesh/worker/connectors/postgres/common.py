@@ -22,6 +22,7 @@ from psycopg import errors
 
 from herdmesh.connect import waits
 from herdmesh.connect.config import REQUIRED, ConfigKey, FieldViolation, Importance, Type
+from herdmesh.connect.connection_urls import kind_of
 from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.connect.validators import at_least, non_empty_string
@@ -122,10 +123,9 @@ def is_of_another(config: Config) -> bool:
 def refuse_others(config: Config, instead: str) -> None:
     """Raises ConfigError for another database's URL, which Confluent's classes take too; its fix is `instead`."""
     if is_of_another(config):
-        url = (config.get(URL) or "").strip()
-        kind = ":".join(url.split(":")[:2])
+        kind = kind_of(config.get(URL) or "") or "this"
         raise ConfigError(
-            f"{URL}: this connector speaks to PostgreSQL only, and {kind}: is something else", field=URL, fix=instead
+            f"{URL}: this connector speaks to PostgreSQL only, and {kind} is something else", field=URL, fix=instead
         )
 
 

@@ -16,11 +16,15 @@ from urllib.parse import parse_qsl, unquote
 import psycopg
 from psycopg import conninfo
 
+from herdmesh.connect.connection_urls import kind_of
 from herdmesh.connect.errors import ConfigError
 
 PORT: Final = 5432
 EXAMPLE: Final = "jdbc:postgresql://host:5432/database"
 _JDBC = "jdbc:postgresql:"
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.]*")
+_WHOSE_AT: Final = "it has an @ that does not end a user and password"
+_ESCAPES: Final = "in a user, password or name write %40 for @, %2F for /, %3F for ?, %26 for &, %25 for %"
 
 
 def read(key: str, url: str) -> dict[str, str]:
@@ -34,8 +38,8 @@ def read(key: str, url: str) -> dict[str, str]:
             return _of_libpq(url)
         if url.startswith(_JDBC):
             return _of_jdbc(url.removeprefix(_JDBC))
-        kind = ":".join(url.split(":")[: 2 if url.startswith("jdbc:") else 1])
-        raise _Unusable(f"this connector speaks to PostgreSQL only, and {kind}: is something else", f"write {EXAMPLE}")
+        kind = kind_of(url) or "this"  # not the URL: a password may be in it
+        raise _Unusable(f"this connector speaks to PostgreSQL only, and {kind} is something else", f"write {EXAMPLE}")
     except _Unusable as error:
         message, fix = error.args
         raise ConfigError(f"{key}: {message}", field=key, fix=fix) from error.__cause__
@@ -60,7 +64,14 @@ def _of_libpq(url: str) -> dict[str, str]:
         # libpq quotes what it stumbled over: a password, or all of the URL.
         said = re.sub('".*"', "...", " ".join(str(error).split()))
         raise _Unusable(f"it cannot be read: {said}", f"write {EXAMPLE}; of a password, % is %25") from None
-    return {name: str(value) for name, value in found.items() if value is not None}
+    settings = {name: str(value) for name, value in found.items() if value is not None}
+    # libpq ends a user at the first @, and a host at the first /: the rest of a password is then a host or a database.
+    path = url.partition("://")[2].partition("/")[2].partition("?")[0]
+    if "@" in path or "@" in settings.get("host", ""):
+        raise _Unusable(_WHOSE_AT, _ESCAPES)
+    if any(port and not port.isdecimal() for port in settings.get("port", "").split(",")):
+        raise _Unusable("the port is no number", f"{_ESCAPES}; write it like {EXAMPLE}")
+    return settings
 
 
 #: libpq's word for each parameter of the Java driver that means the same.
@@ -103,6 +114,10 @@ def _of_jdbc(rest: str) -> dict[str, str]:
     """libpq's settings of what follows `jdbc:postgresql:`, read as the driver does: `//host:port,host/database?...`,
     `//host/`, `database`, `/`."""
     address, _, query = rest.partition("?")
+    if "@" in address:  # no part of it is shown: a password may be in any
+        raise _Unusable(
+            "a user cannot stand before the host", f"write connection.user and connection.password; {_ESCAPES}"
+        )
     found: dict[str, str] = {}
     if address.startswith("//"):
         hosts, _, database = address.removeprefix("//").partition("/")
@@ -141,8 +156,17 @@ def _special(name: str, value: str, parameters: Mapping[str, str]) -> dict[str, 
             return {"target_session_attrs": _SESSIONS[value]}
         case _:
             known = ", ".join(sorted({*_SAME, "currentSchema", "ssl", "targetServerType", "tcpKeepAlive"}))
-            asked = f"{name}={value}" if name == "targetServerType" else name
-            raise _Unusable(f"{asked} is not built", f"leave it out; there are {known}")
+            if _may_be_of_a_secret(name, parameters):
+                asked, fix = "a parameter behind a password", f"leave it out, or it is of the password: {_ESCAPES}"
+            else:
+                asked, fix = (f"{name}={value}" if name == "targetServerType" else name), "leave it out"
+            raise _Unusable(f"{asked} is not built", f"{fix}; there are {known}")
+
+
+def _may_be_of_a_secret(name: str, parameters: Mapping[str, str]) -> bool:
+    """A password with an & or a ? in it looks as if it ended there, and a parameter began."""
+    before = list(parameters)[: list(parameters).index(name)]
+    return not _NAME.fullmatch(name) or any("password" in one.lower() for one in before)
 
 
 def _escaped(text: str) -> str:
@@ -156,10 +180,8 @@ def _hosts_of(text: str) -> dict[str, str]:
     ports: list[str] = []
     for one in filter(None, text.split(",")):
         match = re.fullmatch(r"(\[[^\]]+\]|[^:@/]+)(?::(\d+))?", one)
-        if "@" in one:  # not shown: a password may be in it
-            raise _Unusable("a user cannot stand before the host", "write connection.user and connection.password")
         if match is None:
-            raise _Unusable(f"{one} is no host:port", f"write it like {EXAMPLE}")
+            raise _Unusable("what stands before the database is no host:port", f"write it like {EXAMPLE}")
         hosts.append(match[1].strip("[]"))
         ports.append(match[2] or str(PORT))
     return {"host": ",".join(hosts), "port": ",".join(ports)} if hosts else {}

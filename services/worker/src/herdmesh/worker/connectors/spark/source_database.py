@@ -14,7 +14,6 @@ gone.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
     Py4JNetworkError,
 )
 
+from herdmesh.connect.connection_urls import database_place, kind_of
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
@@ -43,9 +43,6 @@ _CONFIG: Final = ("42", "3D", "3F", "0A", "22")
 _CONFIG_CLASSES: Final = ("SQLSyntaxErrorException", "SQLInvalidAuthorizationSpecException",
                           "SQLFeatureNotSupportedException")  # fmt: skip
 _HIDDEN: Final = "***"
-
-_HOST: Final = re.compile(r"//(?:[^/@?;]*@)?([^/?;,@]+)")
-"""Without a user and password before it."""
 
 Parameter = tuple[str, int]
 """"number" with a whole number, or "moment" with microseconds since 1970."""
@@ -84,9 +81,7 @@ class Database:
     @property
     def place(self) -> str:
         """As waits name it: `mysql db:3306`, of a URL without a host `sqlite database`."""
-        kind = self._settings.url.removeprefix("jdbc:").partition(":")[0]
-        host = _HOST.search(self._settings.url)
-        return f"{kind} {host[1] if host else 'database'}"
+        return database_place(self._settings.url)
 
     def begin(self) -> None:
         """Have Spark started meanwhile."""
@@ -243,9 +238,8 @@ class Database:
         if isinstance(error, Py4JNetworkError | OSError):
             return TaskFailed(f"this task's Spark is gone: {said}", ErrorClass.RETRIABLE)
         if any(one in str(error) for one in _NO_DRIVER):
-            kind = ":".join(self._settings.url.split(":")[:2])
             return ConfigError(
-                f"{URL}: the worker has no driver for {kind}: ({said})", field=URL,
+                f"{URL}: the worker has no driver for {kind_of(self._settings.url)} ({said})", field=URL,
                 fix="name the driver's jar in HERDMESH_SPARK_JARS on every worker (setting spark_jars), or its class "
                 "in spark.option.driver",
             )  # fmt: skip
