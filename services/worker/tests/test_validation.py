@@ -286,23 +286,18 @@ def test_each_bad_override_is_refused_by_its_own_name(name: str) -> None:
     assert name in text
 
 
-@pytest.mark.parametrize("reset", ["none", "by_duration:PT1H"])
-def test_a_reset_of_offsets_that_is_not_built_is_refused_by_name(reset: str) -> None:
-    result = answered({**_SINK, "consumer.override.auto.offset.reset": reset})
-    (text,) = errors(result)["consumer.override.auto.offset.reset"]
-    assert "not built" in text
-
-
 @pytest.mark.parametrize(
     "good",
     [
         {"consumer.override.auto.offset.reset": "latest", "consumer.override.max.poll.interval.ms": "600000"},
+        {"consumer.override.auto.offset.reset": "none"},
+        {"consumer.override.auto.offset.reset": "by_duration:PT1H"},
         {"consumer.override.group.id": "ünïcödé", "consumer.override.fetch.min.bytes": "1"},
         {"consumer.override.security.protocol": "SASL_PLAINTEXT", "consumer.override.sasl.mechanism": "PLAIN",
          "consumer.override.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required '
          'username="u" password="p";'},
     ],
-    ids=range(3),
+    ids=range(5),
 )  # fmt: skip
 def test_overrides_that_a_run_takes_are_valid(good: dict[str, str]) -> None:
     assert errors(answered({**_SINK, **good})) == {}

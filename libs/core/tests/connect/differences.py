@@ -193,7 +193,6 @@ _UNSEEN = """\
   it only where the consumer reads committed records, and refuses it else (docs/connectors/mirror.md).
 - A validation never shows what a config provider gave: `value` is the reference as it was written. Java shows the
   provider's value (docs/guarantees.md).
-- `consumer.override.auto.offset.reset` is earliest or latest: none and by_duration are refused at creation.
 - Validation takes properties over gRPC: there is no URL whose class could differ from `connector.class` (Java: 400),
   and a config that is no JSON is refused by `herd` before it is sent.
 

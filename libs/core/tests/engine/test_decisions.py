@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
+from herdmesh.connect.offset_reset import OffsetReset, Start, read_offset_reset
 from herdmesh.engine import failpoints, failure, manifest
 from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
 from herdmesh.engine.control import Control
@@ -66,13 +67,15 @@ def test_partitions_of_a_topic_are_spread_evenly() -> None:
 SCOPE = CommitScope("g", (TOPIC,))
 
 
-def starts(*ranges: PartitionRange, committed: bool = True, missing: bool = False, latest: bool = False) -> list[int]:
+def starts(
+    *ranges: PartitionRange, committed: bool = True, missing: bool = False, reset: str = "earliest"
+) -> list[int]:
     found = starting_offsets(
         {(TOPIC, number): known for number, known in enumerate(ranges)},
         group="g",
         scope=SCOPE if committed else None,
         reset_missing=missing,
-        reset_to_latest=latest,
+        reset=read_offset_reset(reset),
     )
     return [found[TOPIC, number] for number in range(len(ranges))]
 
@@ -83,7 +86,28 @@ def test_a_committed_offset_is_used() -> None:
 
 def test_without_any_commit_the_reset_policy_decides() -> None:
     assert starts(PartitionRange(None, 2, 9), committed=False) == [2]
-    assert starts(PartitionRange(None, 2, 9), committed=False, latest=True) == [9]
+    assert starts(PartitionRange(None, 2, 9), committed=False, reset="latest") == [9]
+
+
+def test_a_reset_by_duration_begins_at_the_first_record_that_is_new_enough() -> None:
+    hour = "by_duration:PT1H"
+    assert starts(PartitionRange(None, 2, 9, by_time=5), committed=False, reset=hour) == [5]
+    assert starts(PartitionRange(None, 2, 9), committed=False, reset=hour) == [9], "all records are older"
+    assert starts(PartitionRange(4, 2, 9, by_time=5), committed=False, reset=hour) == [4]
+    assert starts(PartitionRange(1, 2, 9, by_time=5), missing=True, reset=hour) == [5]
+
+
+def test_a_reset_of_none_fails_the_task_with_the_partitions_and_what_to_do() -> None:
+    assert starts(PartitionRange(4, 2, 9), committed=False, reset="none") == [4]
+    ranges = (PartitionRange(None, 2, 9), PartitionRange(4, 2, 9), PartitionRange(None, 0, 0))
+    with pytest.raises(TaskFailed) as failed:
+        starts(*ranges, committed=False, reset="none")
+    text = str(failed.value)
+    assert text.startswith("Undefined offset with no reset policy for partitions: [flights-0, flights-2]")
+    assert "herd offsets alter" in text
+    assert failed.value.error_class is ErrorClass.BAD_CONFIG
+    with pytest.raises(TaskFailed, match=r"\[flights-0\]"):
+        starts(PartitionRange(1, 2, 9), missing=True, reset="none")
 
 
 def test_offsets_missing_everywhere_under_a_task_that_has_committed_are_a_loss_with_the_numbers() -> None:
@@ -119,7 +143,7 @@ def test_offsets_are_lost_only_where_they_were_committed(
 
     def found() -> dict[PartitionId, int]:
         scope = CommitScope("g", ("a", "b", "gone"))
-        return starting_offsets(ranges, group=group, scope=scope, reset_missing=False, reset_to_latest=False)
+        return starting_offsets(ranges, group=group, scope=scope, reset_missing=False, reset=OffsetReset())
 
     if begins is None:
         with pytest.raises(OffsetsLost, match="a-0 has no committed offset any more") as lost:
@@ -146,7 +170,7 @@ def test_a_topic_that_came_from_another_task_is_lost_only_where_no_partition_has
         ranges = {("a", 0): _FIVE, ("users", 3): _NONE, ("fresh", 0): _NONE}
         scope = CommitScope("g", ("a",), ("users",))
         return starting_offsets(
-            ranges, group="g", scope=scope, forgotten=forgotten, reset_missing=False, reset_to_latest=False
+            ranges, group="g", scope=scope, forgotten=forgotten, reset_missing=False, reset=OffsetReset()
         )
 
     assert list(found(()).values()) == [5, 2, 2]
@@ -167,7 +191,7 @@ def test_an_offset_out_of_range_is_a_loss_whatever_else_is_known(committed: int)
 
 def test_the_config_may_say_to_begin_anew() -> None:
     assert starts(PartitionRange(1, 2, 9), PartitionRange(5, 0, 9), missing=True) == [2, 5]
-    assert starts(PartitionRange(None, 2, 9), missing=True, latest=True) == [9]
+    assert starts(PartitionRange(None, 2, 9), missing=True, reset="latest") == [9]
 
 
 def test_sink_settings_come_from_the_config_and_its_overrides() -> None:
@@ -188,7 +212,7 @@ def test_sink_settings_come_from_the_config_and_its_overrides() -> None:
     assert settings.wants("a")
     assert not settings.wants("c")
     assert settings.group == "mine"
-    assert settings.reset_to_latest
+    assert settings.reset.start is Start.LATEST
     assert settings.flush_interval_ms == 200
     assert settings.metadata_max_age_ms == 1_000
     assert settings.batch_records_max == 5
@@ -200,7 +224,7 @@ def test_sink_settings_come_from_the_config_and_its_overrides() -> None:
 def test_sink_defaults_are_connects() -> None:
     settings = sink_settings(spec({"topics": "a"}))
     assert settings.group == "connect-c"
-    assert not settings.reset_to_latest
+    assert settings.reset == OffsetReset()
     assert settings.flush_interval_ms == 60_000
     assert settings.metadata_max_age_ms == 300_000
     assert settings.batch_records_max == 1_000

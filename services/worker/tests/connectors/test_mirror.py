@@ -156,7 +156,9 @@ def test_offsets_are_javas_and_gone_on_from(broker: Kafka, tmp_topic: Callable[.
     (spec,) = specs_of(broker, name, config_of(broker, topic))
     assert run_here(spec).progress.records_in == 8
     assert seen(broker, f"a.{topic}", 1) == seen(broker, topic, 1)[12:]
-    assert broker.records(f"{name}-offsets") == [(key, b'{"offset":11}'), (key, b'{"offset":19}')]
+    (_, (stored_key, stored)) = broker.records(f"{name}-offsets")
+    topic_id = settings_of(config_of(broker, topic)).source.topic_ids([topic])[topic]
+    assert (stored_key, stored) == (key, b'{"offset":19,"topic_id":"%s"}' % topic_id.encode())
 
 
 def test_records_that_were_deleted_before_they_were_copied_are_a_loss_to_tell(
@@ -211,11 +213,12 @@ def test_an_idle_task_is_woken_by_the_ends_of_its_partitions(broker: Kafka, tmp_
     topic = broker.create_topic(tmp_topic(), 2)
     (spec,) = specs_of(broker, tmp_topic("mirror"), config_of(broker, topic))
     write(broker, topic, range(3))
-    assert MirrorSourceConnector().sign(spec.task_config) == f"{topic}-0:2 {topic}-1:1"
+    topic_id = settings_of(config_of(broker, topic)).source.topic_ids([topic])[topic]
+    assert MirrorSourceConnector().sign(spec.task_config) == f"{topic}-0:2 {topic}-1:1 {topic}={topic_id}"
     write(broker, topic, range(2))
     # looks are kept for a moment, by config
     later = MirrorSourceConnector().sign({**spec.task_config, "name": "another"})
-    assert later == f"{topic}-0:3 {topic}-1:2"
+    assert later == f"{topic}-0:3 {topic}-1:2 {topic}={topic_id}"
 
 
 LATEST = {"source.consumer.auto.offset.reset": "latest"}
@@ -261,7 +264,7 @@ def test_a_partition_that_begins_anew_takes_no_other_to_its_end(broker: Kafka, t
     try:
         begun = polled(task)
         assert begun is not None
-        assert (len(begun), begun.source_offset) == (0, {"offset": -1})
+        assert (len(begun), begun.source_offset and begun.source_offset["offset"]) == (0, -1)
         write(broker, topic, range(6))
         found: Counter[int | None] = Counter()
         while found.total() < 6:

@@ -73,7 +73,7 @@ SETTINGS: Mapping[str, Meaning] = {
     "allow.auto.create.topics": Passed(),
     "auto.commit.interval.ms": Fixed("offsets are committed by Herdmesh, in the task's transaction"),
     "auto.offset.reset": Engine(
-        "where a sink begins that has no committed offset: earliest or latest; none and by_duration:... are refused"
+        "where a sink begins that has no committed offset: earliest, latest, none (the task fails) or by_duration:PT1H"
     ),
     "batch.size": Passed(least=1, most=2_147_483_647),
     "bootstrap.controllers": Meaningless("librdkafka asks brokers, not controllers"),

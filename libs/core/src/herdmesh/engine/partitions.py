@@ -10,6 +10,7 @@ good before this answers (the fence is taken first, and unstable offsets are ask
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.offset_reset import OffsetReset
 from herdmesh.engine.clients import CALL_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import ForeignMembers, TaskFailed
@@ -32,7 +34,7 @@ from herdmesh.kafka.listed_offsets import list_offsets, told_of
 
 UNSTABLE_S = 1.0
 """How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What a broker says that has no ids of topics."""
 _UNSTABLE = frozenset((KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT))
 
@@ -102,7 +104,7 @@ def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
             found[topic] = str(answer.result().topic_id)
         except KafkaException as error:
             _log.info("the id of topic %s is not known: %s", topic, error)
-    return {topic: one for topic, one in found.items() if one != _NO_ID}
+    return {topic: one for topic, one in found.items() if one != NO_TOPIC_ID}
 
 
 def missing(consumer: Consumer, wanted: Iterable[PartitionId]) -> set[PartitionId]:
@@ -206,26 +208,35 @@ class _Stable:
 
 
 def ranges(
-    admin: AdminClient, offsets: Mapping[PartitionId, tuple[int | None, str]]
+    admin: AdminClient, offsets: Mapping[PartitionId, tuple[int | None, str]], reset: OffsetReset | None = None
 ) -> dict[PartitionId, PartitionRange]:
-    """Beginning and end of each partition beside its committed offset. Raises KafkaException where one is missing."""
+    """Beginning and end of each partition beside its committed offset; with a `reset` that goes by time, where that
+    begins now, too. Raises KafkaException where one is missing."""
     asked = [TopicPartition(topic, number) for topic, number in offsets]
     if not asked:
         return {}
+    specs: list[Any] = [OffsetSpec.earliest(), OffsetSpec.latest()]
+    time_ms = None if reset is None else reset.begins_ms(int(time.time() * 1000))
+    if time_ms is not None:
+        specs.append(OffsetSpec.for_timestamp(time_ms))
 
     def answered() -> list[dict[PartitionId, int]]:
         known = told_of(admin, {one.topic for one in asked}, CALL_TIMEOUT_S)
-        # Both questions are under way before the first is waited for.
-        both = [
-            list_offsets(admin, dict.fromkeys(asked, spec), timeout_s=CALL_TIMEOUT_S, known=known)
-            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        # All questions are under way before the first is waited for.
+        told = [
+            list_offsets(admin, dict.fromkeys(asked, spec), timeout_s=CALL_TIMEOUT_S, known=known) for spec in specs
         ]
         return [
-            {(one.topic, one.partition): offset_of(future.result()) for one, future in each.items()} for each in both
+            {
+                (one.topic, one.partition): offset_of(future.result()) if place < 2 else future.result().offset
+                for one, future in each.items()
+            }
+            for place, each in enumerate(told)
         ]
 
-    beginnings, ends = retried(answered)
+    beginnings, ends, *by_time = retried(answered)
+    later = {partition: at for one in by_time for partition, at in one.items() if at >= 0}
     return {
-        partition: PartitionRange(offset, beginnings[partition], ends[partition])
+        partition: PartitionRange(offset, beginnings[partition], ends[partition], later.get(partition))
         for partition, (offset, _) in offsets.items()
     }

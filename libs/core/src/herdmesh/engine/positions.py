@@ -1,6 +1,7 @@
 """Where a sink run begins in each partition.
 
-Owns the decision (design section 6): committed offset, beginning, end, or a loss. Pure: the numbers are passed in.
+Owns the decision (design section 6): committed offset, what `auto.offset.reset` says, or a loss. Pure: the numbers are
+passed in.
 
 Invariant: an offset committed for the group and topics of the run is never left silently. It is used, or the run fails
 with the numbers, or the connector's config says `herdmesh.offsets.missing=reset`.
@@ -13,8 +14,10 @@ from dataclasses import dataclass, replace
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start
 from herdmesh.engine import manifest
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.settings import OFFSETS_MISSING
 
 
@@ -27,6 +30,9 @@ class PartitionRange:
     beginning: int
     end: int
     """One past the last record, open transactions included."""
+    by_time: int | None = None
+    """The first record that is not older than `auto.offset.reset=by_duration` says; None = there is none, or nobody
+    asked."""
 
 
 def of_topics_as_they_are(
@@ -76,7 +82,7 @@ def starting_offsets(
     scope: CommitScope | None,
     forgotten: Collection[str] = (),
     reset_missing: bool,
-    reset_to_latest: bool,
+    reset: OffsetReset,
 ) -> dict[PartitionId, int]:
     """The first offset to read in each partition. `scope` is of the task's last commit; None = it never committed, or
     the partitions are new to a run that goes on. `forgotten`: topics that the connector committed under this group,
@@ -89,6 +95,7 @@ def starting_offsets(
 
     Raises:
         OffsetsLost: naming every partition and its numbers.
+        TaskFailed: BAD_CONFIG, of `auto.offset.reset=none`, naming the partitions that nothing says a beginning of.
     """
     before = [partition for partition in ranges if scope is not None and scope.covers(group, partition[0])]
     lost = before if all(ranges[partition].committed is None for partition in before) else []
@@ -96,13 +103,34 @@ def starting_offsets(
     strayed = [partition for partition, known in ranges.items() if _is_out_of_range(known)]
     if (lost or strayed) and not reset_missing:
         raise OffsetsLost(_told(ranges, lost, strayed))
-    starts: dict[PartitionId, int] = {}
-    for partition, known in ranges.items():
-        if known.committed is None or partition in strayed:
-            starts[partition] = known.end if reset_to_latest else known.beginning
-        else:
-            starts[partition] = known.committed
-    return starts
+    unknown = [p for p, known in ranges.items() if known.committed is None or p in strayed]
+    if unknown and reset.start is Start.NONE:
+        raise no_offset(unknown, f"group {group}")
+    return {
+        partition: _by(reset, known) if known.committed is None or partition in strayed else known.committed
+        for partition, known in ranges.items()
+    }
+
+
+def no_offset(partitions: Collection[PartitionId], whose: str) -> TaskFailed:
+    """What a run ends with under `auto.offset.reset=none`, in the words of Java's `NoOffsetForPartitionException`."""
+    named = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
+    return TaskFailed(
+        f"Undefined offset with no reset policy for partitions: [{named}]: {AUTO_OFFSET_RESET} is none, and {whose} "
+        "has no offset of them; set their offsets with `herd offsets alter`, or write earliest, latest or "
+        "by_duration:<duration> instead of none",
+        ErrorClass.BAD_CONFIG,
+    )
+
+
+def _by(reset: OffsetReset, known: PartitionRange) -> int:
+    match reset.start:
+        case Start.EARLIEST | Start.NONE:
+            return known.beginning
+        case Start.LATEST:
+            return known.end
+        case Start.BY_DURATION:
+            return known.end if known.by_time is None else known.by_time
 
 
 def _is_out_of_range(known: PartitionRange) -> bool:

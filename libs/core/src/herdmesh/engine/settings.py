@@ -18,6 +18,7 @@ from herdmesh.connect.client_settings import ClientSettings, client_settings
 from herdmesh.connect.delivery_guarantee import contradictions, is_at_least_once
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled, matches
+from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start, read_offset_reset
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.topic_groups import TopicGroup, topic_groups
 
@@ -65,8 +66,8 @@ class SinkSettings:
     """Of Java's kind."""
     flush_interval_ms: int
     metadata_max_age_ms: int
-    reset_to_latest: bool
-    """Where to begin without a committed offset: the end (True) or the beginning."""
+    reset: OffsetReset
+    """Where to begin without a committed offset."""
     reset_missing: bool
     """True = lost offsets are started anew instead of failing the task."""
     batch_records_max: int
@@ -147,12 +148,9 @@ def sink_settings(spec: RunSpec) -> SinkSettings:
             "a sink's offsets need a group",
             fix=f"leave it out: connect-{spec.connector}",
         )
-    reset = given.engine.get("auto.offset.reset", "earliest").lower()
-    if reset not in ("earliest", "latest", "beginning", "end", "smallest", "largest"):
-        built = reset != "none" and not reset.startswith("by_duration:")
-        why = "must be earliest or latest" if built else "not built here: earliest and latest are"
-        fix = "write earliest" if built else "write earliest, and rewind the new connector with `herd offsets rewind`"
-        raise ConfigError.for_value(_named(config, "auto.offset.reset"), reset, why, fix=fix)
+    reset = read_offset_reset(
+        given.engine.get(AUTO_OFFSET_RESET, Start.EARLIEST.value), _named(config, AUTO_OFFSET_RESET)
+    )
     missing = _text(config, OFFSETS_MISSING) or "fail"
     if missing not in ("fail", "reset"):
         raise ConfigError.for_value(OFFSETS_MISSING, missing, "must be fail or reset", fix="fail")
@@ -166,7 +164,7 @@ def sink_settings(spec: RunSpec) -> SinkSettings:
             spec.worker_config, "offset.flush.interval.ms", OFFSET_FLUSH_INTERVAL_MS_DEFAULT, minimum=1
         ),
         metadata_max_age_ms=max_age_ms,
-        reset_to_latest=reset in ("latest", "end", "largest"),
+        reset=reset,
         reset_missing=missing == "reset",
         batch_records_max=_number(
             {_POLL_RECORDS: given.engine.get("max.poll.records")}, _POLL_RECORDS, BATCH_RECORDS_MAX_DEFAULT, minimum=1

@@ -168,7 +168,7 @@ class SinkAssignment:
         told = offsets
         offsets = of_topics_as_they_are(offsets, ids=ids, ids_before=ids_before, own_rows=claimed.keys())
         self._commits.topic_ids |= {topic: ids[topic] for topic, _ in new if topic in ids}
-        ranges = partitions.ranges(self._admin, offsets)
+        ranges = partitions.ranges(self._admin, offsets, self._settings.reset)
         self.ends.update((partition, known.end) for partition, known in ranges.items())
         starts = starting_offsets(
             within(ranges, again),
@@ -176,7 +176,7 @@ class SinkAssignment:
             scope=scope,
             forgotten=partitions.forgotten(self._consumer, self._hung, scope, offsets),
             reset_missing=self._settings.reset_missing,
-            reset_to_latest=self._settings.reset_to_latest,
+            reset=self._settings.reset,
         )
         self._reading.assign([*self.positions, *new])
         self._task.open(new)
@@ -188,7 +188,7 @@ class SinkAssignment:
         if new:
             self._intake.follow(new)
             self._consumer.incremental_assign([TopicPartition(*partition, starts[partition]) for partition in new])
-            if self._staging is not None or self._ledger is not None or self._settings.reset_to_latest:
+            if self._staging is not None or self._ledger is not None or self._settings.reset.depends_on_time:
                 self._commits.commit()
             else:
                 self._commits.begin({partition: starts[partition] for partition in new})
@@ -204,13 +204,13 @@ class SinkAssignment:
             self.refresh(is_warm=False)
             if self._commits.topic_ids.get(topic) != known_id:
                 return  # it was deleted, and perhaps made again
-        known = partitions.ranges(self._admin, {partition: (position, "")})
+        known = partitions.ranges(self._admin, {partition: (position, "")}, self._settings.reset)
         start = starting_offsets(
             known,
             group=self._settings.group,
             scope=None,
             reset_missing=self._settings.reset_missing,
-            reset_to_latest=self._settings.reset_to_latest,
+            reset=self._settings.reset,
         )[partition]
         self.ends[partition] = known[partition].end
         _log.warning("%s: the position goes from %d to %d (%s)", partition, position, start, error.str())

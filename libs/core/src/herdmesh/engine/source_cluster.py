@@ -23,6 +23,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
@@ -40,6 +41,7 @@ from herdmesh.engine.failure import note_error
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.intake import Intake
 from herdmesh.engine.loop_waits import kafka
+from herdmesh.engine.partitions import NO_TOPIC_ID
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
 from herdmesh.engine.taken import Taken
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
@@ -110,6 +112,22 @@ class SourceCluster:
                 name: entry.value for name, entry in entries.items() if entry.source == _TOPIC_CONFIG_SOURCE
             }
         return found
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Kafka's ids of these topics (KIP-516), without those that are gone or whose id nobody says. Raises
+        RetriableError when the cluster does not answer."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        answers = self._admin().describe_topics(TopicCollection(names), request_timeout=CALL_TIMEOUT_S)
+        found: dict[str, str] = {}
+        for topic, answer in answers.items():
+            try:
+                found[topic] = str(answer.result().topic_id)
+            except KafkaException as error:
+                if error.args[0].code() not in (_GONE | _REFUSED):
+                    raise self._failed(error) from error
+        return {topic: one for topic, one in found.items() if one != NO_TOPIC_ID}
 
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """Where each partition ends for the reader; without those that are gone. Raises RetriableError when the cluster
@@ -298,9 +316,9 @@ class Reader:
             self._unheard.discard(one.partition)
         return found
 
-    def restart(self, partition: PartitionId) -> None:
-        """Go on at the beginning of what is there of a partition."""
-        self._places[partition] = BEGINNING
+    def restart(self, places: Mapping[PartitionId, int]) -> None:
+        """Go on from these offsets in these partitions, which are among those that are read."""
+        self._places |= places
         self._unheard = set(self._places)
         self._intake.follow(self._places)
         self._consumer.assign([TopicPartition(*one, offset) for one, offset in self._places.items()])

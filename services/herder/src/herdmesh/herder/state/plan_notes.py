@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, Start, read_offset_reset
 from herdmesh.herder.state import configs
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Failure, Properties, TargetState
@@ -19,7 +21,7 @@ from herdmesh.herder.state.policy import policy_of
 
 _SHOWN_MAX = 10
 _GROUP_KEY = "consumer.override.group.id"
-_RESET_KEY = "consumer.override.auto.offset.reset"
+_RESET_KEY = f"consumer.override.{AUTO_OFFSET_RESET}"
 _OFFSETS_TOPIC_KEY = "offsets.storage.topic"
 _FILE_SOURCES = (
     "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSourceConnector", "FileStreamSource",
@@ -113,23 +115,29 @@ def _offsets(
 
 def _sink_offsets(old: Properties, new: Properties, name: str) -> Iterator[str]:
     group, was = (_text(config, _GROUP_KEY) or f"connect-{name}" for config in (new, old))
-    latest = _text(new, _RESET_KEY).lower() in ("latest", "end", "largest")
-    begins = "end" if latest else "beginning"
+    begins = _begins(_text(new, _RESET_KEY))
     if group != was:
         yield (
             f"Offsets: another consumer group, {group}: it begins from that group's offsets, where it has none from "
-            f"the {begins}; the offsets of group {was} stay."
+            f"{begins}; the offsets of group {was} stay."
         )
     if _text(old, "topics.regex") != _text(new, "topics.regex"):
         yield (
-            f"Offsets: topics.regex changed: topics that match newly begin at their committed offsets, else at their "
+            f"Offsets: topics.regex changed: topics that match newly begin at their committed offsets, else at "
             f"{begins}; offsets of topics that match no longer stay in group {was}."
         )
     before, after = _topics(old), _topics(new)
     if gone := sorted(before - after):
         yield f"Offsets: {', '.join(gone)} would no longer be read; the committed offsets stay in group {was}."
     if come := sorted(after - before):
-        yield f"Offsets: {', '.join(come)} would be read from the offsets in group {group}, else from the {begins}."
+        yield f"Offsets: {', '.join(come)} would be read from the offsets in group {group}, else from {begins}."
+
+
+def _begins(text: str) -> str:
+    try:
+        return read_offset_reset(text or Start.EARLIEST.value).words()
+    except ConfigError:  # told as an error of the config
+        return Start.EARLIEST.value
 
 
 def _division(old: ConnectorEntry, made: tuple[Properties, ...] | None) -> Iterator[str]:

@@ -111,8 +111,11 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
 
 
 def _ends(task_config: Config) -> str:
-    ends = settings_of(task_config).source.ends(mirror_names.read(task_config.get(ASSIGNED) or ""))
-    return " ".join(f"{topic}-{number}:{end}" for (topic, number), end in sorted(ends.items()))
+    """With the ids of the topics: one that was made again may end where the one before did."""
+    source, owned = settings_of(task_config).source, mirror_names.read(task_config.get(ASSIGNED) or "")
+    ids = source.topic_ids(topic for topic, _ in owned)
+    ends = [f"{topic}-{number}:{end}" for (topic, number), end in sorted(source.ends(owned).items())]
+    return " ".join([*ends, *(f"{topic}={one}" for topic, one in sorted(ids.items()))])
 
 
 def _check_offset(offset: Mapping[str, Any]) -> None:

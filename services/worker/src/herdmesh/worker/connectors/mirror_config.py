@@ -16,6 +16,7 @@ from herdmesh.connect.config import FieldViolation, Validator
 from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled
+from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start, read_offset_reset
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.engine.source_cluster import SourceCluster
 from herdmesh.worker.connectors.frame import warned_settings
@@ -54,9 +55,9 @@ from herdmesh.worker.connectors.mirror_keys import (
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
 from herdmesh.worker.effects.mirror_cluster import Cluster
 
-_ISOLATION, _MAX_RECORDS, _RESET = "isolation.level", "max.poll.records", "auto.offset.reset"
+_ISOLATION, _MAX_RECORDS = "isolation.level", "max.poll.records"
 _LEVELS = ("read_committed", "read_uncommitted")
-_OWN = (_ISOLATION, _MAX_RECORDS, _RESET)
+_OWN = (_ISOLATION, _MAX_RECORDS, AUTO_OFFSET_RESET)
 _BATCH_RECORDS = 2_000
 
 _RULES: Mapping[str, Validator] = {
@@ -114,8 +115,8 @@ class MirrorSettings:
     """Names, or regular expressions of them, of topic settings that are not copied."""
     batch_records: int
     """Records read at once, at most."""
-    from_end: bool
-    """Where a partition without an offset is begun: at its end, or its beginning."""
+    reset: OffsetReset
+    """Where a partition without an offset is begun."""
     reset_lost: bool
     """True = a partition whose next record is gone is begun anew instead of failing the task."""
     syncs: SyncSettings | None
@@ -171,7 +172,7 @@ def settings_of(config: Config) -> MirrorSettings:
         refresh_s=values[REFRESH_S] if values["refresh.topics.enabled"] and values[REFRESH_S] > 0 else None,
         properties_exclude=tuple(values[PROPERTIES_EXCLUDE] or ()),
         batch_records=_batch_records(own),
-        from_end=_from_end(own),
+        reset=_reset(own),
         reset_lost=(config.get("herdmesh.offsets.missing") or "").strip() == "reset",
         syncs=None if _no_syncs(config, values)[0] else _syncs(config, values, naming)[0],
         configs_s=None if _no_configs(values) else values[CONFIGS_S],
@@ -312,8 +313,6 @@ def _batch_records(own: Own) -> int:
     return int(text)
 
 
-def _from_end(own: Own) -> bool:
-    key, text = own.get(_RESET, ("", "earliest"))
-    if text.lower() not in ("earliest", "latest"):
-        raise ConfigError.for_value(key, text, "must be earliest or latest", fix="earliest")
-    return text.lower() == "latest"
+def _reset(own: Own) -> OffsetReset:
+    key, text = own.get(AUTO_OFFSET_RESET, ("", Start.EARLIEST.value))
+    return read_offset_reset(text, key)

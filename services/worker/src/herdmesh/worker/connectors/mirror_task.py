@@ -3,8 +3,8 @@
 Owns where it is in each partition; where the records are at the target is told by `mirror_syncs`. A batch is of one
 partition: it goes to the partition of the same number, with keys, values, headers and times as they were read.
 
-Offsets have MirrorMaker's own form (`MirrorUtils.wrapPartition`, `wrapOffset`): that of the last record copied. So a
-Java MirrorMaker can take a connector over, and give it back.
+Offsets have MirrorMaker's own form (`MirrorUtils.wrapPartition`, `wrapOffset`; `mirror_places`). So a Java MirrorMaker
+can take a connector over, and give it back.
 
 Invariant: the batches of a partition leave in its order, each with the offset of its own last record.
 """
@@ -20,6 +20,7 @@ from herdmesh.connect.connector import Config, PartitionId, SourceBatch, SourceT
 from herdmesh.connect.data import Header
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import matches
+from herdmesh.connect.offset_reset import Start
 from herdmesh.connect.schemas import OPTIONAL_BYTES
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.source_cluster import BEGINNING, PlaceLost, Reader
@@ -27,6 +28,7 @@ from herdmesh.engine.taken import Taken
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.mirror_config import MirrorSettings, settings_of
 from herdmesh.worker.connectors.mirror_keys import ASSIGNED
+from herdmesh.worker.connectors.mirror_places import Places
 from herdmesh.worker.connectors.mirror_syncs import OffsetSyncs
 
 WAIT_S = 0.02
@@ -49,11 +51,18 @@ class MirrorSourceTask(SourceTask):
         syncs = self._settings.syncs
         self._syncs = None if syncs is None else OffsetSyncs(syncs, self._settings.naming.remote)
         self._source_partitions = {one: source_partition(self._settings.naming.source, one) for one in owned}
-        self._places = {one: self._place(context.committed_offset(self._source_partitions[one])) for one in owned}
+        self._places = Places(
+            self._settings.source,
+            self._settings.reset,
+            owned,
+            lambda one: context.committed_offset(self._source_partitions[one]),
+        )
 
     def poll(self) -> SourceBatch | None:
         if self._reader is None:
             self._reader = self._opened()
+        if again := self._places.made_again():
+            self._begin_anew(self._reader, again)
         if not self._ready:
             self._read(self._reader)
         if not self._ready:
@@ -78,37 +87,34 @@ class MirrorSourceTask(SourceTask):
         if self._syncs is not None:
             self._syncs.close()
 
-    def _place(self, offset: Mapping[str, Any] | None) -> int | None:
-        """The offset to read first; None = the end as it is when the source is asked."""
-        if offset is None:
-            return None if self._settings.from_end else BEGINNING
-        copied = offset.get("offset")
-        if isinstance(copied, bool) or not isinstance(copied, int):
-            raise OffsetsLost(f"the stored offset {dict(offset)} is none of a mirror's: it needs a number 'offset'")
-        return copied + 1
-
     def _opened(self) -> Reader:
-        """Begin to read. An end is asked for once: it is stored as an offset, so that what comes while the task is idle
-        is not passed over; of a partition that is gone there is none, and a later run asks again."""
-        source = self._settings.source
-        ends = source.ends(one for one, place in self._places.items() if place is None)
-        places = {one: ends.get(one) if place is None else place for one, place in self._places.items()}
-        known = {one: place for one, place in places.items() if place is not None}
+        """Begin to read. An end, or a beginning by time, is asked for once: it is stored as an offset, so that what
+        comes while the task is idle is not passed over; of a partition that is gone there is none, and a later run asks
+        again."""
+        places, stored = self._places.begin()
         # First, because it fetches while the topics are made.
-        reader = source.reader(known, self._settings.batch_records)
+        reader = self._settings.source.reader(places, self._settings.batch_records)
         try:
             made = _make_topics(self._settings, self._remote, self._context)
             if self._syncs is not None:
-                self._syncs.begin((one for one in self._places if one[0] in made), self._context)
+                self._syncs.begin((one for one in self._source_partitions if one[0] in made), self._context)
         except BaseException:
             reader.close()
             raise
-        self._ready.extend(self._moved_to(one, end) for one, end in ends.items())
+        self._ready.extend(self._moved_to(one, place) for one, place in stored.items())
         return reader
+
+    def _begin_anew(self, reader: Reader, topics: set[str]) -> None:
+        """Read topics that were made again by `auto.offset.reset`. What was read of those before goes first."""
+        places = self._places.anew(self._places.partitions_of(topics))
+        reader.restart(places)
+        if self._settings.reset.depends_on_time:
+            self._ready.extend(self._moved_to(one, place) for one, place in places.items())
 
     def _moved_to(self, partition: PartitionId, place: int) -> SourceBatch:
         """No records, but the offset from which to go on at a place."""
-        return SourceBatch(self._remote[partition[0]], (), self._source_partitions[partition], {"offset": place - 1})
+        offset = self._places.offset(partition, place - 1)
+        return SourceBatch(self._remote[partition[0]], (), self._source_partitions[partition], offset)
 
     def _read(self, reader: Reader) -> None:
         while True:
@@ -122,14 +128,21 @@ class MirrorSourceTask(SourceTask):
 
     def _lost(self, reader: Reader, lost: PlaceLost) -> None:
         topic, number = lost.partition
+        if again := self._places.made_again(at_once=True):
+            self._begin_anew(reader, again)
+            if topic in again:
+                return
         message = (
             f"offset {lost.offset} of {topic}-{number} in the source cluster {self._settings.naming.source} is gone: "
-            "deleted before it was copied, or the topic was made anew"
+            "deleted before it was copied"
         )
         if not self._settings.reset_lost:
             raise OffsetsLost(f"{message}; set herdmesh.offsets.missing=reset to go on with the first record there is")
-        _log.warning("%s; going on with the first record there is", message)
-        reader.restart(lost.partition)
+        place = BEGINNING
+        if self._settings.reset.start in (Start.BY_DURATION, Start.NONE):
+            place = self._places.anew([lost.partition]).get(lost.partition, BEGINNING)
+        _log.warning("%s; going on %s", message, "at the beginning" if place == BEGINNING else f"at {place}")
+        reader.restart({lost.partition: place})
 
     def _batch(self, read: Taken) -> SourceBatch:
         topic, number = read.partition
@@ -137,7 +150,7 @@ class MirrorSourceTask(SourceTask):
             self._remote[topic],
             read.values,
             self._source_partitions[read.partition],
-            {"offset": read.last_offset},
+            self._places.offset(read.partition, read.last_offset),
             keys=read.keys if read.has_keys else (),
             timestamps_ms=read.times_ms,
             key_schema=OPTIONAL_BYTES,

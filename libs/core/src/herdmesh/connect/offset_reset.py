@@ -1,0 +1,119 @@
+"""The consumer setting `auto.offset.reset`: where reading begins in a partition that has no offset to go on from.
+
+Owns the values and their reading: Java's `earliest`, `latest`, `none` and `by_duration:<ISO 8601 duration>` (KIP-1106,
+`AutoOffsetResetStrategy`), and librdkafka's other words for the first two. Pure: the clock is passed in.
+
+Invariant: what Java's consumer takes is taken with the same meaning, and every other text is a ConfigError that says
+what to write.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from herdmesh.connect.errors import ConfigError
+
+AUTO_OFFSET_RESET: Final = "auto.offset.reset"
+_BY_DURATION: Final = "by_duration"
+_VALID: Final = "must be earliest, latest, none, or by_duration: with a duration such as PT1H or P2DT12H"
+#: `java.time.Duration.parse`, which takes letters of either case.
+_DURATION: Final = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]+)D)?"
+    r"(?P<time>T(?:(?P<hours>[-+]?[0-9]+)H)?(?:(?P<minutes>[-+]?[0-9]+)M)?"
+    r"(?:(?P<seconds>[-+]?[0-9]+)(?:[.,](?P<fraction>[0-9]{0,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_SECONDS_MAX: Final = 2**63 - 1
+"""Of a Java `Duration`."""
+
+
+class Start(Enum):
+    """What a reset begins at."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+    """Nowhere: it is an error."""
+    BY_DURATION = _BY_DURATION
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """One value of the setting. Raises nothing by itself: read it with `read_offset_reset`."""
+
+    start: Start = Start.EARLIEST
+    back_ms: int = 0
+    """Of BY_DURATION: how far back from now the first record is looked for."""
+    text: str = "earliest"
+    """As it was written; for messages."""
+
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether another moment would give another offset, so that the first one has to be committed at once."""
+        return self.start in (Start.LATEST, Start.BY_DURATION)
+
+    def begins_ms(self, now_ms: int) -> int | None:
+        """The time of the records to begin with, in ms since 1970, never negative; None = it does not go by time."""
+        return max(0, now_ms - self.back_ms) if self.start is Start.BY_DURATION else None
+
+    def words(self) -> str:
+        """Where it begins, for sentences: `the beginning`."""
+        match self.start:
+            case Start.EARLIEST:
+                return "the beginning"
+            case Start.LATEST:
+                return "the end"
+            case Start.NONE:
+                return "nowhere (auto.offset.reset=none: the task fails)"
+            case Start.BY_DURATION:
+                return f"the first record not older than {self.text.partition(':')[2]}"
+
+
+_WORDS: Final = {
+    "earliest": Start.EARLIEST, "beginning": Start.EARLIEST, "smallest": Start.EARLIEST,
+    "latest": Start.LATEST, "end": Start.LATEST, "largest": Start.LATEST,
+    "none": Start.NONE,
+}  # fmt: skip
+
+
+def read_offset_reset(text: str, field: str = f"consumer.override.{AUTO_OFFSET_RESET}") -> OffsetReset:
+    """The setting's value. Raises ConfigError at `field`."""
+    word, colon, duration = text.partition(":")
+    lower = word.strip().lower()
+    if not colon and lower in _WORDS:
+        return OffsetReset(_WORDS[lower], text=text)
+    if lower != _BY_DURATION:
+        raise ConfigError.for_value(field, text, _VALID, fix="write earliest")
+    back_ms = _milliseconds(duration.strip())
+    if back_ms is None:
+        why = f"by_duration needs an ISO 8601 duration after a colon, and {duration!r} is none"
+        raise ConfigError.for_value(field, text, why, fix="write by_duration:PT1H for the last hour")
+    if back_ms < 0:
+        why = "a negative duration would begin in the future"
+        raise ConfigError.for_value(field, text, why, fix="write it without the minus sign")
+    return OffsetReset(Start.BY_DURATION, back_ms, text)
+
+
+def _milliseconds(text: str) -> int | None:
+    """A duration as Java reads it, rounded to what begins no later; None = it is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None or (found["time"] or "").upper() == "T" or not (found["days"] or found["time"]):
+        return None
+    whole = (
+        int(found["days"] or 0) * 86_400
+        + int(found["hours"] or 0) * 3_600
+        + int(found["minutes"] or 0) * 60
+        + int(found["seconds"] or 0)
+    )
+    if abs(whole) > _SECONDS_MAX:
+        return None
+    nanos = int((found["fraction"] or "").ljust(9, "0"))
+    if (found["seconds"] or "").startswith("-"):
+        nanos = -nanos
+    total = whole * 1_000_000_000 + nanos
+    if found["sign"] == "-":
+        total = -total
+    return -(-total // 1_000_000)

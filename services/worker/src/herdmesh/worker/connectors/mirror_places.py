@@ -1,0 +1,123 @@
+"""Where a mirror's task begins in each partition of the source, and what it stores of that.
+
+Owns the stored offset: MirrorMaker's own (`{"offset": 41}`, the last record copied), and beside it `topic_id`, Kafka's
+id of the source's topic, past which Java's MirrorMaker reads. By it a topic that was deleted and made again is told
+from the topic before, whose offsets say nothing of its records. Owns what `auto.offset.reset` means here. What is read
+is `mirror_task`'s.
+
+Invariant: an offset of a topic that was made again is used nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.offset_reset import OffsetReset, Start
+from herdmesh.engine.errors import OffsetsLost
+from herdmesh.engine.positions import no_offset
+from herdmesh.engine.source_cluster import BEGINNING, SourceCluster
+
+IDS_S: Final = 10.0
+"""How often a run asks whether its topics are still the same, at most."""
+_IDS_SHARE: Final = 0.02
+"""Of a run's time, so much goes into these questions at most."""
+_log = logging.getLogger(__name__)
+
+
+class Places:
+    """Of one task. `stored`: the offset stored of a partition. Raises OffsetsLost for one that is no mirror's."""
+
+    def __init__(
+        self,
+        source: SourceCluster,
+        reset: OffsetReset,
+        partitions: Iterable[PartitionId],
+        stored: Callable[[PartitionId], Mapping[str, Any] | None],
+    ) -> None:
+        self._source = source
+        self._reset = reset
+        self._stored = {one: _read(stored(one)) for one in partitions}
+        self._topics = sorted({topic for topic, _ in self._stored})
+        #: of the topics as this run reads them.
+        self._ids: dict[str, str] = {topic: one for (topic, _), (_, one) in self._stored.items() if one}
+        self._ask_at_s = 0.0
+
+    def begin(self) -> tuple[dict[PartitionId, int], dict[PartitionId, int]]:
+        """The offset to read first in each partition that there is, and those that are to be stored at once, because
+        they were chosen by the time of the question. Asks the source.
+
+        Raises:
+            RetriableError: it does not answer.
+            TaskFailed: BAD_CONFIG, of `auto.offset.reset=none`.
+        """
+        self._ids |= self._asked()
+        places, unknown = dict[PartitionId, int](), list[PartitionId]()
+        for partition, (offset, topic_id) in self._stored.items():
+            if offset is not None and topic_id in ("", self._ids.get(partition[0], topic_id)):
+                places[partition] = offset + 1
+                continue
+            if offset is not None:
+                _log.warning(_MADE_AGAIN, partition[0], self._source.name)
+            unknown.append(partition)
+        begun = self.anew(unknown)
+        return places | begun, begun if self._reset.depends_on_time else {}
+
+    def anew(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
+        """Where `auto.offset.reset` begins in these, without those gone. Asks the source. Raises as `begin`."""
+        asked = list(partitions)
+        begins_ms = self._reset.begins_ms(int(time.time() * 1000))
+        if self._reset.start is Start.EARLIEST or not asked:
+            return dict.fromkeys(asked, BEGINNING)
+        if self._reset.start is Start.NONE:
+            raise no_offset(asked, f"the mirror of {self._source.name}")
+        ends = self._source.ends(asked)
+        return ends if begins_ms is None else ends | self._source.offsets_at(ends, begins_ms)
+
+    def made_again(self, *, at_once: bool = False) -> set[str]:
+        """The topics that are others than when this was asked last; seldom asked, unless `at_once`. Raises
+        RetriableError."""
+        begun_s = time.monotonic()
+        if begun_s < self._ask_at_s and not at_once:
+            return set()
+        before = dict(self._ids)
+        self._ids |= self._asked()
+        again = {topic for topic, one in self._ids.items() if before.get(topic, one) != one}
+        for topic in sorted(again):
+            _log.warning(_MADE_AGAIN, topic, self._source.name)
+        return again
+
+    def partitions_of(self, topics: set[str]) -> list[PartitionId]:
+        """The task's."""
+        return [one for one in self._stored if one[0] in topics]
+
+    def offset(self, partition: PartitionId, copied: int) -> dict[str, Any]:
+        """What is stored once the record at `copied` is."""
+        topic_id = self._ids.get(partition[0])
+        return {"offset": copied, "topic_id": topic_id} if topic_id else {"offset": copied}
+
+    def _asked(self) -> dict[str, str]:
+        begun_s = time.monotonic()
+        found = self._source.topic_ids(self._topics)
+        now_s = time.monotonic()
+        self._ask_at_s = now_s + max(IDS_S, (now_s - begun_s) / _IDS_SHARE)
+        return found
+
+
+_MADE_AGAIN: Final = (
+    "topic %s of the source cluster %s was deleted and made again: what was copied of it says nothing of its records, "
+    "and it is begun anew, by auto.offset.reset"
+)
+
+
+def _read(offset: Mapping[str, Any] | None) -> tuple[int | None, str]:
+    """The last record copied, None = none was; and the id of its topic, "" = not known."""
+    if offset is None:
+        return None, ""
+    copied, topic_id = offset.get("offset"), offset.get("topic_id")
+    if isinstance(copied, bool) or not isinstance(copied, int):
+        raise OffsetsLost(f"the stored offset {dict(offset)} is none of a mirror's: it needs a number 'offset'")
+    return copied, topic_id if isinstance(topic_id, str) else ""

@@ -1,0 +1,129 @@
+"""Where a mirror begins, and what it makes of a source topic that was deleted and made again, against a broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.offset_reset import read_offset_reset
+from herdmesh.engine import RunEnd, RunSpec, Stop
+from herdmesh.engine.contract import Command, ErrorClass, Progress
+from herdmesh.engine.errors import OffsetsLost, TaskFailed
+from herdmesh.worker.connectors import mirror_places
+from herdmesh.worker.connectors.mirror import MirrorSourceConnector
+from herdmesh.worker.connectors.mirror_config import settings_of
+from herdmesh.worker.connectors.mirror_places import Places
+from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, run_here
+from services.worker.tests.connectors.test_mirror import config_of, specs_of
+
+pytestmark = pytest.mark.kafka
+RESET = "source.consumer.auto.offset.reset"
+
+
+@pytest.fixture(scope="module")
+def broker(kafka_bootstrap: str) -> Kafka:
+    return Kafka(kafka_bootstrap)
+
+
+def made_again(broker: Kafka, topic: str, count: int) -> None:
+    broker.admin.delete_topics([topic])[topic].result()
+    broker.create_topic(topic, 1)
+    write(broker, topic, "new", count)
+
+
+def write(broker: Kafka, topic: str, which: str, count: int) -> None:
+    broker.produce(topic, (f"{which}-{number}".encode() for number in range(count)), partition=0)
+
+
+def copies(broker: Kafka, topic: str) -> list[str]:
+    return [(one.value() or b"").decode() for one in broker.messages(f"a.{topic}", 1)]
+
+
+def spec_of(broker: Kafka, name: str, topic: str, **more: str) -> RunSpec:
+    (spec,) = specs_of(broker, name, config_of(broker, topic, **{"emit.offset-syncs.enabled": "false", **more}))
+    return spec
+
+
+def stored(broker: Kafka, name: str) -> list[dict[str, Any]]:
+    return [json.loads(value or b"null") for _, value in broker.records(f"{name}-offsets")]
+
+
+@pytest.mark.parametrize("count", [2, 9], ids=["fewer", "more"])
+def test_a_topic_made_again_between_two_runs_is_copied_from_its_start(
+    broker: Kafka, tmp_topic: Callable[..., str], count: int
+) -> None:
+    """Also where it has more records by then than were copied: their offsets were those of others before."""
+    topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
+    write(broker, topic, "old", 5)
+    run_here(spec_of(broker, name, topic))
+    sign = MirrorSourceConnector().sign({**spec_of(broker, name, topic).task_config, "name": "before"})
+    made_again(broker, topic, count)
+    spec = spec_of(broker, name, topic)
+    assert MirrorSourceConnector().sign({**spec.task_config, "name": "after"}) != sign, "an idle task is woken"
+    run_here(spec)
+    assert copies(broker, topic)[5:] == [f"new-{number}" for number in range(count)]
+    before, after = stored(broker, name)
+    assert (before["offset"], after["offset"]) == (4, count - 1)
+    assert before["topic_id"] != after["topic_id"]
+
+
+@pytest.mark.parametrize("count", [2, 9], ids=["fewer", "more"])
+def test_a_topic_made_again_under_a_run_is_copied_from_its_start(
+    broker: Kafka, tmp_topic: Callable[..., str], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror_places, "IDS_S", 0.1)
+    topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
+    write(broker, topic, "old", 5)
+    steps: list[str] = []
+
+    def say(progress: Progress) -> list[Command]:
+        if not steps and progress.records_out >= 5:
+            steps.append("made again")
+            made_again(broker, topic, count)
+        wanted = {f"new-{number}" for number in range(count)}
+        return [Stop()] if steps and wanted <= set(copies(broker, topic)) else []
+
+    spec = replace(spec_of(broker, name, topic), linger_ms=int(WAIT_S * 1_000))
+    assert run_here(spec, Link(say)).reason is RunEnd.STOPPED
+    assert stored(broker, name)[-1]["offset"] == count - 1
+
+
+def test_by_duration_and_none_begin_a_partition_as_their_names_say(
+    broker: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic, name, now_ms = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror"), int(time.time() * 1000)
+    for which, age_s in (("old", 9_000), ("young", 5)):
+        broker.produce(topic, [which.encode()], partition=0, timestamp=now_ms - age_s * 1000)
+    with pytest.raises(TaskFailed, match=rf"no reset policy for partitions: \[{topic}-0\]") as failed:
+        run_here(spec_of(broker, name, topic, **{RESET: "none"}))
+    assert failed.value.error_class is ErrorClass.BAD_CONFIG
+    run_here(spec_of(broker, name, topic, **{RESET: "by_duration:PT1H"}))
+    assert copies(broker, topic) == ["young"]
+    assert [one["offset"] for one in stored(broker, name)] == [0, 1], "the place is kept before any record"
+    broker.produce(topic, [b"next"], partition=0)
+    run_here(spec_of(broker, name, topic, **{RESET: "none"}))
+    assert copies(broker, topic) == ["young", "next"]
+
+
+def test_java_s_offset_without_an_id_counts_and_no_other_kind_does(
+    broker: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic = broker.create_topic(tmp_topic(), 1)
+    source = settings_of(config_of(broker, topic)).source
+
+    def begun(offset: Mapping[str, Any] | None, reset: str = "latest") -> dict[Any, int]:
+        return Places(source, read_offset_reset(reset), [(topic, 0)], lambda _: offset).begin()[0]
+
+    assert begun({"offset": 41}) == {(topic, 0): 42}
+    assert begun({"offset": 41, "topic_id": "another"}) == begun(None) == {(topic, 0): 0}
+    for wrong in ({}, {"offset": "1"}, {"offset": True}):
+        with pytest.raises(OffsetsLost, match="none of a mirror's"):
+            begun(wrong)
+    with pytest.raises(ConfigError, match="needs a number"):
+        MirrorSourceConnector().alter_offsets({}, [({"cluster": "a", "partition": 0, "topic": topic}, {"offset": "1"})])
