@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,20 +76,38 @@ class Side(Protocol):
 
 
 class OurSide:
-    """Two stores, a herder and workers with Spark. `environment`: what all of them have besides."""
+    """Two stores, a herder and workers with Spark. `environment`: what all of them have besides. `python`: the
+    interpreter of another tree's environment, whose services run in place of this tree's; `group` keeps the two apart.
+    """
 
     name = "herdmesh"
 
     def __init__(
-        self, broker: Broker, folder: Path, workers: int, environment: Mapping[str, str] | None = None
+        self,
+        broker: Broker,
+        folder: Path,
+        workers: int,
+        environment: Mapping[str, str] | None = None,
+        *,
+        python: str = sys.executable,
+        group: str = "bench",
     ) -> None:
         env = {
             "HERDMESH_SESSION_TIMEOUT_MS": str(SESSION_MS),
-            "HERDMESH_GROUP_ID": "bench",
+            "HERDMESH_GROUP_ID": group,
+            **{f"HERDMESH_{kind}_STORAGE_TOPIC": f"{group}-{kind.lower()}" for kind in ("CONFIG", "STATUS", "OFFSET")},
             **(environment or {}),
         }
         self._stack = Stack(
-            StackSettings(folder, workers=workers, usual_ports=False, restart=False, service_env=env, broker=broker)
+            StackSettings(
+                folder,
+                workers=workers,
+                usual_ports=False,
+                restart=False,
+                service_env=env,
+                broker=broker,
+                python=python,
+            )
         )
         self._board = Board()
         self._changed = asyncio.Event()

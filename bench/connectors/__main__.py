@@ -3,10 +3,12 @@
     make bench-connectors
     make bench-connectors ARGS="--quick"
     make bench-connectors ARGS="--only mirror,postgres --records 200000 --rounds 1"
+    make bench-connectors ARGS="--before ../before/.venv/bin/python"
 
 Each row has the sides in turn, a round after the other, whoever is first taking turns too. Prints a table for each row:
 figure, ours, Java's, ratio ours / Java's. Run it alone: the ratios cancel the machine's own speed, not another load on
-it.
+it. `--before` is the interpreter of an older checkout's environment (`make setup` there): its services run the rows in
+turn with this tree's, so that before and after come of one run.
 """
 
 from __future__ import annotations
@@ -67,11 +69,26 @@ class Wanted:
 
     pairs: Sequence[Pair]
     tables: Sequence[TableJob]
+    before: str = ""
+    """The interpreter of an older tree, or none."""
 
     @property
     def jars(self) -> str:
         """The smallest group that has what Java needs on its class path for all rows."""
         return MIRROR_JARS if any(isinstance(pair.ours, Mirror) for pair in self.pairs) else CONNECT_JARS
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The running clusters: this tree's, Java's, and an older tree's where one is asked for."""
+
+    ours: Side
+    java: Side
+    before: Side | None
+
+    def of_ours(self) -> list[tuple[str, Side]]:
+        """Those that are given our jobs, with their labels."""
+        return [(_OURS, self.ours), *([(figures.BEFORE, self.before)] if self.before else [])]
 
 
 async def main(sizes: Sizes, wanted: Wanted, say: Say) -> None:
@@ -88,14 +105,22 @@ async def main(sizes: Sizes, wanted: Wanted, say: Say) -> None:
             async with (
                 _running(OurSide(broker, folder / "ours", 1, environment)) as ours,
                 _running(JavaSide(broker, folder / "theirs", 1, wanted.jars, more)) as java,
+                contextlib.AsyncExitStack() as stack,
             ):
+                before: Side | None = None
+                if wanted.before:
+                    older = OurSide(
+                        broker, folder / "before", 1, environment, python=wanted.before, group="bench-before"
+                    )
+                    before = await stack.enter_async_context(_running(older))
+                sides = Sides(ours, java, before)
                 for pair in wanted.pairs:
-                    await _pair(pair, ours, java, place, sizes.rounds, say)
+                    await _pair(pair, sides, place, sizes.rounds, say)
                 if wanted.tables:
                     loading = replace(place, records=sizes.loaded)
                     async with _postgres(folder / "postgres") as server:
                         for job in wanted.tables:
-                            await _table(job, ours, java, loading, server, sizes.rounds, say)
+                            await _table(job, sides, loading, server, sizes.rounds, say)
         finally:
             await broker.stop()
 
@@ -112,22 +137,28 @@ def _write_input(wanted: Wanted, place: Place, loaded: int, say: Say) -> None:
         workload.write_topic(place.bootstrap, workload.SCHEMA_TOPIC, loaded, workload.enveloped)
 
 
-async def _pair(pair: Pair, ours: Side, java: Side, place: Place, rounds: int, say: Say) -> None:
+async def _pair(pair: Pair, sides: Sides, place: Place, rounds: int, say: Say) -> None:
     def runner(label: str, side: Side, job: Job) -> Runner:
         return Runner(label, lambda name, tasks: move(side, job, tasks, name, place))
 
-    runners = [runner(_OURS, ours, pair.ours), *(runner(label, java, job) for label, job in pair.java.items())]
+    runners = [
+        *(runner(label, side, pair.ours) for label, side in sides.of_ours()),
+        *(runner(label, sides.java, job) for label, job in pair.java.items()),
+    ]
     for tasks in pair.tasks:
         found = await _rounds(pair.name, pair.figure, runners, tasks, rounds, say)
         rows = _rows(of_tasks(pair.figure, tasks), pair.goal, found, steady=isinstance(pair.ours, Sink))
         _print(f"{place.records:,} records, {rounds} round(s)", rows, say)
 
 
-async def _table(job: TableJob, ours: Side, java: Side, place: Place, server: Postgres, rounds: int, say: Say) -> None:
-    def runner(way: postgres.Way, side: Side) -> Runner:
-        return Runner(way.label, lambda name, tasks: postgres.load(side, way, job, tasks, name, place, server))
+async def _table(job: TableJob, sides: Sides, place: Place, server: Postgres, rounds: int, say: Say) -> None:
+    def runner(label: str, way: postgres.Way, side: Side) -> Runner:
+        return Runner(label, lambda name, tasks: postgres.load(side, way, job, tasks, name, place, server))
 
-    runners = [runner(postgres.OURS, ours), *(runner(way, java) for way in postgres.JAVAS)]
+    runners = [
+        *(runner(label, postgres.OURS, side) for label, side in sides.of_ours()),
+        *(runner(way.label, way, sides.java) for way in postgres.JAVAS),
+    ]
     for tasks in job.tasks:
         found = await _rounds(job.name, job.figure, runners, tasks, rounds, say)
         rows = _rows(of_tasks(job.figure, tasks), job.goal, found, steady=True)
@@ -211,12 +242,13 @@ def run() -> None:
     parser.add_argument("--only", default="", help="rows, separated by commas")
     parser.add_argument("--records", type=int, help="instead of 2,000,000, and of 1,000,000 into a database")
     parser.add_argument("--rounds", type=int, help="instead of 3")
+    parser.add_argument("--before", default="", metavar="PYTHON", help="interpreter of an older checkout, run beside")
     options = parser.parse_args()
     sizes = QUICK if options.quick else FULL
     sizes = Sizes(
         options.records or sizes.records, options.records or sizes.loaded, options.rounds or sizes.rounds
     )  # fmt: skip
-    wanted = wanted_of(options.only)
+    wanted = replace(wanted_of(options.only), before=options.before)
     _fetch(wanted)
     asyncio.run(main(sizes, wanted, lambda line: print(line, flush=True)))
 

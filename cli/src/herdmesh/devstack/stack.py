@@ -73,6 +73,8 @@ class StackSettings:
     broker_config: Mapping[str, str] = field(default_factory=lambda: {})
     broker_jvm: Sequence[str] = ()
     """Of the stack's own: entries of server.properties, and options of its JVM."""
+    python: str = sys.executable
+    """The interpreter of the services: that of another tree runs the other tree's."""
 
 
 class Stack:
@@ -300,7 +302,7 @@ class Stack:
         self._services[name] = ServiceState(name, address)
         process = ManagedProcess(
             name,
-            [sys.executable, "-m", MODULES[role]],
+            [self.settings.python, "-m", MODULES[role]],
             env,
             self.layout.logs_dir / f"{name}.log",
             lambda: self._process_changed(name),
