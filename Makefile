@@ -104,6 +104,11 @@ bench-scale: setup ## The control plane at 100 to 1,500 connectors: time, memory
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m bench.scale $(ARGS)
 
+.PHONY: bench-scale-members
+bench-scale-members: setup ## Members killed, stopped and returned with 100 to 1,500 real units: whose units restart, how long (ARGS="--units 300")
+	@$(BIN)/python -m herdmesh.devstack.jars connect
+	@$(BIN)/python -m bench.scale.members $(ARGS)
+
 .PHONY: chaos
 chaos: setup ## 15 minutes of kill -9, freezes and restarts of anything, counted (ARGS="--seed 7 --seconds 60")
 	@$(BIN)/python -m tests.chaos $(ARGS)

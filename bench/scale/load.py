@@ -2,7 +2,6 @@
 
     python -m bench.scale.load workers HERDER STATUS_STORE COUNT
     python -m bench.scale.load watch HERDER COUNT
-    python -m bench.scale.load watch-parts HERDER COUNT
     python -m bench.scale.load list HERDER CALLERS SECONDS
 
 Each prints one JSON line once it has done what it measures, and then holds what it has open until its standard input
@@ -71,7 +70,7 @@ async def _workers(herder: str, status_store: str, count: int) -> None:
         await _hold({"workers": count})
 
 
-async def _watch(herder: str, count: int, *, parts: bool) -> None:
+async def _watch(herder: str, count: int) -> None:
     took_s: list[float] = []
     connectors: set[int] = set()
     broken: list[str] = []
@@ -81,13 +80,13 @@ async def _watch(herder: str, count: int, *, parts: bool) -> None:
     for channel in channels:  # one after the other: a backlog of connections is not what is measured
         await channel.channel_ready()
     begun_s = time.monotonic()
-    request = pb.WatchConnectorsRequest(snapshot_in_parts=parts)
+    request = pb.WatchConnectorsRequest()
 
     async def one(channel: grpc.aio.Channel) -> None:
         seen = 0
         try:
             async for event in ConnectorServiceStub(channel).WatchConnectors(request):
-                seen += event.HasField("connector") + len(event.snapshot_part.connectors)
+                seen += len(event.snapshot_part.connectors)
                 if event.HasField("snapshot_complete"):
                     took_s.append(time.monotonic() - begun_s)
                     connectors.add(seen)
@@ -146,8 +145,8 @@ def main(arguments: Sequence[str]) -> None:
     match arguments:
         case ["workers", herder, status_store, count]:
             asyncio.run(_workers(herder, status_store, int(count)))
-        case ["watch" | "watch-parts" as kind, herder, count]:
-            asyncio.run(_watch(herder, int(count), parts=kind == "watch-parts"))
+        case ["watch", herder, count]:
+            asyncio.run(_watch(herder, int(count)))
         case ["list", herder, callers, seconds]:
             asyncio.run(_list(herder, int(callers), float(seconds)))
         case _:

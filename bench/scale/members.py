@@ -1,12 +1,14 @@
-"""Members that come and go, with real processes: whose units restart, and how long it takes.
+"""Members that come and go, with real processes: whose units restart, how long it takes, memory and threads.
 
-    python -m bench.scale.members --units 100 300
+    make bench-scale-members
+    make bench-scale-members ARGS="--units 700 1500 --results members.json"
 
-Each size has a broker, two replicas of each store, two herders and two workers of its own, and half as many connectors
-as units, each with one task that soon idles. Then, one after the other: a worker is killed and returns, the leading
-herder is killed, a replica of each store is killed, a worker is stopped cleanly and returns, everything is stopped and
-started again. A start is needless if its unit was not on a worker that went; a move for balance, which comes later
-and a few at a time, is counted beside. Prints a Markdown table; exit code 1 when any start was needless.
+Each size has a mesh of its own, and half as many connectors as units, each with one task that soon idles. Then, one
+after the other: a worker is killed and returns, the leading herder is killed, the replica of each store that writes is
+killed, a worker is stopped cleanly and returns, everything is stopped and started again. A start is needless if its
+unit was not on a worker that went; a move for balance, which comes later and a few at a time, is counted beside. Prints
+a Markdown table of all sizes with the law by which each figure grows; `--results` keeps the figures in a file, and
+sizes that were measured before are in the table, too. Exit code 1 when any start was needless.
 
 Owns the story and its counts, from the logs of the herders.
 """
@@ -21,136 +23,36 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.usage import memory_mb
+from bench.scale.figures import table
+from bench.scale.real_mesh import RealMesh, Unit
 from herdmesh.api.common.v1 import connector_pb2 as common
-from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceStub
-from herdmesh.devstack.stack import Stack, StackSettings
 from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect
-from herdmesh.rpc.errors import HerdmeshError
 
 _TOPIC = "scale-members"
 _CREATORS = 8
-_WAIT_S = 900.0
+_WAIT_S = 600.0
 _LOOK_S = 0.5
 #: how long after a change nothing more may start.
 _AFTERWARDS_S = 5.0
 
-Unit = tuple[str, int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What came of one change."""
-
-    what: str
-    starts: int
-    needless: int
-    stops: int
-    balance: int
-    took_s: float
-
-
-class Mesh:
-    """A stack, and what its herders logged."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._settings = StackSettings(folder, workers=2, herders=2, store_replicas=2, usual_ports=False)
-        self.stack = Stack(self._settings)
-        self._read: dict[Path, int] = {}
-
-    async def start(self) -> None:
-        await self.stack.start(300)
-
-    async def again(self) -> None:
-        """A stack anew on the same data."""
-        self.stack = Stack(self._settings)
-        await self.stack.start(300)
-
-    def news(self) -> list[dict[str, Any]]:
-        """What herders told workers to start and to stop since the last look."""
-        found: list[dict[str, Any]] = []
-        for log in sorted((self._folder / "logs").glob("herder*.log")):
-            text = log.read_bytes()
-            end = text.rfind(b"\n") + 1
-            lines = text[self._read.get(log, 0) : end].decode(errors="replace").splitlines()
-            self._read[log] = end
-            found += [json.loads(line) for line in lines if '"start_unit"' in line or '"stop_unit"' in line]
-        return found
-
-    async def shown(self) -> dict[Unit, tuple[int, str]]:
-        """State and worker of every unit, as the leader tells them. Raises HerdmeshError while nobody leads."""
-        for address in self.stack.addresses("herder"):
-            channel = connect(address)
-            try:
-                request = pb.ListConnectorsRequest(view=pb.CONNECTOR_VIEW_STATUS)
-                answer = await ConnectorServiceStub(channel).ListConnectors(request, timeout=30)
-            except HerdmeshError:
-                continue
-            finally:
-                await channel.close()
-            found: dict[Unit, tuple[int, str]] = {}
-            for one in answer.connectors:
-                found[one.name, None] = (one.status.state, one.status.worker_id)
-                for task in one.tasks:
-                    found[one.name, task.id.task] = (task.status.state, task.status.worker_id)
-            return found
-        return {}
-
-    async def leader(self) -> str:
-        """The name of the process that leads."""
-        addresses = self.stack.addresses("herder")
-        for name, address in zip(("herder", "herder-2"), addresses, strict=True):
-            channel = connect(address)
-            try:
-                cluster = await ConnectorServiceStub(channel).GetCluster(admin_pb.GetClusterRequest(), timeout=10)
-                if cluster.epoch and cluster.leader_address == address:
-                    return name
-            except HerdmeshError:
-                continue
-            finally:
-                await channel.close()
-        raise RuntimeError("no herder leads")
-
-    def kill(self, *names: str) -> None:
-        """kill -9 of these processes, which their supervisor starts again."""
-        for name in names:
-            mark = self.stack.processes[name].mark
-            if mark is not None:
-                psutil.Process(mark.pid).kill()
-
-    def usage(self) -> str:
-        """Memory of every process with its children, and threads."""
-        parts: list[str] = []
-        for name, process in self.stack.processes.items():
-            if process.mark is None:
-                continue
-            one = psutil.Process(process.mark.pid)
-            tree = [one, *one.children(recursive=True)]
-            threads = sum(each.num_threads() for each in tree)
-            parts.append(f"{name} {memory_mb(tree):.0f} MB, {threads} threads")
-        return "; ".join(parts)
-
 
 class Story:
-    """One size."""
+    """One size. `figures` has what was measured so far."""
 
-    def __init__(self, mesh: Mesh, units: int, afterwards_s: float = _AFTERWARDS_S) -> None:
+    def __init__(self, mesh: RealMesh, units: int, afterwards_s: float = _AFTERWARDS_S) -> None:
         self._mesh = mesh
         self._afterwards_s = afterwards_s
         self._units = units
-        self.rows: list[Row] = []
+        self.figures: dict[str, float] = {}
 
     async def tell(self) -> None:
         """Everything, in order."""
@@ -158,33 +60,38 @@ class Story:
         begun_s = time.monotonic()
         await self.create()
         places = await self._until_running()
+        took_s = time.monotonic() - begun_s
         starts = [said for said in mesh.news() if said["event"] == "start_unit"]
-        repeated = len(starts) - self._units
-        self.rows.append(Row("created", len(starts), repeated, 0, 0, time.monotonic() - begun_s))
-        print(f"{self._units} units: {mesh.usage()}", flush=True)
-        names = {self._worker_name(worker_id): worker_id for worker_id in {worker for _, worker in places.values()}}
-        first = min(names)
+        self._note("created: starts more than units", len(starts) - self._units)
+        self._note("created: all run after, s", took_s)
+        self._usage("all run")
+        names = {mesh.worker_name(worker_id): worker_id for worker_id in {worker for _, worker in places.values()}}
+        first, second = min(names), max(names)
         await self._after("a worker is killed, and returns", names[first], lambda: self._kill(first))
         await self._after("the leader is killed", "", self._kill_leader)
-        await self._after("a replica of the config store is killed", "", lambda: self._kill("config-store"))
-        await self._after("a replica of the status store is killed", "", lambda: self._kill("status-store"))
-        second = max(names)
+        for store in ("config-store", "status-store"):
+            await self._after(
+                f"the writer of the {store.replace('-', ' ')} is killed",
+                "",
+                lambda store=store: self._kill_writer(store),
+            )
         await self._after("a worker is stopped, and returns", names[second], lambda: self._terminate(second))
         await self._full_restart()
-        print(f"{self._units} units, in the end: {mesh.usage()}", flush=True)
+        self._usage("in the end")
 
-    def _worker_name(self, worker_id: str) -> str:
-        """The process of a worker id, which is its address."""
-        addresses = list(self._mesh.stack.addresses("worker"))
-        return f"worker-{addresses.index(worker_id) + 1}"
+    def _note(self, figure: str, value: float) -> None:
+        self.figures[figure] = value
+        print(f"  {figure}: {value:.4g}", flush=True)
+
+    def _usage(self, when: str) -> None:
+        for figure, value in self._mesh.usage().items():
+            self._note(f"{when}: {figure}", value)
 
     async def create(self) -> None:
         """Half as many connectors as units, each with one task."""
         await asyncio.to_thread(_make_topic, self._mesh.stack.broker.bootstrap)
         names = iter(range(self._units // 2))
-        leader = await self._mesh.leader()
-        address = self._mesh.stack.addresses("herder")[("herder", "herder-2").index(leader)]
-        channel = connect(address)
+        channel = connect(await self._mesh.leader_address())
         stub = ConnectorServiceStub(channel)
 
         async def some() -> None:
@@ -219,7 +126,8 @@ class Story:
         took_s = time.monotonic() - begun_s
         await asyncio.sleep(self._afterwards_s)
         its = {unit for unit, (_, worker) in before.items() if worker == gone}
-        self.rows.append(self._row(what, its, took_s))
+        self._count(what, its)
+        self._note(f"{what}: all run after, s", took_s)
 
     async def _until_changed(self, gone: str) -> None:
         """Until the leader has noticed that a worker went: no unit is shown RUNNING there."""
@@ -232,18 +140,12 @@ class Story:
                 return
             await asyncio.sleep(0.1)
 
-    def _row(self, what: str, its: set[Unit], took_s: float) -> Row:
-        starts, stops, balanced = Counter[Unit](), 0, set[Unit]()
-        for said in self._mesh.news():
-            unit = _unit(said["unit"])
-            if said["event"] == "start_unit":
-                starts[unit] += 1
-            else:
-                stops += 1
-                if said["reason"].endswith("for balance"):
-                    balanced.add(unit)
-        needless = sum(count - (unit in its) for unit, count in starts.items() if unit not in balanced)
-        return Row(what, starts.total(), max(0, needless), stops, len(balanced), took_s)
+    def _count(self, what: str, its: set[Unit]) -> None:
+        """Starts since the last look; `its` are the units of the workers that went."""
+        total, needless, balanced = counted(self._mesh.news(), its)
+        self._note(f"{what}: starts", total)
+        self._note(f"{what}: needless starts", needless)
+        self._note(f"{what}: moves for balance", balanced)
 
     async def _kill(self, name: str) -> None:
         self._mesh.kill(name)
@@ -251,10 +153,24 @@ class Story:
     async def _kill_leader(self) -> None:
         self._mesh.kill(await self._mesh.leader())
 
+    async def _kill_writer(self, store: str) -> None:
+        """Until a process that was not killed writes."""
+        end_s = time.monotonic() + 60
+        killed = 0
+        while True:
+            writer = await self._mesh.writer(store)
+            pid = self._mesh.pid(writer) if writer else 0
+            if pid and not killed:
+                self._mesh.kill(writer)
+                killed = pid
+            elif pid and pid != killed:
+                return
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"no replica of the {store} writes 60 s after process {killed} was killed")
+            await asyncio.sleep(0.05)
+
     async def _terminate(self, name: str) -> None:
-        mark = self._mesh.stack.processes[name].mark
-        assert mark is not None
-        psutil.Process(mark.pid).terminate()
+        self._mesh.terminate(name)
 
     async def _full_restart(self) -> None:
         mesh = self._mesh
@@ -262,14 +178,30 @@ class Story:
         mesh.news()
         begun_s = time.monotonic()
         await mesh.stack.stop()
-        row = self._row("everything is stopped", set(), time.monotonic() - begun_s)
-        self.rows.append(row)
+        took_s = time.monotonic() - begun_s
+        self._count("everything is stopped", set())
+        self._note("everything is stopped: ended after, s", took_s)
         begun_s = time.monotonic()
         await mesh.again()
         await self._until_running()
         took_s = time.monotonic() - begun_s
         await asyncio.sleep(self._afterwards_s)
-        self.rows.append(self._row("everything is started again", set(before), took_s))
+        self._count("everything is started again", set(before))
+        self._note("everything is started again: all run after, s", took_s)
+
+
+def counted(said: Sequence[dict[str, Any]], its: set[Unit]) -> tuple[int, int, int]:
+    """Of what herders told workers: starts, starts that nobody needed, units that moved for balance. `its` are the
+    units of the workers that went: each of them is started once."""
+    starts, balanced = Counter[Unit](), set[Unit]()
+    for one in said:
+        unit = _unit(one["unit"])
+        if one["event"] == "start_unit":
+            starts[unit] += 1
+        elif one["reason"].endswith("for balance"):
+            balanced.add(unit)
+    needless = sum(max(0, count - (unit in its) - (unit in balanced)) for unit, count in starts.items())
+    return starts.total(), needless, len(balanced)
 
 
 def _unit(label: str) -> Unit:
@@ -284,37 +216,40 @@ def _make_topic(bootstrap: str) -> None:
         future.result()
 
 
-def table(units: int, rows: Sequence[Row]) -> str:
-    """Markdown."""
-    lines = [f"**{units} units**", "", "| Change | starts | needless | stops | for balance | all run after |"]
-    lines.append("|---|---|---|---|---|---|")
-    lines += [
-        f"| {row.what} | {row.starts} | {row.needless} | {row.stops} | {row.balance} | {row.took_s:.1f} s |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+async def measure(units: int) -> dict[str, float]:
+    """Every figure at one size; of a story that breaks off, those until then."""
+    with tempfile.TemporaryDirectory(prefix="herdmesh-bench-members-") as folder:
+        mesh = RealMesh(Path(folder))
+        await mesh.start()
+        story = Story(mesh, units)
+        try:
+            await story.tell()
+        except (TimeoutError, RuntimeError) as error:
+            story.figures["broke off (1 = yes)"] = 1
+            print(f"{units} units: broke off: {error}", file=sys.stderr, flush=True)
+        finally:
+            await mesh.stack.stop()
+        return story.figures
 
 
-async def main(sizes: Sequence[int]) -> int:
-    """All sizes; how many starts were needless."""
-    needless = 0
+def main(sizes: Sequence[int], results: Path | None) -> int:
+    """All sizes; how many starts were needless, or stories broke off."""
+    measured: dict[int, dict[str, float]] = {}
+    if results is not None and results.exists():
+        measured = {int(units): figures for units, figures in json.loads(results.read_text()).items()}
     for units in sizes:
-        with tempfile.TemporaryDirectory(prefix="herdmesh-bench-members-") as folder:
-            mesh = Mesh(Path(folder))
-            await mesh.start()
-            try:
-                story = Story(mesh, units)
-                try:
-                    await story.tell()
-                finally:
-                    print(table(units, story.rows), flush=True)
-            finally:
-                await mesh.stack.stop()
-            needless += sum(row.needless for row in story.rows)
-    return needless
+        print(f"{units} units", flush=True)
+        measured[units] = asyncio.run(measure(units))
+        if results is not None:
+            results.write_text(json.dumps(measured, indent=1))
+    print(table(measured, units=int), flush=True)
+    bad = ("needless starts", "starts more than units", "broke off (1 = yes)")
+    return int(sum(value for size in sizes for figure, value in measured[size].items() if figure.endswith(bad)))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.scale.members", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--units", type=int, nargs="+", default=[100, 300, 700, 1_500], help="units of each size")
-    sys.exit(1 if asyncio.run(main(parser.parse_args().units)) else 0)
+    parser.add_argument("--results", type=Path, help="a file of figures to read and to add to")
+    options = parser.parse_args()
+    sys.exit(1 if main(options.units, options.results) else 0)

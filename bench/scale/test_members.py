@@ -1,10 +1,23 @@
-"""What the counts of the story of members are shown as."""
+"""What the story of members counts as needless."""
 
 from __future__ import annotations
 
-from bench.scale.members import Row, table
+from bench.scale.members import counted
+
+START_A = {"event": "start_unit", "unit": "[a|task-0]"}
+START_B = {"event": "start_unit", "unit": "[b|worker]"}
 
 
-def test_the_table_shows_every_change() -> None:
-    text = table(100, [Row("a worker is killed", 50, 0, 0, 0, 7.84)])
-    assert "| a worker is killed | 50 | 0 | 0 | 0 | 7.8 s |" in text
+def test_a_unit_of_a_worker_that_went_is_started_once() -> None:
+    assert counted([START_A], {("a", 0)}) == (1, 0, 0)
+    assert counted([START_A, START_A], {("a", 0)}) == (2, 1, 0)
+
+
+def test_a_unit_of_another_worker_is_not_to_be_started() -> None:
+    assert counted([START_A, START_B], {("a", 0)}) == (2, 1, 0)
+
+
+def test_a_move_for_balance_is_counted_beside() -> None:
+    stop = {"event": "stop_unit", "unit": "[b|worker]", "reason": "moves to w1 for balance"}
+    assert counted([stop, START_B], set()) == (1, 0, 1)
+    assert counted([stop, START_B, START_B], set()) == (2, 1, 1), "a second start is needless all the same"

@@ -270,8 +270,10 @@ async def test_a_watch_tells_what_happens(api: Api, tmp_path: Path, tmp_topic: N
         async with asyncio.timeout(WAIT_S), aclosing(events):
             async for event in events:
                 kind = event.WhichOneof("event")
-                if kind == "worker":
-                    assert event.worker.worker_id == api.run.address
+                if kind in ("worker", "snapshot_part"):
+                    assert not event.snapshot_part.connectors
+                    workers = [event.worker] if kind == "worker" else event.snapshot_part.workers
+                    assert [worker.worker_id for worker in workers] == [api.run.address]
                     continue
                 told += [kind] if kind not in told else []
                 if kind == "snapshot_complete":

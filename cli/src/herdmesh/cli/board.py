@@ -49,7 +49,7 @@ class Board:
     async def _follow_once(
         self, client: HerderClient, changed: Callable[[str, views.Json | None], None] | None
     ) -> None:
-        request = messages.WatchConnectorsRequest(names=self._names, snapshot_in_parts=True)
+        request = messages.WatchConnectorsRequest(names=self._names)
         seen: set[str] = set()
         async for event in client.stream(lambda stub: stub.WatchConnectors, request):
             self.trouble, self.updated_s = None, time.monotonic()

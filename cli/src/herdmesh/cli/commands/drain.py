@@ -81,7 +81,7 @@ async def _until_drained(
     while not _drained(found):
         listed = False
         try:
-            watch = messages.WatchConnectorsRequest(snapshot_in_parts=True)
+            watch = messages.WatchConnectorsRequest()
             async for event in client.stream(lambda stub: stub.WatchConnectors, watch):
                 kind = event.WhichOneof("event")
                 told = [event.worker] if kind == "worker" else event.snapshot_part.workers

@@ -107,8 +107,7 @@ class ConnectorServicer(OffsetRpcs):
         with self._loop.watcher() as watcher:
             with self._loop.reading("WatchConnectors"):  # as far as its snapshot: what follows has no end of its own
                 names, workers = self._herder.connector_names(), [view.worker_id for view in self._herder.workers()]
-                changes = self._parts if request.snapshot_in_parts else self._changes
-                for response in changes(names, workers, watched, told):
+                for response in self._parts(names, workers, watched, told):
                     yield response
                     self._still_leads()
                 complete = pb.WatchConnectorsSnapshotComplete()

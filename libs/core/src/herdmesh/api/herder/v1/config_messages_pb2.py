@@ -29,17 +29,17 @@ from herdmesh.api.herder.v1 import offset_messages_pb2 as herdmesh_dot_api_dot_h
 from herdmesh.api.worker.v1 import worker_service_pb2 as herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,herdmesh/api/herder/v1/config_messages.proto\x12\x16herdmesh.api.herder.v1\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a&herdmesh/api/herder/v1/connector.proto\x1a,herdmesh/api/herder/v1/offset_messages.proto\x1a+herdmesh/api/worker/v1/worker_service.proto\"\xe8\x01\n\x16\x43reateConnectorRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12:\n\rinitial_state\x18\x04 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12<\n\x0finitial_offsets\x18\x05 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\"\xbc\x01\n\x17\x43reateConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.Connector\x12\x37\n\x08warnings\x18\x03 \x03(\x0b\x32%.herdmesh.api.worker.v1.ConfigWarning\"#\n\x13GetConnectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x80\x01\n\x14GetConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.Connector\"s\n\x15ListConnectorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x33\n\x04view\x18\x03 \x01(\x0e\x32%.herdmesh.api.herder.v1.ConnectorView\"\x9c\x01\n\x16ListConnectorsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x35\n\nconnectors\x18\x02 \x03(\x0b\x32!.herdmesh.api.herder.v1.Connector\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"B\n\x16WatchConnectorsRequest\x12\r\n\x05names\x18\x01 \x03(\t\x12\x19\n\x11snapshot_in_parts\x18\x02 \x01(\x08\"\xf7\x02\n\x17WatchConnectorsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x36\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.ConnectorH\x00\x12\x11\n\x07\x64\x65leted\x18\x03 \x01(\tH\x00\x12T\n\x11snapshot_complete\x18\x04 \x01(\x0b\x32\x37.herdmesh.api.herder.v1.WatchConnectorsSnapshotCompleteH\x00\x12\x30\n\x06worker\x18\x05 \x01(\x0b\x32\x1e.herdmesh.api.herder.v1.WorkerH\x00\x12L\n\rsnapshot_part\x18\x06 \x01(\x0b\x32\x33.herdmesh.api.herder.v1.WatchConnectorsSnapshotPartH\x00\x42\x07\n\x05\x65vent\"\x85\x01\n\x1bWatchConnectorsSnapshotPart\x12/\n\x07workers\x18\x01 \x03(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\x12\x35\n\nconnectors\x18\x02 \x03(\x0b\x32!.herdmesh.api.herder.v1.Connector\"!\n\x1fWatchConnectorsSnapshotComplete\"\xc2\x01\n\x16UpdateConnectorRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12;\n\x11\x65xpected_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x15\n\rallow_missing\x18\x05 \x01(\x08\"\xcd\x01\n\x17UpdateConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.Connector\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x37\n\x08warnings\x18\x04 \x03(\x0b\x32%.herdmesh.api.worker.v1.ConfigWarning\"\xa9\x01\n\x15PatchConnectorRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x31\n\x05patch\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12;\n\x11\x65xpected_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\xbb\x01\n\x16PatchConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.Connector\x12\x37\n\x08warnings\x18\x03 \x03(\x0b\x32%.herdmesh.api.worker.v1.ConfigWarning\"w\n\x16\x44\x65leteConnectorRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12;\n\x11\x65xpected_revision\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"M\n\x17\x44\x65leteConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"K\n\x15ValidateConfigRequest\x12\x32\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\x8a\x01\n\x16ValidateConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12<\n\nvalidation\x18\x02 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\"U\n\x11PlanConfigRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xc6\x01\n\x12PlanConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12<\n\nvalidation\x18\x02 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\x12/\n\x05steps\x18\x03 \x03(\x0b\x32 .herdmesh.api.herder.v1.PlanStep\x12\r\n\x05notes\x18\x04 \x03(\t\"j\n\x08PlanStep\x12\x32\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\".herdmesh.api.herder.v1.PlanAction\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x07\n\x05_task*c\n\rConnectorView\x12\x1e\n\x1a\x43ONNECTOR_VIEW_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43ONNECTOR_VIEW_FULL\x10\x01\x12\x19\n\x15\x43ONNECTOR_VIEW_STATUS\x10\x02*\x85\x01\n\nPlanAction\x12\x1b\n\x17PLAN_ACTION_UNSPECIFIED\x10\x00\x12\x15\n\x11PLAN_ACTION_START\x10\x01\x12\x14\n\x10PLAN_ACTION_STOP\x10\x02\x12\x17\n\x13PLAN_ACTION_RESTART\x10\x03\x12\x14\n\x10PLAN_ACTION_KEEP\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,herdmesh/api/herder/v1/config_messages.proto\x12\x16herdmesh.api.herder.v1\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a&herdmesh/api/herder/v1/connector.proto\x1a,herdmesh/api/herder/v1/offset_messages.proto\x1a+herdmesh/api/worker/v1/worker_service.proto\"\xe8\x01\n\x16\x43reateConnectorRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12:\n\rinitial_state\x18\x04 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12<\n\x0finitial_offsets\x18\x05 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\"\xbc\x01\n\x17\x43reateConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.Connector\x12\x37\n\x08warnings\x18\x03 \x03(\x0b\x32%.herdmesh.api.worker.v1.ConfigWarning\"#\n\x13GetConnectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x80\x01\n\x14GetConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.Connector\"s\n\x15ListConnectorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x33\n\x04view\x18\x03 \x01(\x0e\x32%.herdmesh.api.herder.v1.ConnectorView\"\x9c\x01\n\x16ListConnectorsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x35\n\nconnectors\x18\x02 \x03(\x0b\x32!.herdmesh.api.herder.v1.Connector\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\'\n\x16WatchConnectorsRequest\x12\r\n\x05names\x18\x01 \x03(\t\"\xf7\x02\n\x17WatchConnectorsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x36\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.ConnectorH\x00\x12\x11\n\x07\x64\x65leted\x18\x03 \x01(\tH\x00\x12T\n\x11snapshot_complete\x18\x04 \x01(\x0b\x32\x37.herdmesh.api.herder.v1.WatchConnectorsSnapshotCompleteH\x00\x12\x30\n\x06worker\x18\x05 \x01(\x0b\x32\x1e.herdmesh.api.herder.v1.WorkerH\x00\x12L\n\rsnapshot_part\x18\x06 \x01(\x0b\x32\x33.herdmesh.api.herder.v1.WatchConnectorsSnapshotPartH\x00\x42\x07\n\x05\x65vent\"\x85\x01\n\x1bWatchConnectorsSnapshotPart\x12/\n\x07workers\x18\x01 \x03(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\x12\x35\n\nconnectors\x18\x02 \x03(\x0b\x32!.herdmesh.api.herder.v1.Connector\"!\n\x1fWatchConnectorsSnapshotComplete\"\xc2\x01\n\x16UpdateConnectorRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12;\n\x11\x65xpected_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x15\n\rallow_missing\x18\x05 \x01(\x08\"\xcd\x01\n\x17UpdateConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.Connector\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x37\n\x08warnings\x18\x04 \x03(\x0b\x32%.herdmesh.api.worker.v1.ConfigWarning\"\xa9\x01\n\x15PatchConnectorRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x31\n\x05patch\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12;\n\x11\x65xpected_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\xbb\x01\n\x16PatchConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\tconnector\x18\x02 \x01(\x0b\x32!.herdmesh.api.herder.v1.Connector\x12\x37\n\x08warnings\x18\x03 \x03(\x0b\x32%.herdmesh.api.worker.v1.ConfigWarning\"w\n\x16\x44\x65leteConnectorRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12;\n\x11\x65xpected_revision\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"M\n\x17\x44\x65leteConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"K\n\x15ValidateConfigRequest\x12\x32\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\x8a\x01\n\x16ValidateConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12<\n\nvalidation\x18\x02 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\"U\n\x11PlanConfigRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xc6\x01\n\x12PlanConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12<\n\nvalidation\x18\x02 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\x12/\n\x05steps\x18\x03 \x03(\x0b\x32 .herdmesh.api.herder.v1.PlanStep\x12\r\n\x05notes\x18\x04 \x03(\t\"j\n\x08PlanStep\x12\x32\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\".herdmesh.api.herder.v1.PlanAction\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x07\n\x05_task*c\n\rConnectorView\x12\x1e\n\x1a\x43ONNECTOR_VIEW_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43ONNECTOR_VIEW_FULL\x10\x01\x12\x19\n\x15\x43ONNECTOR_VIEW_STATUS\x10\x02*\x85\x01\n\nPlanAction\x12\x1b\n\x17PLAN_ACTION_UNSPECIFIED\x10\x00\x12\x15\n\x11PLAN_ACTION_START\x10\x01\x12\x14\n\x10PLAN_ACTION_STOP\x10\x02\x12\x17\n\x13PLAN_ACTION_RESTART\x10\x03\x12\x14\n\x10PLAN_ACTION_KEEP\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.herder.v1.config_messages_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONNECTORVIEW']._serialized_start=3350
-  _globals['_CONNECTORVIEW']._serialized_end=3449
-  _globals['_PLANACTION']._serialized_start=3452
-  _globals['_PLANACTION']._serialized_end=3585
+  _globals['_CONNECTORVIEW']._serialized_start=3323
+  _globals['_CONNECTORVIEW']._serialized_end=3422
+  _globals['_PLANACTION']._serialized_start=3425
+  _globals['_PLANACTION']._serialized_end=3558
   _globals['_CREATECONNECTORREQUEST']._serialized_start=283
   _globals['_CREATECONNECTORREQUEST']._serialized_end=515
   _globals['_CREATECONNECTORRESPONSE']._serialized_start=518
@@ -53,33 +53,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTCONNECTORSRESPONSE']._serialized_start=994
   _globals['_LISTCONNECTORSRESPONSE']._serialized_end=1150
   _globals['_WATCHCONNECTORSREQUEST']._serialized_start=1152
-  _globals['_WATCHCONNECTORSREQUEST']._serialized_end=1218
-  _globals['_WATCHCONNECTORSRESPONSE']._serialized_start=1221
-  _globals['_WATCHCONNECTORSRESPONSE']._serialized_end=1596
-  _globals['_WATCHCONNECTORSSNAPSHOTPART']._serialized_start=1599
-  _globals['_WATCHCONNECTORSSNAPSHOTPART']._serialized_end=1732
-  _globals['_WATCHCONNECTORSSNAPSHOTCOMPLETE']._serialized_start=1734
-  _globals['_WATCHCONNECTORSSNAPSHOTCOMPLETE']._serialized_end=1767
-  _globals['_UPDATECONNECTORREQUEST']._serialized_start=1770
-  _globals['_UPDATECONNECTORREQUEST']._serialized_end=1964
-  _globals['_UPDATECONNECTORRESPONSE']._serialized_start=1967
-  _globals['_UPDATECONNECTORRESPONSE']._serialized_end=2172
-  _globals['_PATCHCONNECTORREQUEST']._serialized_start=2175
-  _globals['_PATCHCONNECTORREQUEST']._serialized_end=2344
-  _globals['_PATCHCONNECTORRESPONSE']._serialized_start=2347
-  _globals['_PATCHCONNECTORRESPONSE']._serialized_end=2534
-  _globals['_DELETECONNECTORREQUEST']._serialized_start=2536
-  _globals['_DELETECONNECTORREQUEST']._serialized_end=2655
-  _globals['_DELETECONNECTORRESPONSE']._serialized_start=2657
-  _globals['_DELETECONNECTORRESPONSE']._serialized_end=2734
-  _globals['_VALIDATECONFIGREQUEST']._serialized_start=2736
-  _globals['_VALIDATECONFIGREQUEST']._serialized_end=2811
-  _globals['_VALIDATECONFIGRESPONSE']._serialized_start=2814
-  _globals['_VALIDATECONFIGRESPONSE']._serialized_end=2952
-  _globals['_PLANCONFIGREQUEST']._serialized_start=2954
-  _globals['_PLANCONFIGREQUEST']._serialized_end=3039
-  _globals['_PLANCONFIGRESPONSE']._serialized_start=3042
-  _globals['_PLANCONFIGRESPONSE']._serialized_end=3240
-  _globals['_PLANSTEP']._serialized_start=3242
-  _globals['_PLANSTEP']._serialized_end=3348
+  _globals['_WATCHCONNECTORSREQUEST']._serialized_end=1191
+  _globals['_WATCHCONNECTORSRESPONSE']._serialized_start=1194
+  _globals['_WATCHCONNECTORSRESPONSE']._serialized_end=1569
+  _globals['_WATCHCONNECTORSSNAPSHOTPART']._serialized_start=1572
+  _globals['_WATCHCONNECTORSSNAPSHOTPART']._serialized_end=1705
+  _globals['_WATCHCONNECTORSSNAPSHOTCOMPLETE']._serialized_start=1707
+  _globals['_WATCHCONNECTORSSNAPSHOTCOMPLETE']._serialized_end=1740
+  _globals['_UPDATECONNECTORREQUEST']._serialized_start=1743
+  _globals['_UPDATECONNECTORREQUEST']._serialized_end=1937
+  _globals['_UPDATECONNECTORRESPONSE']._serialized_start=1940
+  _globals['_UPDATECONNECTORRESPONSE']._serialized_end=2145
+  _globals['_PATCHCONNECTORREQUEST']._serialized_start=2148
+  _globals['_PATCHCONNECTORREQUEST']._serialized_end=2317
+  _globals['_PATCHCONNECTORRESPONSE']._serialized_start=2320
+  _globals['_PATCHCONNECTORRESPONSE']._serialized_end=2507
+  _globals['_DELETECONNECTORREQUEST']._serialized_start=2509
+  _globals['_DELETECONNECTORREQUEST']._serialized_end=2628
+  _globals['_DELETECONNECTORRESPONSE']._serialized_start=2630
+  _globals['_DELETECONNECTORRESPONSE']._serialized_end=2707
+  _globals['_VALIDATECONFIGREQUEST']._serialized_start=2709
+  _globals['_VALIDATECONFIGREQUEST']._serialized_end=2784
+  _globals['_VALIDATECONFIGRESPONSE']._serialized_start=2787
+  _globals['_VALIDATECONFIGRESPONSE']._serialized_end=2925
+  _globals['_PLANCONFIGREQUEST']._serialized_start=2927
+  _globals['_PLANCONFIGREQUEST']._serialized_end=3012
+  _globals['_PLANCONFIGRESPONSE']._serialized_start=3015
+  _globals['_PLANCONFIGRESPONSE']._serialized_end=3213
+  _globals['_PLANSTEP']._serialized_start=3215
+  _globals['_PLANSTEP']._serialized_end=3321
 # @@protoc_insertion_point(module_scope)

@@ -281,9 +281,6 @@ class WatchConnectorsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAMES_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_IN_PARTS_FIELD_NUMBER: _builtins.int
-    snapshot_in_parts: _builtins.bool
-    """snapshot_in_parts asks for many connectors a message while the snapshot is sent: a large one takes a tenth of the time. False = one a message."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """names to watch. Empty = all."""
@@ -292,11 +289,10 @@ class WatchConnectorsRequest(_message.Message):
         self,
         *,
         names: _abc.Iterable[_builtins.str] | None = ...,
-        snapshot_in_parts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "snapshot_in_parts", b"snapshot_in_parts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -322,19 +318,19 @@ class WatchConnectorsResponse(_message.Message):
 
     @_builtins.property
     def connector(self) -> _connector_pb2_1.Connector:
-        """connector as it is now."""
+        """connector as it is now: one that changed after the snapshot."""
 
     @_builtins.property
     def snapshot_complete(self) -> Global___WatchConnectorsSnapshotComplete:
-        """snapshot_complete follows the last connector of the snapshot."""
+        """snapshot_complete follows the last part of the snapshot."""
 
     @_builtins.property
     def worker(self) -> _connector_pb2_1.Worker:
-        """worker as it is now."""
+        """worker as it is now: one that changed after the snapshot."""
 
     @_builtins.property
     def snapshot_part(self) -> Global___WatchConnectorsSnapshotPart:
-        """snapshot_part is a part of the snapshot. Sent only where snapshot_in_parts asks for it."""
+        """snapshot_part is a part of the snapshot, with many connectors: a message costs more than what is in it."""
 
     def __init__(
         self,

@@ -1,0 +1,166 @@
+"""A mesh of real processes: a broker, two replicas of each store, two herders and two workers with Spark.
+
+Owns what can be asked of it and done to it: who leads, which replica writes, what runs where, `kill -9`. Invariant:
+processes are ended by their own ids.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import psutil
+
+from bench.usage import memory_mb
+from herdmesh.api.common.v1 import store_pb2
+from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_pb
+from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadServiceStub as ConfigReads
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import config_messages_pb2 as pb
+from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceStub
+from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_pb
+from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadServiceStub as StatusReads
+from herdmesh.devstack.stack import Stack, StackSettings
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError
+
+HERDERS = ("herder", "herder-2")
+KINDS = ("config-store", "status-store", "herder", "worker")
+
+#: a connector, or (with a number) a task of it.
+Unit = tuple[str, int | None]
+
+
+class RealMesh:
+    """A stack, and what its herders logged."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._settings = StackSettings(folder, workers=2, herders=2, store_replicas=2, usual_ports=False)
+        self.stack = Stack(self._settings)
+        self._read: dict[Path, int] = {}
+
+    async def start(self) -> None:
+        await self.stack.start(300)
+
+    async def again(self) -> None:
+        """A stack anew on the same data."""
+        self.stack = Stack(self._settings)
+        await self.stack.start(300)
+
+    def news(self) -> list[dict[str, Any]]:
+        """What herders told workers to start and to stop since the last look."""
+        found: list[dict[str, Any]] = []
+        for log in sorted((self._folder / "logs").glob("herder*.log")):
+            text = log.read_bytes()
+            end = text.rfind(b"\n") + 1
+            lines = text[self._read.get(log, 0) : end].decode(errors="replace").splitlines()
+            self._read[log] = end
+            found += [json.loads(line) for line in lines if '"start_unit"' in line or '"stop_unit"' in line]
+        return found
+
+    async def shown(self) -> dict[Unit, tuple[int, str]]:
+        """State and worker of every unit, as the leader tells them; empty while nobody leads."""
+        for address in self.stack.addresses("herder"):
+            channel = connect(address)
+            try:
+                return await _shown(channel)
+            except HerdmeshError:
+                continue
+            finally:
+                await channel.close()
+        return {}
+
+    async def leader(self) -> str:
+        """The name of the process that leads."""
+        addresses = self.stack.addresses("herder")
+        for name, address in zip(HERDERS, addresses, strict=True):
+            channel = connect(address)
+            try:
+                cluster = await ConnectorServiceStub(channel).GetCluster(admin_pb.GetClusterRequest(), timeout=10)
+                if cluster.epoch and cluster.leader_address == address:
+                    return name
+            except HerdmeshError:
+                continue
+            finally:
+                await channel.close()
+        raise RuntimeError("no herder leads")
+
+    async def leader_address(self) -> str:
+        """Where the leader listens."""
+        return self.stack.addresses("herder")[HERDERS.index(await self.leader())]
+
+    def worker_name(self, worker_id: str) -> str:
+        """The process of a worker id, which is its address."""
+        return f"worker-{list(self.stack.addresses('worker')).index(worker_id) + 1}"
+
+    async def writer(self, store: str) -> str:
+        """The name of the replica of a store that writes; empty while none does."""
+        replicas = [name for name in self.stack.processes if name.startswith(store)]
+        for name, address in zip(replicas, self.stack.addresses(store), strict=True):
+            channel = connect(address)
+            try:
+                if store == "config-store":
+                    asked = ConfigReads(channel).GetStoreStatus(config_pb.GetStoreStatusRequest(), timeout=2)
+                else:
+                    asked = StatusReads(channel).GetStoreStatus(status_pb.GetStoreStatusRequest(), timeout=2)
+                if (await asked).status.role == store_pb2.STORE_ROLE_WRITER:
+                    return name
+            except HerdmeshError:
+                continue  # it was killed and is not back
+            finally:
+                await channel.close()
+        return ""
+
+    def pid(self, name: str) -> int:
+        """The process that has that name now; 0 = it is being started again."""
+        mark = self.stack.processes[name].mark
+        return mark.pid if mark is not None else 0
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM; its supervisor starts it again, as after a crash."""
+        psutil.Process(self.pid(name)).terminate()
+
+    def kill(self, name: str) -> None:
+        """kill -9; its supervisor starts it again."""
+        psutil.Process(self.pid(name)).kill()
+
+    def usage(self) -> dict[str, float]:
+        """Memory and threads of the largest process of each kind; a worker's own, its JVM's, and those of its runs."""
+        found: dict[str, float] = {}
+
+        def most(figure: str, value: float) -> None:
+            found[figure] = max(found.get(figure, 0.0), value)
+
+        for name, process in self.stack.processes.items():
+            if process.mark is None:
+                continue
+            one = psutil.Process(process.mark.pid)
+            kind = next(kind for kind in KINDS if name.startswith(kind)).replace("-", " ")
+            most(f"{kind}: memory, MB", memory_mb([one]))
+            most(f"{kind}: threads", one.num_threads())
+            if kind == "worker":
+                below = one.children(recursive=True)
+                jvms = [child for child in below if child.name() == "java"]
+                most("worker's JVM: memory, MB", memory_mb(jvms))
+                most("worker's JVM: threads", sum(jvm.num_threads() for jvm in jvms))
+                most("worker's runs: memory, MB", memory_mb([child for child in below if child not in jvms]))
+                most("worker's runs: processes", len(below) - len(jvms))
+        return found
+
+
+async def _shown(channel: grpc.aio.Channel) -> dict[Unit, tuple[int, str]]:
+    found: dict[Unit, tuple[int, str]] = {}
+    token = ""
+    while True:
+        request = pb.ListConnectorsRequest(view=pb.CONNECTOR_VIEW_STATUS, page_token=token)
+        page = await ConnectorServiceStub(channel).ListConnectors(request, timeout=30)
+        for one in page.connectors:
+            found[one.name, None] = (one.status.state, one.status.worker_id)
+            for task in one.tasks:
+                found[one.name, task.id.task] = (task.status.state, task.status.worker_id)
+        token = page.next_page_token
+        if not token:
+            return found
