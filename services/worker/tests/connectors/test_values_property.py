@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import INT32, TIME, Schema
 from herdmesh.worker.connectors.values.columns import text_of
 from libs.core.tests.connect.converter_values import cases
@@ -135,17 +134,9 @@ def _holds(schema: Schema) -> bool:
 
 
 def read_again(made: Converter, values: list[Any], schema: Schema | None) -> tuple[list[Any], Schema | None]:
-    """The values as a sink gets them from a topic that the converter wrote; what it has no form for is no example."""
-    try:
-        written = [made.write(value, schema) for value in values]
-    except DataError:
-        reject()
-    try:
-        read = [made.read(data) for data in written]
-    except DataError as error:
-        if "A Decimal without a value" not in str(error):
-            raise
-        reject()  # Protobuf writes null within a map as an empty message, which no Decimal can be read from
+    """The values as a sink gets them from a topic that the converter wrote; it has a form for every example."""
+    written = [made.write(value, schema) for value in values]
+    read = [made.read(data) for data in written]
     schemas = {id(one): one for one, _ in read}
     assert len(schemas) == 1
     return [value for _, value in read], read[0][0]
@@ -189,6 +180,7 @@ def test_what_transformations_make(case: tuple[Schema, list[Any]]) -> None:
 def test_texts(values: list[str]) -> None:
     made = make_converter("value.converter", {"value.converter": "StringConverter"}, role="value")
     read, schema = read_again(made, values, None)
+    values = [value.encode(errors="replace").decode() for value in values]  # half of a pair is ?, as Java writes it
     for name in ("text", "file stream"):
         with tempfile.TemporaryDirectory() as folder:
             data = SINKS[name](Path(folder) / "out", [batch_of(read, schema)], context_of(None))
@@ -208,7 +200,8 @@ def test_texts(values: list[str]) -> None:
     ],
 )
 def test_a_schema_registrys(registry: FakeRegistry, name: str, examples: int) -> None:
-    parts = st.lists(typed(other_keys=name == "AvroConverter").map(optional), min_size=1, max_size=3).map(structs)
+    kinds = typed(other_keys=name == "AvroConverter", of_protobuf=name == "ProtobufConverter")
+    parts = st.lists(kinds.map(optional), min_size=1, max_size=3).map(structs)
     numbers = iter(range(1 << 30))
 
     @given(parts.flatmap(lambda one: st.tuples(st.just(one[0]), st.lists(one[1], min_size=1, max_size=3))))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
+from zlib import crc32
 
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.record_json import schema_to
 from herdmesh.connect.schemas import (
     BOOLEAN,
     BYTES,
@@ -51,10 +53,15 @@ LEAVES: list[Typed] = [
 ]  # fmt: skip
 
 
-def typed(*, other_keys: bool = True) -> st.SearchStrategy[Typed]:
-    """A schema and its values; `other_keys` for maps with keys that are no strings."""
+def typed(*, other_keys: bool = True, of_protobuf: bool = False, nulls: bool = True) -> st.SearchStrategy[Typed]:
+    """A schema and its values; `other_keys` for maps with keys that are no strings, `of_protobuf` without null in a
+    list and with each list or map within another in a struct, as Protobuf wants them."""
     keys = [one for one in LEAVES if one[0].type not in ("FLOAT32", "FLOAT64")] if other_keys else [LEAVES[5]]
-    return st.recursive(st.sampled_from(LEAVES), lambda inner: _nested(inner, keys), max_leaves=5)
+
+    def nested(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
+        return _nested(inner, inner | inner.map(optional) if nulls else inner, keys, of_protobuf=of_protobuf)
+
+    return st.recursive(st.sampled_from(LEAVES), nested, max_leaves=5)
 
 
 def structs(parts: list[Typed]) -> Typed:
@@ -70,8 +77,13 @@ def optional(one: Typed) -> Typed:
     return schema, st.none() | values
 
 
-def _nested(inner: st.SearchStrategy[Typed], keys: list[Typed]) -> st.SearchStrategy[Typed]:
-    inner = inner | inner.map(optional)
+def _nested(
+    required: st.SearchStrategy[Typed], inner: st.SearchStrategy[Typed], keys: list[Typed], *, of_protobuf: bool
+) -> st.SearchStrategy[Typed]:
+    """Structs, lists and maps of `inner`; lists of `required` ones for Protobuf."""
+
+    def item(one: Typed) -> Typed:
+        return structs([one]) if of_protobuf and one[0].type in ("ARRAY", "MAP") else one
 
     def array(one: Typed) -> Typed:
         return Schema("ARRAY", value_schema=one[0]), st.lists(one[1], max_size=3)
@@ -79,12 +91,14 @@ def _nested(inner: st.SearchStrategy[Typed], keys: list[Typed]) -> st.SearchStra
     def mapped(pair: tuple[Typed, Typed]) -> Typed:
         key, value = pair
         schema = Schema("MAP", key_schema=key[0], value_schema=value[0])
+        if key[0].type != "STRING":  # Avro writes these as records, and two that differ want two names
+            schema = schema.replace(name=f"m{crc32(repr(schema_to(schema)).encode())}")
         return schema, st.dictionaries(key[1], value[1], max_size=3)
 
     return (
         st.lists(inner, min_size=1, max_size=3).map(structs)
-        | inner.map(array)
-        | st.tuples(st.sampled_from(keys), inner).map(mapped)
+        | (required if of_protobuf else inner).map(item).map(array)
+        | st.tuples(st.sampled_from(keys), inner.map(item)).map(mapped)
     )
 
 

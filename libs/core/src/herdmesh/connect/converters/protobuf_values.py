@@ -145,6 +145,10 @@ class _Reading:
         value = self._one(of_value, entry.fields_by_name["value"]) or _same
         if entry.GetOptions().map_entry:
             return lambda items: {map_key(key(k)): value(v) for k, v in items.items()}
+        if entry.fields_by_name["value"].has_presence and not self._options.null_structs:
+            return lambda items: {
+                map_key(key(one.key)): value(one.value) if one.HasField("value") else None for one in items
+            }
         return lambda items: {map_key(key(one.key)): value(one.value) for one in items}
 
 
@@ -288,8 +292,8 @@ class _Writing:
         if schema.type == "ARRAY":
             if not field.is_repeated:
                 raise DataError(f"A list cannot be written to the field {field.full_name}")
-            change = self._one(cast(Schema, schema.value_schema), field)
-            return lambda items: [change(_not_null(one)) for one in items]
+            change, not_null = self._one(cast(Schema, schema.value_schema), field), _not_null(field)
+            return lambda items: [change(not_null(one)) for one in items]
         if field.is_repeated:
             raise DataError(f"A value of {schema} cannot be written to the repeated field {field.full_name}")
         return self._one(schema, field)
@@ -331,7 +335,8 @@ class _Writing:
         key = self._one(of_key, entry.fields_by_name["key"])
         value = self._one(of_value, entry.fields_by_name["value"])
         if entry.GetOptions().map_entry:
-            return lambda items: {key(_not_null(k)): value(_not_null(v)) for k, v in items.items()}
+            not_null = _not_null(field)
+            return lambda items: {key(not_null(k)): value(not_null(v)) for k, v in items.items()}
         make = GetMessageClass(entry)
 
         def one(k: Any, v: Any) -> Any:
@@ -341,10 +346,16 @@ class _Writing:
         return lambda items: [one(k, v) for k, v in items.items()]
 
 
-def _not_null(value: Any) -> Any:
-    if value is None:
-        raise DataError("null within a list or map cannot be written as Protobuf")
-    return value
+def _not_null(field: FieldDescriptor) -> Change:
+    """Refuses null in a list or map of Protobuf, which have none."""
+    message = f"The field {field.full_name} has a null in its list or map, which Protobuf cannot hold: remove it"
+
+    def check(value: Any) -> Any:
+        if value is None:
+            raise DataError(message)
+        return value
+
+    return check
 
 
 def _written_logical(schema: Schema, make: Any) -> Change:
