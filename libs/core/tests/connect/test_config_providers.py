@@ -125,7 +125,7 @@ def test_what_an_authors_code_returns_is_stored_with_references() -> None:
 def test_a_worker_that_names_no_usable_provider_is_told_which_property() -> None:
     for worker, name in (
         ({"config.providers": "x"}, "config.providers.x.class"),
-        ({"config.providers": "x", "config.providers.x.class": "Vault"}, "config.providers.x.class"),
+        ({"config.providers": "x", "config.providers.x.class": "Volt"}, "config.providers.x.class"),
         (
             {
                 "config.providers": "x",
@@ -163,9 +163,9 @@ def test_an_authors_provider_is_found_by_the_name_of_its_entry_point(
     assert resolved.ttl_ms == 60_000
     with pytest.raises(ConfigError, match="the entry point None is no ConfigProvider"):
         ConfigProviders.of({**worker, "config.providers.v.class": "None"})
-    with pytest.raises(ConfigError, match="no config provider Vault") as refused:
-        ConfigProviders.of({**worker, "config.providers.v.class": "Vault"})
-    assert "TestVault" in refused.value.fix
+    with pytest.raises(ConfigError, match="no config provider TestVolt") as refused:
+        ConfigProviders.of({**worker, "config.providers.v.class": "TestVolt"})
+    assert "did you mean TestVault?" in refused.value.fix
 
 
 _VAULT = """

@@ -19,9 +19,11 @@ from typing import cast
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.config_providers.base import ENTRY_POINT_GROUP, ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.builtin import BUILTIN
+from herdmesh.connect.config_providers.secret_stores import JAVA_NAMES, SHORT_NAMES, secret_store
 from herdmesh.connect.entry_points import loaded_entry
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import LENGTH_MIN, keep_secret, redacted, url_passwords
+from herdmesh.connect.unknown_keys import closest
 
 PROVIDERS = "config.providers"
 TTL_MS = "ttl.ms"
@@ -206,18 +208,19 @@ def _made(name: str, worker: RawConfig) -> ConfigProvider:
     at = f"{prefix}class"
     written = str(worker.get(at) or "").strip()
     entries = {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+    known = ", ".join(["File", "Directory", "EnvVar", *SHORT_NAMES, *sorted(entries)])
     if not written:
-        known = ", ".join(["File", "Directory", "EnvVar", *sorted(entries)])
         raise ConfigError(f"{at} is missing", field=at, fix=f"write one of {known}")
-    cls = BUILTIN.get(written)
+    cls = BUILTIN.get(written) or secret_store(written)
     if cls is None and written in entries:
         loaded = loaded_entry(entries[written])
         if not (isinstance(loaded, type) and issubclass(loaded, ConfigProvider)):
             raise ConfigError(f"{at}: the entry point {written} is no ConfigProvider", field=at)
         cls = loaded
     if cls is None:
-        known = ", ".join(["File", "Directory", "EnvVar", *sorted(entries)])
-        raise ConfigError(f"{at}: no config provider {written}", field=at, fix=f"use one of {known}")
+        meant = closest(written, (*BUILTIN, *JAVA_NAMES, *entries))
+        fix = f"did you mean {meant}? Known are {known}" if meant else f"use one of {known}"
+        raise ConfigError(f"{at}: no config provider {written}", field=at, fix=fix)
     provider = cls()
     params = f"{prefix}param."
     given = {key.removeprefix(params): str(value) for key, value in worker.items() if key.startswith(params)}

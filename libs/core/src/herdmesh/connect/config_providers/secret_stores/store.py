@@ -1,0 +1,202 @@
+"""A secret store asked as a config provider: tries, time limits, paths with options, JSON secrets, errors.
+
+Owns what the four stores share. Each store says how it is reached (`_open`), how one secret is read (`_read`) and what
+its library's errors mean (`_trouble`). It is asked in threads only, never on an event loop (`worker.effects.threads`).
+
+A path may have options, as in Confluent's providers: `${vault:secret/db?version=3&ttl=60000:password}`; `%3A` in it is
+a colon.
+
+Invariant: no error has a secret's value in it, and none is raised later than `tries` times time-out plus interval.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import ModuleType
+from typing import Any, ClassVar, TypeVar, cast
+from urllib.parse import parse_qsl, unquote
+
+import structlog
+
+from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
+from herdmesh.connect.config_providers.secret_stores.params import Params
+from herdmesh.connect.errors import ConfigError
+
+_T = TypeVar("_T")
+_OPTIONS = ("ttl", "version", "projectid")
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPath:
+    """What stands between the colons of a reference."""
+
+    name: str
+    version: str = ""
+    """"" = the newest."""
+    ttl_ms: int | None = None
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What a store has at a path: texts by key, or one text that is to be JSON."""
+
+    values: Mapping[str, str] | str
+    ttl_ms: int | None = None
+    """What is left of its life, as the store says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What a library's error means to an operator."""
+
+    why: str
+    fix: str
+    passes: bool = False
+    """True when asking again may help."""
+
+
+class SecretStore(ConfigProvider):
+    """One store. Its client is made at the first look-up, so that a store that is away does not keep a worker from
+    starting; params and the library are checked when it is configured."""
+
+    title: ClassVar[str]
+    extra: ClassVar[str]
+    """Of the distribution herdmesh-core, which has the library."""
+    libraries: ClassVar[tuple[str, ...]]
+    known: ClassVar[frozenset[str]]
+    passwords: ClassVar[frozenset[str]] = frozenset()
+
+    def configure(self, params: Mapping[str, str]) -> None:
+        """Read the params and import the library. Raises ConfigError naming the param, or the extra to install."""
+        self._params = Params(params, self.known, self.passwords)
+        self._patience = self._params.patience()
+        self._ttl_ms = self._params.ttl_ms()
+        self._closed = threading.Event()
+        self._opening = threading.Lock()
+        self._client: Any = None
+        for library in self.libraries:
+            self._library(library)
+        self._configure(self._params)
+
+    def get(self, path: str, keys: frozenset[str]) -> ConfigData:
+        """The keys of the secret. Raises ConfigError naming the secret, why, and what to do."""
+        at = self._path(path, keys)
+        secret = self._tried(at, lambda: self._read(self._opened(), at, keys))
+        values = self._values(at, secret)
+        ttl_ms = next((one for one in (at.ttl_ms, secret.ttl_ms, self._ttl_ms) if one is not None), None)
+        return ConfigData({key: values[key] for key in keys if key in values}, ttl_ms)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+
+    @abstractmethod
+    def _configure(self, params: Params) -> None:
+        """Check the params. Raises ConfigError whose `field` is the param."""
+
+    @abstractmethod
+    def _open(self, timeout_s: float) -> Any:
+        """A client that is logged in; each of its calls ends within the time. Raises what the library does."""
+
+    @abstractmethod
+    def _read(self, client: Any, at: SecretPath, keys: frozenset[str]) -> Secret:
+        """One try. Raises what the library does, or ConfigError, which is not tried again."""
+
+    @abstractmethod
+    def _trouble(self, error: Exception, at: SecretPath) -> Trouble:
+        """What the error means. Its texts have no value of a secret in them."""
+
+    def _library(self, name: str) -> ModuleType:
+        try:
+            return import_module(name)
+        except ImportError as error:
+            message = f"{self.title} is asked through the package {name}, which cannot be imported ({error})"
+            fix = f'pip install "herdmesh-core[{self.extra}]" where the workers are, and start them again'
+            raise ConfigError(message, fix=fix) from None
+
+    def _opened(self) -> Any:
+        with self._opening:
+            if self._client is None:
+                self._client = self._open(self._patience.timeout_s)
+            return self._client
+
+    def _forget_client(self) -> None:
+        with self._opening:
+            self._client = None
+
+    def _path(self, path: str, keys: frozenset[str]) -> SecretPath:
+        name, _, options = path.partition("?")
+        if not name:
+            raise ConfigError("it names no secret", fix="write ${<provider>:<secret>:<key>}")
+        wrong = next((key for key in keys if "?" in key and "=" in key), "")
+        if wrong:
+            fixed = f"{path}?{wrong.partition('?')[2]}:{wrong.partition('?')[0]}"
+            raise ConfigError("options stand behind the secret, not behind the key", fix=f"write ${{...:{fixed}}}")
+        found = SecretPath(unquote(name))
+        for option, value in parse_qsl(options, keep_blank_values=True):
+            match option.lower():
+                case "version":
+                    found = replace(found, version=value)
+                case "projectid":
+                    found = replace(found, project=value)
+                case "ttl" if value.isdecimal():
+                    found = replace(found, ttl_ms=int(value))
+                case "ttl":
+                    raise ConfigError(f"ttl={value} is no number of milliseconds", fix="write ttl=60000")
+                case _:
+                    fix = f"write {', '.join(_OPTIONS)}, or leave it out"
+                    raise ConfigError(f"no option {option} is known", fix=fix)
+        return found
+
+    def _tried(self, at: SecretPath, call: Callable[[], _T]) -> _T:
+        """The answer of the first try that has one; the last try's trouble as ConfigError."""
+        patience = self._patience
+        for attempt in range(1, patience.tries + 1):
+            try:
+                return call()
+            except ConfigError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a library may raise anything
+                found = self._trouble(error, at)
+                if not found.passes or attempt == patience.tries or self._closed.is_set():
+                    tries = f" ({attempt} tries)" if attempt > 1 else ""
+                    raise ConfigError(f"{self.title}, secret {at.name}: {found.why}{tries}", fix=found.fix) from None
+                _log.warning("secret_store_tried_again", store=self.title, secret=at.name, error=found.why)
+            self._closed.wait(patience.interval_s)
+        raise AssertionError("the last try returns or raises")
+
+    def _values(self, at: SecretPath, secret: Secret) -> Mapping[str, str]:
+        if not isinstance(secret.values, str):
+            return secret.values
+        try:
+            found: object = json.loads(secret.values)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            message = f"{self.title}, secret {at.name}: its value is no JSON object"
+            raise ConfigError(message, fix=f'store {{"<key>": "<value>"}}, {self._as_one_text(at)}')
+        return texts_of(cast("Mapping[str, object]", found))
+
+    def _as_one_text(self, at: SecretPath) -> str:
+        return f"or set the param use.json=false and write the key {at.name}"
+
+
+def texts_of(found: Mapping[str, object]) -> dict[str, str]:
+    """Values as texts: those that are none as JSON, as Confluent's providers have them, and nulls left out."""
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        for key, value in found.items()
+        if value is not None
+    }
+
+
+def one_line(error: BaseException) -> str:
+    """An error's text for a message."""
+    return " ".join(str(error).split()) or type(error).__name__
