@@ -110,8 +110,13 @@ PARTS = {
     ),
     "values": Part(
         "random schemas with random values, ten times as many: written and read by every converter, through every sink "
-        "of files and requests, read back",
-        ("services/worker/tests/connectors/test_values_property.py",),
+        "of files and requests, read back; a thousand rows of odd values of every type of PostgreSQL from source and "
+        "CDC source to sink; random batches of keys of every type",
+        (
+            "services/worker/tests/connectors/test_values_property.py",
+            "services/worker/tests/connectors/postgres/test_odd_values.py",
+            "services/worker/tests/connectors/postgres/test_sink_keys.py",
+        ),
     ),
     "files": Part(
         "files in HDFS: the authors' suite, tasks killed and frozen at every point",

@@ -177,3 +177,25 @@ def test_a_row_that_a_policy_refuses_costs_its_record(tmp_database: str) -> None
         sink.put([{"id": 1}, {"id": 99}, {"id": 3}])
         assert [at for at, _ in sink.reporter.reported] == [1]
         assert sink.rows("SELECT id FROM orders ORDER BY id") == [(1,), (3,)]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "TABLE orders (id int, v text)",
+        "TABLE orders (id int, v text); CREATE UNIQUE INDEX ON orders (id) WHERE v IS NOT NULL",
+        "TABLE orders (id int, v text); CREATE UNIQUE INDEX ON orders ((id + 0))",
+        "TABLE orders (id int PRIMARY KEY DEFERRABLE, v text)",
+        "TABLE orders (id int, b int, v text, PRIMARY KEY (id, b))",
+        "TABLE orders (id int PRIMARY KEY, v text); CREATE RULE r AS ON INSERT TO orders DO ALSO NOTIFY x",
+        "MATERIALIZED VIEW orders AS SELECT 1 AS id, 'x' AS v",
+    ],
+)
+def test_a_table_that_takes_no_upsert_is_refused_with_what_it_needs(tmp_database: str, table: str) -> None:
+    ask(tmp_database, f"CREATE {table}")
+    with Driven(tmp_database, **KEYED, insert_mode="upsert") as sink:
+        with pytest.raises(ConfigError) as refused:
+            sink.put([{"v": "x"}], [1])
+        assert refused.value.field == "pk.fields"
+        assert "unique index of the columns in pk.fields" in refused.value.fix
+        assert sink.reporter.reported == []

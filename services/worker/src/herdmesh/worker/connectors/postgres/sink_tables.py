@@ -15,9 +15,8 @@ Invariant: nothing of a user's table is dropped or changed but by adding columns
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from psycopg import errors
 
@@ -36,108 +35,17 @@ from herdmesh.worker.connectors.postgres.sink_settings import (
 )
 from herdmesh.worker.connectors.postgres.sink_text import Form, Texts, lines, texts
 from herdmesh.worker.connectors.postgres.types import sql_type
-from herdmesh.worker.connectors.postgres.writing.keys import KeyColumn, Keys, KeyType, without_nulls
+from herdmesh.worker.connectors.postgres.writing.keys import KeyColumn, Keys, without_nulls
+from herdmesh.worker.connectors.postgres.writing.tables import Table, TableColumn, looked_up
 
 STAGES_MAX = 50
 SHAPES_MAX = 1_000
 """Of one session: records without schemas may name ever other columns."""
-_TABLE = b"""
-SELECT c.oid, c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT pg_catalog.row_security_active(c.oid),
-    c.relkind = 'r' AND NOT EXISTS (
-        SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
-    ),
-    c.relkind NOT IN ('r', 'p') OR EXISTS (
-        SELECT FROM pg_catalog.pg_constraint k
-        WHERE k.contype = 'f' AND k.conrelid = c.oid AND k.confrelid = c.oid AND k.confdeltype IN ('c', 'n', 'd')
-    ) OR EXISTS (
-        SELECT FROM pg_catalog.pg_index i
-        CROSS JOIN LATERAL ROWS FROM (
-            pg_catalog.unnest(i.indkey::int2[]), pg_catalog.unnest(i.indcollation::oid[]),
-            pg_catalog.unnest(i.indclass::oid[])
-        ) AS k (attnum, sorting, class)
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-        JOIN pg_catalog.pg_opclass o ON o.oid = k.class
-        WHERE i.indrelid = c.oid AND i.indisunique AND (k.sorting <> a.attcollation OR NOT o.opcdefault
-            OR coalesce(pg_catalog.to_jsonb(i) ->> 'indnullsnotdistinct', '') = 'true')
-    ), c.oid::regclass::text
-FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
-"""
-_COLUMNS = b"""
-WITH RECURSIVE made AS (
-    SELECT a.attnum, a.atttypid AS type, a.atttypmod AS typmod
-    FROM pg_catalog.pg_attribute a WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped
-    UNION ALL
-    SELECT m.attnum, t.typbasetype, CASE m.typmod WHEN -1 THEN t.typtypmod ELSE m.typmod END
-    FROM made m JOIN pg_catalog.pg_type t ON t.oid = m.type WHERE t.typtype = 'd'
-)
-SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typcategory = 'A', a.attidentity = 'a',
-    a.attgenerated <> '', a.atthasdef OR a.attidentity <> '',
-    CASE WHEN t.typtype = 'e' THEN 'enum' WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname ELSE '' END,
-    m.typmod, coalesce(c.collisdeterministic, true),
-    CASE WHEN c.oid IS NULL OR c.collname = 'default' THEN ''
-        ELSE ' COLLATE ' || pg_catalog.format('%%I.%%I', n.nspname, c.collname) END,
-    coalesce((
-        SELECT pg_catalog.format('OPERATOR(%%I.%%s)', s.nspname, o.oprname)
-        FROM pg_catalog.pg_opclass d
-        JOIN pg_catalog.pg_amop p ON p.amopfamily = d.opcfamily AND p.amopstrategy = 3
-            AND p.amoplefttype = d.opcintype AND p.amoprighttype = d.opcintype
-        JOIN pg_catalog.pg_operator o ON o.oid = p.amopopr JOIN pg_catalog.pg_namespace s ON s.oid = o.oprnamespace
-        WHERE d.opcintype = t.oid AND d.opcdefault AND s.nspname <> 'pg_catalog'
-            AND d.opcmethod = (SELECT m.oid FROM pg_catalog.pg_am m WHERE m.amname = 'btree')
-    ), '='),
-    pg_catalog.format_type(t.oid, m.typmod),
-    coalesce((SELECT e.typdelim::text FROM pg_catalog.pg_type e WHERE e.oid = t.typelem), ',')
-FROM made m JOIN pg_catalog.pg_attribute a ON a.attrelid = %(table)s AND a.attnum = m.attnum
-JOIN pg_catalog.pg_type t ON t.oid = m.type AND t.typtype <> 'd'
-LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
-LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
-"""
 _FLOATS = ("float4", "float8", "_float4", "_float8")
 _SORTED_AT_ONCE = ("smallint", "integer", "bigint", "uuid")
 """Types that are compared without a collation, in a machine word or two."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """A column that is there."""
-
-    type: str
-    """As SQL names it."""
-    is_array: bool
-    is_always_generated: bool
-    """`GENERATED ALWAYS AS IDENTITY`."""
-    is_computed: bool
-    """`GENERATED ALWAYS AS (expression)`."""
-    has_default: bool
-    """Of any kind: rows that do not name the column may get a value that depends on their order."""
-    key: KeyType
-    """What two keys of it have to be compared as."""
-    collate: str
-    """What its definition says of its collation, as SQL has it; empty = the type's own."""
-    equals: str
-    """The operator of its type's equality, wherever that is."""
-    base: str
-    """Its type as SQL names it, a domain's what it is made of."""
-    delimiter: str
-    """Between the elements, where it is an array."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table that is there."""
-
-    sql: str
-    """As SQL names it, found by the search path."""
-    takes_copy: bool
-    """It is no view, no policy chooses its rows, and no rule puts another statement in an INSERT's place."""
-    is_plain: bool
-    """It is neither partitioned nor has triggers but those of its constraints."""
-    is_strict: bool
-    """Which rows a write finds may depend on more than the equality of keys: a view, a unique index with another
-    equality than its columns' own, or a deletion that reaches other rows of the table."""
-    columns: Mapping[str, TableColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +139,7 @@ class Tables:
         table = self._tables.get(topic)
         if table is None:
             name = self._settings.table_of(topic)
-            table = self._looked_up(name)
+            table = looked_up(self._connection, name)
             if table is None:
                 self._refuse_creation(name, shape)
                 if shape.deletes:
@@ -241,20 +149,11 @@ class Tables:
                         f"table {name} is missing, and the record says that columns it does not have did not change"
                     )
                 self._create(name, shape)
-                table = self._looked_up(name)
+                table = looked_up(self._connection, name)
             if table is None:
                 raise RetriableError(f"table {name} was made, and is gone")
             self._tables[topic] = table
         return table
-
-    def _looked_up(self, name: TableName) -> Table | None:
-        row = self._connection.execute(_TABLE, (name.sql,)).fetchone()
-        if row is None:
-            return None
-        oid, takes_copy, is_plain, is_strict, sql = row
-        columns = self._connection.execute(_COLUMNS, {"table": oid}).fetchall()
-        is_utf8 = self._connection.info.parameter_status("server_encoding") == "UTF8"
-        return Table(sql, takes_copy, is_plain, is_strict, {one[0]: _column(one[1:], is_utf8) for one in columns})
 
     def _refuse_creation(self, name: TableName, shape: Shape) -> None:
         if not self._settings.auto_create:
@@ -299,7 +198,7 @@ class Tables:
         ]
         self._define(f"ALTER TABLE {table.sql} {', '.join(parts)}", AUTO_EVOLVE)
         _log.info("added columns to %s: %s", table.sql, names)
-        evolved = self._looked_up(self._settings.table_of(topic))
+        evolved = looked_up(self._connection, self._settings.table_of(topic))
         if evolved is None or not all(column.name in evolved.columns for column in missing):
             raise RetriableError(f"columns were added to {table.sql}, and are gone: {names}")
         self._tables[topic] = evolved
@@ -367,16 +266,6 @@ class Tables:
         return stage
 
 
-def _column(row: Sequence[Any], is_utf8: bool) -> TableColumn:
-    """From a row of `_COLUMNS`, but for the name. A server with another encoding may take two texts for one."""
-    *plain, type_name, typmod, compares_bytes, collate, equals, base, delimiter = row
-    key = KeyType(type_name, typmod, compares_bytes and is_utf8)
-    kind, is_array, is_always_generated, is_computed, has_default = plain
-    return TableColumn(
-        kind, is_array, is_always_generated, is_computed, has_default, key, collate, equals, base, delimiter
-    )  # fmt: skip
-
-
 def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
     """Raises DataError for columns that are to be written and take no value."""
     written = () if shape.deletes else shape.columns
@@ -434,8 +323,9 @@ def _merge(table: Table, rows: str, stage: str, shape: Shape, settings: SinkSett
 
 def _same(table: Table, shape: Shape) -> str:
     """That a row of the table has the key of one in the stage."""
+    columns = [(_name(one), table.columns[one.name]) for one in shape.keys]
     return " AND ".join(
-        f"target.{_name(one)} {table.columns[one.name].equals} stage.{_name(one)}" for one in shape.keys
+        f"target.{name}{known.compared_as} {known.equals} stage.{name}{known.compared_as}" for name, known in columns
     )
 
 

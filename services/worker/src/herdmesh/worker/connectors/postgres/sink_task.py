@@ -24,7 +24,7 @@ from psycopg import IsolationLevel, errors
 
 from herdmesh.connect import waits
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
-from herdmesh.connect.errors import DataError, RetriableError
+from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError
 from herdmesh.engine import failpoints
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
@@ -47,6 +47,7 @@ from herdmesh.worker.connectors.postgres.sink_ledger import (
 from herdmesh.worker.connectors.postgres.sink_rows import Reader, Rows, Write, needs_keys, ordered
 from herdmesh.worker.connectors.postgres.sink_settings import (
     LEDGER_TABLE,
+    PK_FIELDS,
     TABLE_NAME_FORMAT,
     InsertMode,
     sink_settings,
@@ -123,8 +124,7 @@ class PostgresSinkTask(LedgerSinkTask):
             with waits.on(server(self._where), f"no answer yet, without which {doing}"):
                 yield self._connected()
         except (psycopg.Error, RetriableError) as error:
-            is_ours = isinstance(error, RetriableError)
-            found = error if is_ours else translated(error, doing, field=TABLE_NAME_FORMAT)
+            found = error if isinstance(error, RetriableError) else _translated(error, doing)
             if not isinstance(found, RetriableError):
                 raise found from error
             found.waits_for = found.waits_for or server(self._where)
@@ -319,6 +319,18 @@ class PostgresSinkTask(LedgerSinkTask):
             self._reporter.report(batch, place, error)
         if refused and self._reporter is not None:
             self._reporter.settle()
+
+
+def _translated(error: psycopg.Error, doing: str) -> ConnectError:
+    """As `translated`; where the table takes no upsert, with what it has to have for that."""
+    found = translated(error, doing, field=TABLE_NAME_FORMAT)
+    if not isinstance(found, ConfigError) or "ON CONFLICT" not in str(error):
+        return found
+    return ConfigError(
+        str(found), field=PK_FIELDS,
+        fix=f"give the table a unique index of the columns in {PK_FIELDS}, no more and no less, without WHERE, and not "
+        "deferrable; or write insert.mode=insert or update, as foreign tables and tables with rules need",
+    )  # fmt: skip
 
 
 def _may_go_straight(write: _Write) -> bool:

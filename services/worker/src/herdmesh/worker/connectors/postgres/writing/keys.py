@@ -9,7 +9,8 @@ that two texts are the same if and only if the column holds the same value for b
 `char(n)`, jsonb, inet, intervals, arrays, ranges, floats, collations that take two texts for one, ...) and all other
 values (a number as a string with a leading zero) the database is asked, in the column's own type and collation.
 
-Invariant: equal tokens are equal keys, and equal keys equal tokens. A key with a null in it equals none.
+Invariant: equal tokens are equal keys, and equal keys equal tokens, also those of records with other schemas. A key
+with a null in it equals none.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Keys:
     identities: Tokens
     """One for each row; rows with the same are one row of the table."""
     images: Tokens
-    """Likewise; rows with the same are also stored in the same form: 1.0 and 1.00 are not."""
+    """Likewise, among rows of one schema; rows with the same are also stored in the same form: 1.0 and 1.00 are not."""
 
 
 def proven(columns: Sequence[KeyColumn], values: Sequence[Sequence[Any]], texts: Sequence[Texts]) -> Keys | None:
@@ -137,7 +138,8 @@ def _of_booleans(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tok
 
 
 def _of_numerics(column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
-    """Decimals of one scale, that the column does not round."""
+    """Decimals of one scale, that the column does not round. Records of another schema may have another scale: their
+    tokens end without zeros."""
     scale_max = shape[1] if (shape := numeric_shape(column.type.typmod)) is not None else None
     if _are(values, _INTEGERS):
         return texts if scale_max is None or scale_max >= 0 else None
@@ -147,7 +149,10 @@ def _of_numerics(column: KeyColumn, values: Sequence[Any], texts: Texts) -> Toke
     scales = {len(text.partition(".")[2]) for text in written}
     if len(scales) > 1 or any(text[:2] == "-0" and not text.strip("-0.") for text in written):
         return None
-    return texts if scale_max is None or max(scales, default=0) <= scale_max else None
+    scale = max(scales, default=0)
+    if scale_max is not None and scale > scale_max:
+        return None
+    return texts if scale == 0 else [None if text is None else text.rstrip("0").rstrip(".") for text in texts]
 
 
 def _of_dates(column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
