@@ -2,13 +2,17 @@
 
 True of every key whose latest record is ours: it reads as that record, whatever is compacted in whichever partition,
 in whatever order partitions are read, and whatever Java wrote under other keys, the deletion of a task's connector
-apart. For this our writer gives each task of a deleted connector a tombstone of its own, and puts one before an
-UNASSIGNED that a RUNNING could make stale; and a reader lets a connector's tombstone take nothing along that is
-younger. It needs a clock that does not go back when another writer takes over.
+apart. For this our writer gives each task of a deleted connector a tombstone of its own, and a reader lets a
+connector's tombstone take nothing along that is younger, and never takes an UNASSIGNED of ours for stale. It needs a
+clock that does not go back when another writer takes over.
+
+True of Java's own reader too, in the order in which all was written: our writer puts a tombstone before an UNASSIGNED
+that a RUNNING would make stale for it.
 
 Not true of what Java wrote, by the nature of its topic (reference status-topic 5.2, 5.4): a connector's tombstone takes
 tasks along that lie in other partitions, and an UNASSIGNED that was ignored under a RUNNING shows once compaction has
-removed that RUNNING. Java's statuses read as Java reads the same records in the same order.
+removed that RUNNING. Java's statuses read as Java reads the same records in the same order. Nor is it true of Java's
+reader in another order of partitions, whatever anybody writes: `test_what_java_shows_...` has the two cases.
 """
 
 from __future__ import annotations
@@ -19,11 +23,12 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from herdmesh.connect import status_topic
 from herdmesh.connect.records import Tombstone
 from herdmesh.connect.status_topic import ConnectorStatus, State, StatusRecord, TaskStatus, TopicStatus
-from herdmesh.statusstore.state import statuses
+from herdmesh.statusstore.state import statuses, writes
 from herdmesh.statusstore.state.statuses import StatusState
 from herdmesh.statusstore.state.writes import (
     Put,
@@ -56,10 +61,13 @@ class Topic:
     def __init__(self) -> None:
         self.partitions: list[list[StoredRecord]] = [[] for _ in range(_PARTITIONS)]
         self.state = StatusState()
-        self.java = JavaStatuses()
+        #: Java's reading with and without the two rules that our reader adds.
+        self.java, self.plain = JavaStatuses(), JavaStatuses(plain=True)
         self.now_ms = 1_000
         #: Of each key, what we wrote last under it; Java's record takes it away.
         self.ours: dict[bytes, StoredRecord] = {}
+        #: The last RUNNING that a worker of ours put of each task, whatever became of it.
+        self.ran: dict[tuple[str, int], TaskStatus] = {}
 
     def write(self, records: list[NewRecord]) -> None:
         """One transaction of ours."""
@@ -68,20 +76,24 @@ class Topic:
 
     def put(self, puts: list[Put]) -> None:
         """A batch of a worker's."""
+        running = [put.status for put in puts if put.status.state is State.RUNNING]
+        self.ran.update({(one.connector, one.task): one for one in running if isinstance(one, TaskStatus)})
         self.write(list(decide_puts(self.state, puts).records))
 
     def foreign(self, record: StatusRecord | Tombstone) -> None:
         """A record of Java's."""
         key, value = status_topic.encode(record)
         self.ours.pop(key, None)
-        self._append(key, value)
+        gone = self._append(key, value)
         if value is None and key == status_topic.connector_status_key(record.connector):
             # Java's own leader writes their tombstones first; without those, the tasks that stand go too.
             tasks = status_topic.task_status_key(record.connector, 0).rpartition(b"-")[0]
             self.ours = {
                 other: stored
                 for other, stored in self.ours.items()
-                if other.rpartition(b"-")[0] != tasks or stored.timestamp_ms >= self.now_ms or stored.value is None
+                if other.rpartition(b"-")[0] != tasks
+                or stored.value is None
+                or (stored.timestamp_ms >= self.now_ms and stored.partition != gone.partition)
             }
 
     def _append(self, key: bytes, value: bytes | None) -> StoredRecord:
@@ -90,27 +102,32 @@ class Topic:
         stored = StoredRecord("connect-status", partition, len(log), key, value, self.now_ms)
         log.append(stored)
         self.state.apply(stored)
-        self.java.read(key, value, self.now_ms)
+        for java in (self.java, self.plain):
+            java.read(key, value, self.now_ms, partition)
         return stored
 
 
 def left_of(log: list[StoredRecord], chance: Random) -> list[StoredRecord]:
-    """What a cleaner that came some way leaves of a partition: of each key the last record before there and, where the
-    pass was cut short, some records right before it; a tombstone may go too when its retention is over and nothing
-    older of its key is left. A pass goes through the segments from the oldest on (Kafka's `LogCleaner`), so it never
-    takes a record and leaves an older one of the same key."""
+    """What a reader meets of a partition where a cleaner came some way: of each key the last record before there and
+    any of the older ones; a tombstone may go too when its retention is over and nothing older of its key is left.
+
+    `test_cleaner_model.py` holds this against a real broker. On its disk a pass, which goes from the oldest segment on,
+    never leaves an older record of a key and takes a younger one; but a reader that has read the older one before the
+    pass meets just that.
+    """
     cleaned_to, tombstones_to = (round(chance.choice([0, 1, chance.random()]) * len(log)) for _ in range(2))
     last = {record.key: record.offset for record in log[:cleaned_to]}
     left: list[StoredRecord] = []
-    reached: set[bytes | None] = set()  # keys of which the rest stays
+    kept_older: set[bytes | None] = set()
     for record in log:
-        is_last = last.get(record.key) == record.offset
-        is_kept = is_last and (record.value is not None or record.offset >= tombstones_to)
-        if is_kept or record.offset >= cleaned_to or record.key in reached:
+        if record.offset >= cleaned_to:
             left.append(record)
-        elif not is_last and chance.random() < 0.3:
+        elif last[record.key] != record.offset:
+            if chance.random() < 0.3:
+                left.append(record)
+                kept_older.add(record.key)
+        elif record.value is not None or record.offset >= tombstones_to or record.key in kept_older:
             left.append(record)
-            reached.add(record.key)
     return left
 
 
@@ -168,6 +185,16 @@ def _puts(puts: list[Put]) -> Step:
     return lambda topic: topic.put(puts)
 
 
+def _ends(name: str, task: int, older: int) -> Step:
+    def step(topic: Topic) -> None:
+        ran = topic.ran.get((name, task))
+        if ran is not None:
+            status = structs.replace(ran, state=State.UNASSIGNED, generation=ran.generation - older)
+            topic.put([Put(status, PutMode.PUT)])
+
+    return step
+
+
 def _deletes(name: str, tasks_from: int | None, topics: bool) -> Step:
     return lambda topic: topic.write(decide_connector_deletion(topic.state, name, tasks_from, topics))
 
@@ -197,6 +224,7 @@ _PUT = st.builds(_status, _NAMES, st.none() | _TASKS | _TASKS, _STATES, _PROCESS
 _OURS = (
     st.builds(_puts, st.lists(_PUT, min_size=1, max_size=4)),
     st.builds(_puts, st.lists(_PUT, min_size=1, max_size=4)),
+    st.builds(_ends, _NAMES, _TASKS, st.integers(0, 1)),
     st.builds(_deletes, _NAMES, st.none() | _TASKS, st.booleans()),
     st.builds(_uses, _NAMES, st.sampled_from(["t", "u"]), st.booleans()),
     st.builds(_waits, st.sampled_from([1, 10])),
@@ -256,6 +284,68 @@ def test_so_it_does_beside_java_whose_own_reads_as_java_reads_it(steps: list[Ste
     _plays_mixed(steps, seed)
 
 
+@pytest.mark.timeout(900)
+@_BUDGET
+@given(_MIXED_HISTORIES)
+def test_in_the_order_written_java_itself_reads_the_same(steps: list[Step]) -> None:
+    topic = Topic()
+    for step in steps:
+        topic.now_ms += 1  # records of two partitions and one millisecond are told apart by who wrote them
+        step(topic)
+        assert reads_as_java(topic.state, topic.plain)
+
+
+_A_LIFE = TaskStatus("c", 0, State.RUNNING, "w1:1", 5, worker_incarnation="a")
+_ITS_END = TaskStatus("c", 0, State.UNASSIGNED, "w1:1", 5, worker_incarnation="a")
+
+
+def _orders(topic: Topic) -> list[list[StoredRecord]]:
+    """The records of both partitions, one after the other: first the tasks', first the connector's, as written."""
+    tasks, connectors = (
+        topic.partitions[partition_of(key, _PARTITIONS)] for key in (b"status-task-c-0", b"status-connector-c")
+    )
+    assert tasks is not connectors
+    written = sorted([*tasks, *connectors], key=lambda record: (record.timestamp_ms, record.partition))
+    return [[*tasks, *connectors], [*connectors, *tasks], written]
+
+
+def test_what_java_shows_of_a_task_after_its_connectors_tombstone_depends_on_the_order_of_partitions() -> None:
+    """No record can change that: whoever reads all of the task's partition first ends with the tombstone. Ours shows
+    the same in every order, and Java never the RUNNING that is over."""
+    topic = Topic()
+    topic.put([Put(_A_LIFE, PutMode.PUT)])
+    topic.now_ms += 1
+    topic.foreign(Tombstone("status-connector", "c"))
+    topic.now_ms += 1
+    topic.put([Put(_ITS_END, PutMode.PUT)])
+    shown_by_java = list[set[str]]()
+    for order in _orders(topic):
+        state, java = StatusState(), JavaStatuses(plain=True)
+        for record in order:
+            state.apply(record)
+            java.read(record.key or b"", record.value, record.timestamp_ms, record.partition)
+        assert [stored.status for stored in state.statuses()] == [_ITS_END]
+        shown_by_java.append({status.state for status in java.tasks.get("c", {}).values()})
+    assert shown_by_java == [set(), {"UNASSIGNED"}, {"UNASSIGNED"}]
+
+
+def test_what_java_shows_of_an_unassigned_depends_on_whether_it_was_reading_when_the_cleaner_came() -> None:
+    """A reader that has read the RUNNING meets the UNASSIGNED without the tombstone between them: Java's keeps RUNNING
+    until the next status, ours shows what was written."""
+    topic = Topic()
+    topic.put([Put(_A_LIFE, PutMode.PUT)])
+    topic.put([Put(_ITS_END, PutMode.PUT)])
+    running, tombstone, unassigned = topic.partitions[partition_of(b"status-task-c-0", _PARTITIONS)]
+    assert tombstone.value is None
+    for left, java_shows in (([running, unassigned], "RUNNING"), ([unassigned], "UNASSIGNED")):
+        state, java = StatusState(), JavaStatuses(plain=True)
+        for record in left:
+            state.apply(record)
+            java.read(record.key or b"", record.value, record.timestamp_ms, record.partition)
+        assert [stored.status for stored in state.statuses()] == [_ITS_END]
+        assert java.tasks["c"][0].state == java_shows
+
+
 def _searched(histories: st.SearchStrategy[list[Step]], play: Callable[[list[Step], int], None]) -> None:
     @_SEARCH
     @given(histories, _SEEDS)
@@ -265,8 +355,12 @@ def _searched(histories: st.SearchStrategy[list[Step]], play: Callable[[list[Ste
     run()
 
 
-def _always(stored: statuses.StoredStatus, timestamp_ms: int) -> bool:
+def _always(stored: statuses.StoredStatus, tombstone: StoredRecord) -> bool:
     return True
+
+
+def _never(new: writes.AnyStatus, stored: statuses.StoredStatus | None) -> bool:
+    return False
 
 
 def test_a_cleaner_that_takes_what_was_last_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,3 +378,17 @@ def test_where_a_connectors_tombstone_takes_younger_tasks_along_the_order_is_see
     monkeypatch.setattr(statuses, "dies_with_its_connector", _always)
     with pytest.raises(AssertionError):
         _searched(_OUR_HISTORIES, _plays_ours)
+
+
+def test_without_the_tombstone_before_an_unassigned_java_is_seen_to_read_something_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def play(steps: list[Step], seed: int) -> None:
+        topic = Topic()
+        for step in steps:
+            step(topic)
+        assert reads_as_java(topic.state, topic.plain)
+
+    monkeypatch.setattr(writes, "_could_be_read_as_stale", _never)
+    with pytest.raises(AssertionError):
+        _searched(_OUR_HISTORIES, play)

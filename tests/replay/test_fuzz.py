@@ -276,7 +276,8 @@ def _statuses_are_right(state: SeenStatuses, number: int) -> None:
     """As `_configs_are_right`."""
     java, refused = JavaStatuses(), list[tuple[int, int]]()
     for record in state.seen:
-        if not java.read(record.key or b"", record.value, record.timestamp_ms) and record.key != KEEP_ALIVE_KEY:
+        read = java.read(record.key or b"", record.value, record.timestamp_ms, record.partition)
+        if not read and record.key != KEEP_ALIVE_KEY:
             refused.append((record.partition, record.offset))
     assert state.undecodable_count == len(refused)
     assert [(one.partition, one.offset) for one in state.undecodable] == refused[-_LISTED:]

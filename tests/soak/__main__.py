@@ -60,7 +60,12 @@ PARTS = {
     ),
     "compaction": Part(
         "random histories and legal compactions of both topics",
-        ("tests/replay/test_compaction_*.py", "tests/replay/test_java_rules.py", "tests/replay/test_real_cleaner.py"),
+        (
+            "tests/replay/test_compaction_*.py",
+            "tests/replay/test_java_rules.py",
+            "tests/replay/test_real_cleaner.py",
+            "tests/replay/test_cleaner_model.py",
+        ),
     ),
     "fuzz": Part("random raw records into both topics", ("tests/replay/test_fuzz*.py",)),
     "records": Part(

@@ -1,8 +1,9 @@
 """Java's reading of the status topic, written a second time: an oracle for the status store's fold.
 
 Owns reference status-topic 5 and its last section, as `KafkaStatusBackingStore` has them. Shares nothing with
-`herdmesh.statusstore` nor with the decoders of `herdmesh.connect`. One thing is ours and said where it is: what of a
-deleted connector stays because partitions are read in any order.
+`herdmesh.statusstore` nor with the decoders of `herdmesh.connect`. Two rules are our store's and said where they are:
+what of a deleted connector stays because partitions are read in any order, and whose UNASSIGNED is never stale.
+`JavaStatuses(plain=True)` leaves them out and reads as the class does.
 Invariant: `read` never raises; what Java ignores changes nothing and is told as refused.
 """
 
@@ -31,12 +32,14 @@ class Status:
     version: str | None
     ours: str
     timestamp_ms: int
+    partition: int
 
 
 @dataclass
 class JavaStatuses:
     """The three tables of the class: by connector, by connector and task, by connector and topic."""
 
+    plain: bool = False
     connectors: dict[str, Status] = field(default_factory=dict[str, Status])
     tasks: dict[str, dict[int, Status]] = field(default_factory=dict[str, dict[int, Status]])
     topics: dict[str, dict[str, tuple[str, str, int, int]]] = field(
@@ -44,46 +47,49 @@ class JavaStatuses:
     )
     refused: int = 0
 
-    def read(self, key: bytes, value: bytes | None, timestamp_ms: int) -> bool:
+    def read(self, key: bytes, value: bytes | None, timestamp_ms: int, partition: int = 0) -> bool:
         """One record; False when Java ignores it as unreadable."""
         try:
-            self._read(utf8_text(key), value, timestamp_ms)
+            self._read(utf8_text(key), value, (timestamp_ms, partition))
         except (java_json.NotJson, Ignored):
             self.refused += 1
             return False
         return True
 
-    def _read(self, key: str, value: bytes | None, timestamp_ms: int) -> None:
+    def _read(self, key: str, value: bytes | None, place: tuple[int, int]) -> None:
         if key.startswith("status-connector-"):
-            self._connector(key.removeprefix("status-connector-"), value, timestamp_ms)
+            self._connector(key.removeprefix("status-connector-"), value, place)
         elif key.startswith("status-task-"):
-            self._task(*split_task_key(key, 4), value, timestamp_ms)
+            self._task(*split_task_key(key, 4), value, place)
         elif key.startswith("status-topic-"):
             self._topic(key.removeprefix("status-topic-"), value)
         else:
             raise Ignored(key)
 
-    def _connector(self, name: str, value: bytes | None, timestamp_ms: int) -> None:
+    def _connector(self, name: str, value: bytes | None, place: tuple[int, int]) -> None:
         if not name:
             raise Ignored("no name")
         if value is not None:
-            self.connectors[name] = _status(value, timestamp_ms)
+            self.connectors[name] = _status(value, place)
             return
         self.connectors.pop(name, None)
+        timestamp_ms, partition = place
         for number, task in list(self.tasks.get(name, {}).items()):
-            # Ours: what was written after the deletion is of the connector's next life; in the same millisecond, if it
-            # is our writer's.
-            if task.timestamp_ms < timestamp_ms or (task.timestamp_ms == timestamp_ms and not task.ours):
+            # Ours: what another partition has of a time after the deletion is of the connector's next life; of the same
+            # millisecond, if it is our writer's.
+            older = task.timestamp_ms < timestamp_ms or (task.timestamp_ms == timestamp_ms and not task.ours)
+            if self.plain or older or task.partition == partition:
                 del self.tasks[name][number]
 
-    def _task(self, name: str, number: int, value: bytes | None, timestamp_ms: int) -> None:
+    def _task(self, name: str, number: int, value: bytes | None, place: tuple[int, int]) -> None:
         tasks = self.tasks.setdefault(name, {})
         if value is None:
             tasks.pop(number, None)
             return
-        status, previous = _status(value, timestamp_ms), tasks.get(number)
+        status, previous = _status(value, place), tasks.get(number)
         late = previous is not None and previous.state == "RUNNING" and previous.generation >= status.generation
-        if not late or status.state != "UNASSIGNED":
+        # Ours: what our writer wrote it had checked, against all that was before it.
+        if not late or status.state != "UNASSIGNED" or (status.ours and not self.plain):
             tasks[number] = status
 
     def _topic(self, rest: str, value: bytes | None) -> None:
@@ -106,7 +112,7 @@ class JavaStatuses:
         )
 
 
-def _status(value: bytes, timestamp_ms: int) -> Status:
+def _status(value: bytes, place: tuple[int, int]) -> Status:
     said = members(java_json.read(value))
     state = said.get("state")
     if state not in _STATES:
@@ -119,7 +125,8 @@ def _status(value: bytes, timestamp_ms: int) -> Status:
         trace=_text_or_null(said, "trace"),
         version=_text_or_null(said, "version"),
         ours=ours if isinstance(ours, str) else "",
-        timestamp_ms=timestamp_ms,
+        timestamp_ms=place[0],
+        partition=place[1],
     )
 
 

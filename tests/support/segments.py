@@ -1,7 +1,8 @@
-"""Kafka's own files: which producer wrote what, and how each transaction ended.
+"""Kafka's own files: which producer wrote what, how each transaction ended, and which records are left.
 
-Owns the reading of record batch headers (format v2, as every Kafka since 0.11 writes it) from the log segments of a
-broker of a test. A consumer is not told a producer's epoch; only the files tell whose commit took effect.
+Owns the reading of record batches (format v2, as every Kafka since 0.11 writes it) from the log segments of a broker of
+a test. A consumer is not told a producer's epoch; only the files tell whose commit took effect, and what lies in them
+at one moment.
 
 Invariant: only whole batches are read; what a running broker is still writing is left out.
 """
@@ -33,6 +34,38 @@ class Ended:
     wrote: bool  # it has records in this partition
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class StoredKey:
+    """A record, without its value."""
+
+    offset: int
+    key: bytes
+    is_tombstone: bool
+
+
+def stored_keys(folder: Path) -> Iterator[StoredKey]:
+    """Every record in a partition's folder, in order; batches are not compressed, keys are not null."""
+    for segment in sorted(folder.glob("*.log")):
+        data = segment.read_bytes()
+        position = 0
+        while position + _HEADER.size <= len(data):
+            base, length, *_ = header = _HEADER.unpack_from(data, position)
+            end = position + _LENGTH_AFTER + length
+            if length <= 0 or end > len(data):
+                break
+            at = position + _HEADER.size
+            for _ in range(header[12]):
+                size, at = _varint(data, at)
+                following = at + size
+                _, at = _varint(data, at + 1)  # attributes, then the time
+                offset_delta, at = _varint(data, at)
+                key_length, at = _varint(data, at)
+                value_length, _ = _varint(data, at + key_length)
+                yield StoredKey(base + offset_delta, data[at : at + key_length], value_length < 0)
+                at = following
+            position = end
+
+
 def transactions(data_dir: Path, topic: str, partition: int = 0) -> Iterator[Ended]:
     """Every ended transaction of a partition, in the order of their markers. `data_dir` is the broker's."""
     open_epochs: dict[int, int] = {}
@@ -62,6 +95,13 @@ def _marker_type(data: bytes, position: int) -> int:
         position = _skip_varint(data, position)
     (marker,) = struct.unpack_from(">h", data, position + 2)
     return marker
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint and the position after it."""
+    end = _skip_varint(data, position)
+    number = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(data[position:end]))
+    return (number >> 1) ^ -(number & 1), end
 
 
 def _skip_varint(data: bytes, position: int) -> int:

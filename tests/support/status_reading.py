@@ -24,7 +24,7 @@ def _status(stored: StoredStatus) -> Status:
     one = stored.status
     return Status(
         one.state.value, one.worker_id, one.generation, one.trace, one.version, one.worker_incarnation,
-        stored.timestamp_ms,
+        stored.timestamp_ms, stored.partition,
     )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ class StatusRegister:
 
     def log(self, archive: Sequence[Archived]) -> StoreLog:
         """The archive as the checkers read it."""
-        log = StoreLog()
+        log = StoreLog(tells_empty_removals=False)
         for number, visible in enumerate(archive):
             log.visible.append(Visible(visible.writer, visible.owner))
             for record in visible.records:

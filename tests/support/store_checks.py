@@ -79,13 +79,17 @@ class Visible:
 
 @dataclass
 class StoreLog:
-    """What the topic says, nothing compacted away. `requests` None: the store keeps no audit topic."""
+    """What the topic says, nothing compacted away. `requests` None: the store keeps no audit topic.
+
+    `tells_empty_removals`: a watcher is told of a tombstone under a key that has no value then.
+    """
 
     writes: list[Logged] = field(default_factory=lambda: list[Logged]())
     requests: Counter[str] | None = None
     granted: list[Granted] = field(default_factory=lambda: list[Granted]())
     privileged: list[Privileged] = field(default_factory=lambda: list[Privileged]())
     visible: list[Visible] = field(default_factory=lambda: list[Visible]())
+    tells_empty_removals: bool = True
 
     def fold(self, revision: Sequence[int] | None = None) -> dict[str, str]:
         """The values of all keys at a revision; None = at the end."""
@@ -306,7 +310,14 @@ def _watches(history: History, log: StoreLog) -> Iterator[str]:
 
 def _stream(listing: Listing, log: StoreLog) -> Iterator[str]:
     wanted: dict[int, list[Logged]] = defaultdict(list)
+    present = set(log.fold(listing.revision))
     for write in log.after(listing.revision, listing.last):
+        if write.value is not None:
+            present.add(write.key)
+        elif write.key in present:
+            present.discard(write.key)
+        elif not log.tells_empty_removals:
+            continue
         wanted[write.partition].append(write)
     partition_of = {write.key: write.partition for write in log.writes}
     told: dict[int, list[tuple[str, str | None]]] = defaultdict(list)

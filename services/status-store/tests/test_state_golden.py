@@ -26,7 +26,7 @@ from herdmesh.connect.records import Tombstone, Undecodable, Unknown
 from herdmesh.connect.status_topic import ConnectorStatus, State, StatusRecord, TaskStatus, TopicStatus
 from herdmesh.statusstore.effects.store import make_store
 from herdmesh.statusstore.settings import StatusStoreSettings
-from herdmesh.statusstore.state.statuses import StatusState, StoredStatus, ignored_when_read
+from herdmesh.statusstore.state.statuses import StatusState, StoredStatus, stale_in_connect
 from herdmesh.statusstore.state.writes import (
     Put,
     PutMode,
@@ -134,7 +134,7 @@ def _effective(worker: str) -> list[Json]:
 
 
 def _ignored(previous: StatusRecord | None, status: StatusRecord) -> bool:
-    return isinstance(previous, TaskStatus) and isinstance(status, TaskStatus) and ignored_when_read(previous, status)
+    return isinstance(previous, TaskStatus) and isinstance(status, TaskStatus) and stale_in_connect(previous, status)
 
 
 def _decided(state: StatusState, line: Json) -> Sequence[NewRecord]:

@@ -115,7 +115,7 @@ def test_an_unassigned_of_the_process_that_runs_the_task_is_shown_by_every_reade
     assert decision.results == (PutResult.APPLIED,)
     key, value = status_topic.encode(unassigned)
     assert decision.records == (NewRecord(key, None), NewRecord(key, value))
-    java = JavaStatuses()
+    java = JavaStatuses(plain=True)
     for record in (NewRecord(*status_topic.encode(running)), *decision.records):
         java.read(record.key, record.value, 0)
     assert java.tasks["conn"][0].state == "UNASSIGNED"

@@ -193,6 +193,13 @@ _UNSEEN = """\
   it only where the consumer reads committed records, and refuses it else (docs/connectors/mirror.md).
 - A validation never shows what a config provider gave: `value` is the reference as it was written. Java shows the
   provider's value (docs/guarantees.md).
+- Java's status store reads the status topic's partitions in any order, and lets a connector's tombstone take along the
+  tasks it has read by then, younger ones too; ours keeps what was written after the tombstone. No writer can make
+  Java's show such a task in every order: a reader that meets the tombstone last ends without it. Within one partition
+  (`status.storage.partitions=1`) both show the same.
+- Java's status store ignores an UNASSIGNED right after a RUNNING of no older generation. Ours writes a tombstone
+  between them, so Java shows the UNASSIGNED too, unless it had read the RUNNING and the cleaner removed the tombstone
+  before it read on: then it shows RUNNING until the task's next status. Ours shows what was written.
 - Validation takes properties over gRPC: there is no URL whose class could differ from `connector.class` (Java: 400),
   and a config that is no JSON is refused by `herd` before it is sent.
 

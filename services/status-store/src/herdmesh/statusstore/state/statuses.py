@@ -5,8 +5,10 @@ Owns the read rules of reference status-topic 5 (and "Seen on 4.3.1"). Owns no w
 Beyond Connect, because partitions are read in any order and compaction removes what stood in between:
 - A connector's tombstone takes along only the tasks whose records are not younger: the tombstone of an earlier life
   must not hide the tasks of this one.
-What our writer wrote last under a key is what is read, by us and by Java, as long as no writer's clock is behind its
-predecessor's: where an UNASSIGNED could be taken for stale, it puts a tombstone of the task before it (`writes`).
+- An UNASSIGNED of a worker of ours (it names a `worker_incarnation`) is never stale: our writer checked it against all
+  that was before it. It puts a tombstone before one that Connect would ignore (`writes`), but the cleaner may remove
+  that tombstone while a reader stands between the RUNNING and it.
+So what our writer wrote last under a key is what is read, as long as no writer's clock is behind its predecessor's.
 
 Invariant: values are immutable and inner maps are replaced, never changed, so that a copy can be shallow; a record that
 cannot be read changes nothing but the count.
@@ -142,7 +144,7 @@ class StatusState:
                 self.topics[decoded.connector] = {**topics, decoded.topic: decoded}
                 return [TopicPut(decoded)]
             case Tombstone():
-                return self._remove(decoded, record.timestamp_ms)
+                return self._remove(decoded, record)
             case Undecodable():
                 self._count(record, decoded.reason)
             case Unknown() if record.key != KEEP_ALIVE_KEY:
@@ -154,7 +156,7 @@ class StatusState:
     def _put(self, stored: StoredStatus) -> Sequence[Change]:
         status = stored.status
         previous = self.get(status.connector, stored.task)
-        if previous is not None and ignored_when_read(previous.status, status):
+        if previous is not None and not status.worker_incarnation and stale_in_connect(previous.status, status):
             return ()
         if isinstance(status, TaskStatus):
             self.tasks[status.connector] = {**self.tasks.get(status.connector, {}), status.task: stored}
@@ -162,7 +164,7 @@ class StatusState:
             self.connectors[status.connector] = stored
         return [StatusPut(stored, previous)]
 
-    def _remove(self, tombstone: Tombstone, timestamp_ms: int) -> Sequence[Change]:
+    def _remove(self, tombstone: Tombstone, record: StoredRecord) -> Sequence[Change]:
         name = tombstone.connector
         if tombstone.topic is not None:
             topic = self.topics.get(name, {}).get(tombstone.topic)
@@ -178,7 +180,7 @@ class StatusState:
             return [StatusGone(task)]
         # A connector's tombstone takes its tasks along (reference 5.1): their own may lie in other partitions, later.
         tasks = self.tasks.pop(name, {})
-        kept = {task: stored for task, stored in tasks.items() if not dies_with_its_connector(stored, timestamp_ms)}
+        kept = {task: stored for task, stored in tasks.items() if not dies_with_its_connector(stored, record)}
         if kept:
             self.tasks[name] = kept
         gone: list[Change] = [StatusGone(stored) for task, stored in sorted(tasks.items()) if task not in kept]
@@ -194,17 +196,19 @@ class StatusState:
         self.undecodable_count += 1
 
 
-def dies_with_its_connector(task: StoredStatus, timestamp_ms: int) -> bool:
-    """Whether a task's status goes with the tombstone of its connector written at `timestamp_ms`.
+def dies_with_its_connector(task: StoredStatus, tombstone: StoredRecord) -> bool:
+    """Whether a task's status goes with its connector's `tombstone`, which is read after it.
 
-    Of two records of one millisecond the tombstone counts as the later, unless our writer wrote the status: it gives
-    every task it deletes a tombstone of its own, in the same transaction.
+    Within one partition the order of reading is the order of writing; else the times of the records decide. Of two
+    records of one millisecond the tombstone counts as the later, unless our writer wrote the status: it gives every
+    task it deletes a tombstone of its own, in the same transaction.
     """
-    ours = bool(task.status.worker_incarnation)
-    return task.timestamp_ms < timestamp_ms or (task.timestamp_ms == timestamp_ms and not ours)
+    if task.partition == tombstone.partition or task.timestamp_ms < tombstone.timestamp_ms:
+        return True
+    return task.timestamp_ms == tombstone.timestamp_ms and not task.status.worker_incarnation
 
 
-def ignored_when_read(previous: AnyStatus, status: AnyStatus) -> bool:
+def stale_in_connect(previous: AnyStatus, status: AnyStatus) -> bool:
     """Reference 5.2: a task's UNASSIGNED does not replace a RUNNING whose generation is not older.
 
     A worker that lost a task writes UNASSIGNED while the next owner already writes RUNNING; the late one is stale.

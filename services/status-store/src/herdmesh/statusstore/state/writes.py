@@ -4,8 +4,9 @@ Owns PUT, PUT_SAFE, compare-and-set, and which records a deletion needs. Owns no
 and no waiting (`herdmesh.topicstore`).
 
 Invariant: a put is reported APPLIED only if all readers, Java's too, will show it (or show nothing after a DESTROYED).
-A write that the read rules would ignore is refused; the UNASSIGNED of the process whose RUNNING is stored is not stale,
-whatever its generation, so a tombstone is written before it, in the same transaction.
+A write that Connect's readers would ignore is refused; the UNASSIGNED of the process whose RUNNING is stored is not
+stale, whatever its generation, so a tombstone is written before it, in the same transaction. What Java's reader shows
+in spite of that, by the nature of its topic, is told in docs/differences.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from herdmesh.connect.records import Tombstone
 from herdmesh.connect.status_topic import State, TaskStatus, TopicStatus
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.statusstore.state.sequences import Key
-from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredStatus, ignored_when_read
+from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredStatus, stale_in_connect
 from herdmesh.topicstore.contract import NewRecord
 
 #: A record the broker would refuse (1 MiB by default) would fail every write of its transaction with it.
@@ -124,15 +125,18 @@ def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
     ):
         return PutResult.STATUS_NEWER
     same_process = bool(new.worker_incarnation) and not other_process
-    return PutResult.STATUS_NEWER if ignored_when_read(old, new) and not same_process else None
+    return PutResult.STATUS_NEWER if stale_in_connect(old, new) and not same_process else None
 
 
 def _could_be_read_as_stale(new: AnyStatus, stored: StoredStatus | None) -> bool:
-    """True for an UNASSIGNED of a process of ours that a reader would meet right behind the RUNNING that makes it
-    stale."""
+    """True for an UNASSIGNED of a process of ours that Java may read right after a RUNNING which makes it stale.
+
+    That RUNNING is stored, or a tombstone of its connector removed it, which other readers may read later: it lies in
+    another partition.
+    """
     if not isinstance(new, TaskStatus) or new.state is not State.UNASSIGNED or not new.worker_incarnation:
         return False
-    return stored is not None and ignored_when_read(stored.status, new)
+    return stored is None or stale_in_connect(stored.status, new)
 
 
 def _of_java(old: AnyStatus, new: AnyStatus) -> bool:
