@@ -153,6 +153,12 @@ _UNSEEN = """\
   not those of RE2/J.
 - ByLogicalTableRouter names a schema after the topic its record goes to; Debezium remembers the first topic of a
   schema, and names it so for all others.
+- EventRouter names a value with columns beside the payload after the topic of its own record; Debezium remembers the
+  first topic of a schema or a version. A payload that cannot be expanded whole (an array, elements of several types,
+  numbers beyond 64 bits) stays the text that it was; Debezium gives some of them the schema it had begun, which no
+  converter takes. Fields that `field.name.adjustment.mode` renames keep their values, which Debezium loses. Objects
+  within an array that differ make one schema in the order of the array; Debezium's order is that of a hash. A placement
+  that does not exist is refused by the validation, not by the first record.
 - ExtractNewRecordState takes the delete settings of Debezium before 3.0 (`drop.tombstones`, `delete.handling.mode`) and
   does what they did; Debezium 3 ignores them without a word. A setting with a wrong value is named, where Debezium says
   "Unable to validate config."

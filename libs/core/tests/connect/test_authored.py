@@ -55,7 +55,9 @@ class Numbered(RecordTransformation):
             record.value_schema = SchemaBuilder("STRUCT").field("odd", STRING).build()
             record.value = Struct(record.value_schema).put("odd", str(number))
         elif self.kind == "time":
-            record.timestamp_ms = 1
+            record.timestamp_ms = 1 + record.offset
+        elif self.kind == "partition":
+            record.partition = 9
         else:
             record.value = {"n": number, "from": record.topic}
         record.topic = "big" if number > 100 else record.topic
@@ -153,8 +155,16 @@ def test_what_a_step_raises_is_that_records_failure_and_what_it_may_not_change_i
     with pytest.raises(RecordError, match=r"transformation 'number' \(org\.example\.Numbered\).*below zero") as failed:
         chain.run(batch(b'{"n":1}', b'{"n":-1}'))
     assert "offset 11" in str(failed.value)
-    with pytest.raises(RecordError, match="changed a record's partition, time or offset"):
-        chain_config.sink_chain({**STEP, "transforms.number.kind": "time"}).run(batch(b'{"n":1}'))
+    with pytest.raises(RecordError, match="changed the partition or offset that a sink's record was read from"):
+        chain_config.sink_chain({**STEP, "transforms.number.kind": "partition"}).run(batch(b'{"n":1}'))
+
+
+def test_a_step_may_change_times_and_a_sources_partition() -> None:
+    (made,) = chain_config.sink_chain({**STEP, "transforms.number.kind": "time"}).run(batch(b'{"n":1}', b'{"n":2}'))
+    assert list(made.timestamps_ms) == [1 + offset for offset in made.offsets]
+    given = Batch("t", None, [], [{"n": 1}, {"n": 2}])
+    (raw,) = chain_config.source_chain({**STEP, "transforms.number.kind": "partition"}).run(given)
+    assert (raw.partition, len(raw.values)) == (9, 2)
 
 
 @pytest.mark.parametrize(("negate", "changed"), [("false", [10]), ("true", [11, 12])])

@@ -76,7 +76,7 @@ def test_of_two_fields_that_fail_the_first_of_a_hash_map_is_told(
     made.configure(config)
     with pytest.raises(DataError) as failed:
         Single(Step("r", made), Shape(None, None, source=False)).run(
-            (None, value, "t", []), Batch("t", 0, [], [value]), 0
+            (None, value, "t", [], 0, None), Batch("t", 0, [], [value]), 0
         )
     assert str(failed.value) == message
 

@@ -254,7 +254,7 @@ def test_what_is_compiled_is_bounded_however_many_schemas_come(monkeypatch: pyte
         schema = Schema("STRUCT", version=number, fields=[("email", OPTIONAL_STRING)])
         shape, struct = Shape(None, schema), Struct(schema, ["x"])
         steps.loop(shape)
-        after = steps.one((None, struct, "t", []), shape, batch(None), 0, STRICT)
+        after = steps.one((None, struct, "t", [], None, None), shape, batch(None), 0, STRICT)
         assert after is not None
         assert after[0][1].get("email") == ""
         found.append(after[0][1].schema.version)

@@ -241,7 +241,8 @@ def one_by_one(chain: Sequence[Step], batch: Batch, shape: Shape) -> list[Told]:
     found: list[Told] = []
     for at in range(len(batch.values)):
         now = shape
-        cells: Cells | None = (batch.keys[at], batch.values[at], batch.topic, list(batch.headers[at]))
+        headers, time_ms = list(batch.headers[at]), batch.timestamps_ms[at]
+        cells: Cells | None = (batch.keys[at], batch.values[at], batch.topic, headers, batch.partition, time_ms)
         for step in chain:
             if step.applies(cells, now, batch, at):
                 after = Single(step, now).run(cells, batch, at)
@@ -250,8 +251,7 @@ def one_by_one(chain: Sequence[Step], batch: Batch, shape: Shape) -> list[Told]:
                     break
                 cells, now = after
         if cells is not None:
-            key, value, topic, headers = cells
-            time = batch.timestamps_ms[at]
+            key, value, topic, headers, _, time = cells
             found.append((told(key), told(value), told(headers), topic, now.key, now.value, time))
     return found
 

@@ -71,15 +71,17 @@ def results(vector: Vector) -> list[Vector | None]:
         looped = Loop([step], shape, owned=False).run(batch)
         for topic in looped.topics:
             looped.topic = topic
+        for partition in looped.partitions:
+            looped.partition = partition
         found.append(shown(looped) if looped.values else None)
     except Diverged:
         pass
     batch.headers = [list(record_json.record_of(vector["input"]).headers)]
-    cells = (batch.keys[0], batch.values[0], batch.topic, batch.headers[0])
+    cells = (batch.keys[0], batch.values[0], batch.topic, batch.headers[0], batch.partition, batch.timestamps_ms[0])
     applies = step.applies(cells, shape, batch, 0)
     if "test" in vector:
         assert step.predicate is not None
-        assert step.predicate.test(*cells) is vector["test"]
+        assert step.predicate.test(*cells[:4]) is vector["test"]
     if isinstance(step.transformation, Alone):
         after = step.transformation.alone(cells, shape, batch, 0)
     else:
@@ -87,7 +89,8 @@ def results(vector: Vector) -> list[Vector | None]:
     assert same_json(told(shown(columns_of(record_json.record_of(vector["input"])))), told(before))
     if after is None:
         return [*found, None]
-    (key, value, topic, headers), shape = after
+    (key, value, topic, headers, batch.partition, time_ms), shape = after
+    batch.timestamps_ms = [time_ms]
     batch.keys, batch.values, batch.topic, batch.headers = [key], [value], cast("str", topic), [headers]
     batch.key_schema, batch.value_schema = shape.key, shape.value
     return [*found, shown(batch)]

@@ -9,8 +9,8 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TI
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herdmesh.connect.collected import checked_times
 from herdmesh.connect.errors import InvalidRecordError, class_name_of
-from herdmesh.engine.batches import checked_times
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import error_class
 from herdmesh.engine.taken import of_messages

@@ -180,7 +180,8 @@ class Runner:
         pairs = source and self.direction is Direction.VALUES
         for at, value in enumerate(batch.values):
             record = ConnectRecord(
-                batch.topics[at] if batch.topics else batch.topic, batch.partition,
+                batch.topics[at] if batch.topics else batch.topic,
+                batch.partitions[at] if batch.partitions else batch.partition,
                 batch.keys[at] if batch.keys else None, value,
                 batch.timestamps_ms[at] if batch.timestamps_ms else None,
                 list(batch.headers[at]) if batch.headers else [],

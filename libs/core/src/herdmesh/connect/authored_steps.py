@@ -31,9 +31,9 @@ def _configure(author: AuthoredPlugin, config: RawConfig) -> None:
 
 def record_of(cells: Cells, shape: Shape, batch: Batch, at: int) -> ConnectRecord:
     """The record at that place of the batch, as it is within the chain."""
-    key, value, topic, headers = cells
+    key, value, topic, headers, partition, timestamp_ms = cells
     return ConnectRecord(
-        topic, batch.partition, key, value, batch.timestamps_ms[at] if batch.timestamps_ms else None, headers,
+        topic, partition, key, value, timestamp_ms, headers,
         shape.key, shape.value, batch.offsets[at] if batch.offsets else None,
         original_topic=None if shape.source else batch.topic,
     )  # fmt: skip
@@ -62,17 +62,17 @@ class AuthoredTransformation(Transformation, Alone):
 
     def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
         given = record_of(cells, shape, batch, at)
-        fixed = given.partition, given.timestamp_ms, given.offset
+        fixed = given.offset, None if shape.source else given.partition
         made = self.author.apply(given)
         if made is None:
             return None
-        if (made.partition, made.timestamp_ms, made.offset) != fixed:
-            raise DataError(f"{self.class_name} changed a record's partition, time or offset, which nothing can here")
+        if (made.offset, None if shape.source else made.partition) != fixed:
+            raise DataError(f"{self.class_name} changed the partition or offset that a sink's record was read from")
         if not made.topic:
             raise DataError(f"{self.class_name} left a record without a topic")
         headers = [one if type(one) is Header else Header(one.key, one.value, one.schema) for one in made.headers]
         after = Shape(made.key_schema, made.value_schema, shape.source)
-        return (made.key, made.value, made.topic, headers), after
+        return (made.key, made.value, made.topic, headers, made.partition, made.timestamp_ms), after
 
     def close(self) -> None:
         self.author.close()

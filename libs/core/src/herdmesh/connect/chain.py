@@ -24,12 +24,13 @@ from herdmesh.connect.attempts import (
     HEADER_CONVERTER,
     KEY_CONVERTER,
     STRICT,
+    TRANSFORMATION,
     VALUE_CONVERTER,
     Attempts,
     RecordSkipped,
 )
 from herdmesh.connect.chain_steps import Steps, wanted_columns
-from herdmesh.connect.collected import Collected, by_topic, part_of, runs
+from herdmesh.connect.collected import Collected, by_topic, checked_times, part_of, runs
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Schemas
 from herdmesh.connect.data import Batch, ConnectRecord, Header
 from herdmesh.connect.pieces import Care, Converted, stretches
@@ -186,7 +187,8 @@ class SinkChain:
                 lambda: [self._header.for_topic(batch.topic).read_header(name, data) for name, data in raw],
                 HEADER_CONVERTER, self._header, batch, at,
             )  # fmt: skip
-        return (key, value, batch.topic, headers), Shape(key_schema, value_schema)
+        time_ms = batch.timestamps_ms[at] if batch.timestamps_ms else None
+        return (key, value, batch.topic, headers, batch.partition, time_ms), Shape(key_schema, value_schema)
 
 
 class SourceChain:
@@ -196,7 +198,9 @@ class SourceChain:
         self._key, self._value, self._header = key, value, header
         self._steps = Steps(steps, owned=False)
         self._care = Care()
-        self._headed = "headers" in wanted_columns(steps)
+        wanted = wanted_columns(steps)
+        self._headed = "headers" in wanted
+        self._timed = "timestamp" in wanted
 
     @property
     def loops(self) -> Mapping[Shape, Loop | None]:
@@ -240,6 +244,7 @@ class SourceChain:
         headers = [[(one.key, header.write_header(one)) for one in headers] for headers in batch.headers]
         return replace(
             batch,
+            timestamps_ms=self._times(batch.timestamps_ms),
             keys=key.write_many(batch.keys, batch.key_schema) if batch.keys else (),
             values=value.write_many(batch.values, batch.value_schema),
             headers=headers,
@@ -278,20 +283,29 @@ class SourceChain:
         self._care.note(bad=bad or halted)
         return made.batches()
 
-    def _written_around(self, batch: Batch) -> tuple[Batch, Sequence[int], Sequence[int], Sequence[int]]:
+    def _times(self, times_ms: Sequence[int | None]) -> Sequence[int | None]:
+        """The times as Kafka takes them. The batch's own are known to be good: only a step can make others."""
+        return checked_times(times_ms) if self._timed else times_ms
+
+    def _written_around(self, batch: Batch) -> tuple[Batch, *tuple[Sequence[int], ...]]:
         """The batch as it is written, and the places that could not be, by column."""
         write_header = self._header.for_topic(batch.topic).write_header
         headers = pieces.each(batch.headers, lambda one: [(header.key, write_header(header)) for header in one])
         keys = pieces.write(self._key.for_topic(batch.topic), batch.keys, batch.key_schema)
         values = pieces.write(self._value.for_topic(batch.topic), batch.values, batch.value_schema)
+        times = pieces.each(batch.timestamps_ms, lambda one: self._times([one])[0]) if self._timed else None
         written = replace(
-            batch, keys=keys.values, values=values.values, headers=headers.values, key_schema=None, value_schema=None
-        )
-        return written, headers.failed, keys.failed, values.failed
+            batch, keys=keys.values, values=values.values, headers=headers.values, key_schema=None, value_schema=None,
+            timestamps_ms=batch.timestamps_ms if times is None else times.values,
+        )  # fmt: skip
+        return written, headers.failed, keys.failed, values.failed, () if times is None else times.failed
 
     def _write_one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> Cells:
-        key, value, topic, headers = cells
+        key, value, topic, headers, partition, time_ms = cells
         to = topic or ""
+        if self._timed:
+            times = [time_ms]
+            time_ms = attempts.attempt(lambda: self._times(times)[0], TRANSFORMATION, self._steps.steps[-1], batch, at)
         raw_headers = attempts.attempt(
             lambda: [(one.key, self._header.for_topic(to).write_header(one)) for one in headers],
             HEADER_CONVERTER, self._header, batch, at,
@@ -304,9 +318,10 @@ class SourceChain:
         raw_value = attempts.attempt(
             lambda: self._value.for_topic(to).write(value, shape.value), VALUE_CONVERTER, self._value, batch, at
         )
-        return raw_key, raw_value, topic, cast("list[Header]", raw_headers)
+        return raw_key, raw_value, topic, cast("list[Header]", raw_headers), partition, time_ms
 
 
 def _cells(batch: Batch, at: int) -> Cells:
     headers = list(batch.headers[at]) if batch.headers else []
-    return batch.keys[at] if batch.keys else None, batch.values[at], batch.topic, headers
+    time_ms = batch.timestamps_ms[at] if batch.timestamps_ms else None
+    return batch.keys[at] if batch.keys else None, batch.values[at], batch.topic, headers, batch.partition, time_ms

@@ -1,37 +1,44 @@
 """Cutting batches into parts of one shape and topic, and joining records that went alone with them again.
 
-Owns the order of what a chain gives. Converts and transforms nothing.
+Owns the order of what a chain gives, and what times records for Kafka may have. Converts and transforms nothing.
 
 Invariant: records keep their order, and no batch is empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, repeat
 
 from herdmesh.connect.converters.base import Schemas
 from herdmesh.connect.data import Batch
+from herdmesh.connect.errors import InvalidRecordError
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.transforms.base import Cells, Shape
 
+_NO_TIME_MS = -1
+"""A record's time when it has none, as Kafka writes it (reference data-model 2.1)."""
+_Alike = tuple[str | None, int | None, Shape]
+"""Topic, partition and shape: what the records of a batch have in common."""
+
 
 class Collected:
-    """What a chain makes of a batch, in order: parts of it, and single records, gathered by topic and shape."""
+    """What a chain makes of a batch, in order: parts of it, and single records, gathered by what is alike."""
 
     def __init__(self, given: Batch) -> None:
         """`given` has the columns that go along with a single record."""
         self._given = given
         self._made: list[Batch] = []
-        self._singles: list[tuple[str | None, Shape, list[int], list[Cells]]] = []
+        self._singles: list[tuple[_Alike, list[int], list[Cells]]] = []
 
     def add(self, at: int, cells: Cells, shape: Shape) -> None:
         """What the record at that place of the given batch became."""
-        if not self._singles or (self._singles[-1][0], self._singles[-1][1]) != (cells[2], shape):
-            self._singles.append((cells[2], shape, [], []))
-        self._singles[-1][2].append(at)
-        self._singles[-1][3].append(cells)
+        alike = cells[2], cells[4], shape
+        if not self._singles or self._singles[-1][0] != alike:
+            self._singles.append((alike, [], []))
+        self._singles[-1][1].append(at)
+        self._singles[-1][2].append(cells)
 
     def take(self, part: Batch) -> None:
         """What the next records became."""
@@ -47,16 +54,18 @@ class Collected:
         self._made += [self._batch(*one) for one in self._singles]
         self._singles.clear()
 
-    def _batch(self, topic: str | None, shape: Shape, places: list[int], cells: list[Cells]) -> Batch:
+    def _batch(self, alike: _Alike, places: list[int], cells: list[Cells]) -> Batch:
         given = self._given
+        topic, partition, shape = alike
+        times_ms = [one[5] for one in cells]
         keys = [one[0] for one in cells]
         headers = [one[3] for one in cells]
         return Batch(
-            topic or "", given.partition,
+            topic or "", partition,
             keys if given.keys or any(key is not None for key in keys) else (),
             [one[1] for one in cells],
             [given.offsets[at] for at in places] if given.offsets else (),
-            [given.timestamps_ms[at] for at in places] if given.timestamps_ms else (),
+            times_ms if given.timestamps_ms or any(time_ms is not None for time_ms in times_ms) else (),
             shape.key, shape.value,
             headers if any(headers) else (),
             places=[given.places[at] for at in places] if given.places else (),
@@ -91,18 +100,30 @@ def part_of(batch: Batch, start: int, stop: int) -> Batch:
         headers=batch.headers[start:stop],
         topics=batch.topics[start:stop],
         places=batch.places[start:stop],
+        partitions=batch.partitions[start:stop],
     )
 
 
 def by_topic(batch: Batch) -> Iterator[Batch]:
-    """The batch split where its topic changes."""
+    """The batch split where its topic or partition changes."""
     if not batch.values:
         return
-    if not batch.topics:
+    if not batch.topics and not batch.partitions:
         yield batch
         return
     start = 0
-    for topic, group in groupby(batch.topics):
+    targets = zip(batch.topics or repeat(batch.topic), batch.partitions or repeat(batch.partition), strict=False)
+    for (topic, partition), group in groupby(targets):
         stop = start + sum(1 for _ in group)
-        yield replace(part_of(batch, start, stop), topic=topic, topics=())
+        yield replace(part_of(batch, start, stop), topic=topic, topics=(), partition=partition, partitions=())
         start = stop
+
+
+def checked_times(times_ms: Sequence[int | None]) -> Sequence[int | None]:
+    """The times of records for Kafka, None for -1 too. Raises InvalidRecordError for another below 0."""
+    earliest_ms = min(filter(None, times_ms), default=0)
+    if earliest_ms >= 0:
+        return times_ms
+    if earliest_ms < _NO_TIME_MS:
+        raise InvalidRecordError(f"Invalid record timestamp {earliest_ms}")
+    return [None if time_ms == _NO_TIME_MS else time_ms for time_ms in times_ms]

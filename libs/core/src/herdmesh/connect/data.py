@@ -216,7 +216,8 @@ class Batch:
     `partition` is None unless the connector chose one, and `offsets` is empty. `timestamps_ms` is empty when nobody
     needs timestamps, else one per record, None = none; empty `keys` or `headers` mean that no record has any. The
     schemas hold for all records; None = schemaless. `topics` is empty unless records go to several: then it counts, and
-    `topic` does not. `places` is for a chain's caller: where in the batch it gave these records were, else empty.
+    `topic` does not; `partitions` the same. `places` is for a chain's caller: where in the batch it gave these records
+    were, else empty.
     """
 
     topic: str
@@ -230,3 +231,4 @@ class Batch:
     headers: Sequence[list[Any]] = ()
     topics: Sequence[str] = ()
     places: Sequence[int] = ()
+    partitions: Sequence[int | None] = ()

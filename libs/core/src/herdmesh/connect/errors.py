@@ -85,6 +85,12 @@ class IllegalArgumentError(JavaRuntimeError):
     java_class = "java.lang.IllegalArgumentException"
 
 
+class IllegalStateError(JavaRuntimeError):
+    """Java: `IllegalStateException`."""
+
+    java_class = "java.lang.IllegalStateException"
+
+
 class NumberFormatError(IllegalArgumentError):
     """Java: `NumberFormatException`."""
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, RawConfig, Type
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.javaregex import compiled
-from herdmesh.connect.transforms.base import Code, Column, Shape
+from herdmesh.connect.transforms.base import Cells, Code, Column, Shape
 from herdmesh.connect.validators import all_of, non_empty_string, regex
 
 HAS_HEADER_KEY = ConfigDef(
@@ -70,9 +70,9 @@ class Predicate(ABC):
     def test(self, key: Any, value: Any, topic: str | None, headers: Sequence[Header]) -> bool:
         """Whether the record is wanted."""
 
-    def alone(self, cells: tuple[Any, Any, str | None, list[Header]], _shape: Shape, _batch: Batch, _at: int) -> bool:
+    def alone(self, cells: Cells, _shape: Shape, _batch: Batch, _at: int) -> bool:
         """The same of a record's cells, with its shape, and where it was in its batch."""
-        return self.test(*cells)
+        return self.test(*cells[:4])
 
     def close(self) -> None:
         """Release everything; called once when the task ends."""

@@ -21,6 +21,9 @@ from herdmesh.connect.predicates import Predicate
 from herdmesh.connect.transforms.base import Cells, Code, Column, Compiled, Diverged, Shape, Transformation
 
 _COLUMNS: tuple[Column, ...] = ("key", "value", "offset", "timestamp", "headers")
+_WRITTEN: tuple[Column, ...] = ("key", "value", "topic", "headers", "partition", "timestamp")
+_OF_BATCH: tuple[Column, ...] = ("topic", "partition")
+"""One for all records of a batch that goes in."""
 _OneByOne = Callable[[Any, Any, str | None, int | None, int | None, int | None, list[Header]], Cells | None]
 
 
@@ -90,17 +93,16 @@ class Single:
         code = Code(drop="return None")
         with code.block("def step(key, value, topic, partition, offset, timestamp, headers)"):
             self._compiled.emit(code)
-            code.line("return key, value, topic, headers")
+            code.line("return key, value, topic, headers, partition, timestamp")
         self.source, self._run = code.compiled("step")
 
     def run(self, cells: Cells, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
         """The record after the step, and its shape; None = it is left out."""
-        key, value, topic, headers = cells
+        key, value, topic, headers, partition, timestamp = cells
         if self._null_passes is not None and (key if self._null_passes == "key" else value) is None:
             return cells, self._before
         offset = batch.offsets[at] if batch.offsets else None
-        timestamp = batch.timestamps_ms[at] if batch.timestamps_ms else None
-        after = self._run(key, value, topic, batch.partition, offset, timestamp, headers)
+        after = self._run(key, value, topic, partition, offset, timestamp, headers)
         return None if after is None else (after, self._compiled.shape)
 
 
@@ -124,7 +126,7 @@ class Loop:
         self.drops = body.drops
         self._headed = "headers" in body.reads or "headers" in body.writes
         self.idle = not body.lines
-        self._out: list[Column] = [c for c in ("key", "value", "topic", "headers") if c in body.writes]
+        self._out: list[Column] = [c for c in _WRITTEN if c in body.writes]
         self._emit_loop(code, body)
         try:
             self._by_fields = FieldLoop(steps, shape)
@@ -175,18 +177,19 @@ class Loop:
             batch.topic, batch.partition,
             column("key", batch.keys), column("value", batch.values), column("offset", batch.offsets),
             column("timestamp", batch.timestamps_ms), self.shape.key, self.shape.value,
-            column("headers", batch.headers), column("topic", ()), column(None, batch.places),
+            column("headers", batch.headers), column("topic", ()), column(None, batch.places), column("partition", ()),
         )  # fmt: skip
 
     def _emit_loop(self, code: Code, body: Code) -> None:
         columns = ["kept" if self.drops else "None", *(f"o_{name}" for name in self._out)]
-        with code.block("def chain(topic0, partition, keys, values, offsets, timestamps, headers_column)"):
+        with code.block("def chain(topic0, partition0, keys, values, offsets, timestamps, headers_column)"):
             for name in self._out:
                 code.line(f"o_{name} = []")
             if self.drops:
                 code.line("kept = []")
-            if "topic" not in body.writes:
-                code.line("topic = topic0")
+            for name in _OF_BATCH:
+                if name not in body.writes:
+                    code.line(f"{name} = {name}0")
             with code.block("try"):
                 self._emit_records(code, body)
             with code.block("except Exception as error"):
@@ -206,8 +209,9 @@ class Loop:
         code.line(f"rest = iter({code.bind(_counted)}({columns[0]}))")
         over = "rest" if len(columns) == 1 else f"zip({', '.join(['rest', *columns[1:]])})"
         with code.block(f"for {', '.join(names)} in {over}"):
-            if "topic" in body.writes:
-                code.line("topic = topic0")
+            for name in _OF_BATCH:
+                if name in body.writes:
+                    code.line(f"{name} = {name}0")
             code.lines.extend(body.lines)
             for name in self._out:
                 code.line(f"o_{name}.append({name})")

@@ -29,6 +29,7 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect import waits
 from herdmesh.connect.chain import SourceChain
+from herdmesh.connect.collected import checked_times
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
@@ -43,7 +44,6 @@ from herdmesh.engine import (
     topics,
 )
 from herdmesh.engine.ahead import Ahead
-from herdmesh.engine.batches import checked_times
 from herdmesh.engine.boundaries import Boundaries, End
 from herdmesh.engine.contract import (
     PRODUCED_MAX,

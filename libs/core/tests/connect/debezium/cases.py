@@ -5,81 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from libs.core.tests.connect.debezium.events import Json, envelope_of, event_of, field, record_of, struct_of
+from libs.core.tests.connect.debezium.outbox_cases import outbox_cases
 
 _PACKAGE = "io.debezium.transforms"
 ROUTER = f"{_PACKAGE}.ByLogicalTableRouter"
 EXTRACT = f"{_PACKAGE}.ExtractNewRecordState"
-CLASSES = (EXTRACT, ROUTER)
+OUTBOX = f"{_PACKAGE}.outbox.EventRouter"
+CLASSES = (EXTRACT, ROUTER, OUTBOX)
 
-Json = dict[str, Any]
-
-
-def _field(name: str, kind: str, optional: bool = True, **more: Any) -> Json:
-    return {"type": kind, "optional": optional, **more, "field": name}
-
-
-def _struct(name: str | None, fields: list[Json], optional: bool = False) -> Json:
-    named = {} if name is None else {"name": name}
-    return {"type": "struct", "fields": fields, "optional": optional, **named}
-
-
-_SOURCE = [
-    *(_field(name, "string", optional=False) for name in ("version", "connector", "name")),
-    _field("ts_ms", "int64", optional=False),
-    _field("snapshot", "string", default="false"),
-    *(_field(name, "string", optional=False) for name in ("db", "schema", "table")),
-    _field("lsn", "int64"),
-]
-_NESTED = _struct("shop.Address", [_field("city", "string"), _field("zip", "int32", optional=False)], optional=True)
+_NESTED = struct_of("shop.Address", [field("city", "string"), field("zip", "int32", optional=False)], optional=True)
 _ROW = [
-    _field("id", "int32", optional=False),
-    _field("name", "string"),
-    _field("status", "string", default="new"),
+    field("id", "int32", optional=False),
+    field("name", "string"),
+    field("status", "string", default="new"),
     {**_NESTED, "field": "address"},
 ]
 
 
-def _envelope(row: list[Json], *, name: str = "shop.public.orders", transaction: bool = True) -> Json:
-    block = [_field("id", "string", False), _field("total_order", "int64", False)]
-    value = _struct(f"{name}.Value", row, optional=True)
-    return _struct(
-        f"{name}.Envelope",
-        [
-            {**value, "field": "before"},
-            {**value, "field": "after"},
-            {**_struct("io.debezium.connector.postgresql.Source", _SOURCE), "field": "source"},
-            *([{**_struct("event.block", block, optional=True), "field": "transaction"}] if transaction else []),
-            _field("op", "string", optional=False),
-            _field("ts_ms", "int64"),
-        ],
-    )
-
-
-_SOURCE_VALUE = {
-    "version": "3.6.1.Final", "connector": "postgresql", "name": "shop", "ts_ms": 1700000000000, "snapshot": None,
-    "db": "d", "schema": "public", "table": "orders", "lsn": 42,
-}  # fmt: skip
 _A = {"id": 1, "name": "ada", "status": None, "address": {"city": "Ulm", "zip": 89073}}
 _B = {"id": 1, "name": None, "status": "paid", "address": None}
 
 
-def _change(op: str, before: Json | None, after: Json | None, *, transaction: Json | None = None) -> Json:
-    return {
-        "before": before, "after": after, "source": _SOURCE_VALUE, "transaction": transaction, "op": op,
-        "ts_ms": 1700000000123,
-    }  # fmt: skip
-
-
-_KEY = _struct("shop.public.orders.Key", [_field("id", "int32", optional=False)])
 _NAMES = {"type": "array", "items": {"type": "string", "optional": False}, "optional": False}
-
-
-def _record(schema: Json | None, value: Any, **changes: Any) -> Json:
-    return {
-        "kind": "source", "topic": "shop.public.orders", "partition": None, "keySchema": _KEY, "key": {"id": 1},
-        "valueSchema": schema, "value": value, "timestamp": 1700000000456, "headers": [], **changes,
-    }  # fmt: skip
 
 
 def _case(java: str, config: Mapping[str, str], given: Json) -> Json:
@@ -94,32 +43,32 @@ def _case(java: str, config: Mapping[str, str], given: Json) -> Json:
 
 
 def _extract_records() -> list[Json]:
-    orders, plain = _envelope(_ROW), _envelope(_ROW, transaction=False)
+    orders, plain = envelope_of(_ROW), envelope_of(_ROW, transaction=False)
     header = {"key": "gone", "schema": _NAMES, "value": ["name", "id", "status"]}
     other = {"key": "kept", "schema": {"type": "string", "optional": False}, "value": "x"}
-    without = _struct("shop.public.orders.Envelope", [_field("op", "string", False)])
-    text_after = _struct(
+    without = struct_of("shop.public.orders.Envelope", [field("op", "string", False)])
+    text_after = struct_of(
         "mongo.Envelope",
-        [_field("before", "string"), _field("after", "string"), *_envelope(_ROW)["fields"][2:]],
+        [field("before", "string"), field("after", "string"), *envelope_of(_ROW)["fields"][2:]],
     )
-    no_transaction = {name: item for name, item in _change("c", None, _A).items() if name != "transaction"}
+    no_transaction = {name: item for name, item in event_of("c", None, _A).items() if name != "transaction"}
     return [
-        _record(orders, _change("c", None, _A)),
-        _record(orders, _change("r", None, _B, transaction={"id": "7:1", "total_order": 3})),
-        _record(orders, _change("u", _A, _B), headers=[other, header]),
-        _record(orders, _change("d", _A, None)),
-        _record(orders, _change("d", _A, None), headers=[header]),
-        _record(orders, _change("d", _B, None), keySchema=None, key=None),
-        _record(orders, _change("t", None, None)),
-        _record(orders, None),
-        _record(None, None, headers=[other]),
-        _record(None, {"op": "c", "after": {"id": "one"}}),
-        _record({"type": "string", "optional": True}, "heartbeat"),
-        _record(_struct("shop.Heartbeat", [_field("ts_ms", "int64")]), {"ts_ms": 1}),
-        _record(plain, no_transaction),
-        _record(without, {"op": "c"}),
-        _record(text_after, _change("c", None, None) | {"after": "{}"}),
-        _record({"type": "string", "optional": True, "name": "odd.Envelope"}, "odd"),
+        record_of(orders, event_of("c", None, _A)),
+        record_of(orders, event_of("r", None, _B, transaction={"id": "7:1", "total_order": 3})),
+        record_of(orders, event_of("u", _A, _B), headers=[other, header]),
+        record_of(orders, event_of("d", _A, None)),
+        record_of(orders, event_of("d", _A, None), headers=[header]),
+        record_of(orders, event_of("d", _B, None), keySchema=None, key=None),
+        record_of(orders, event_of("t", None, None)),
+        record_of(orders, None),
+        record_of(None, None, headers=[other]),
+        record_of(None, {"op": "c", "after": {"id": "one"}}),
+        record_of({"type": "string", "optional": True}, "heartbeat"),
+        record_of(struct_of("shop.Heartbeat", [field("ts_ms", "int64")]), {"ts_ms": 1}),
+        record_of(plain, no_transaction),
+        record_of(without, {"op": "c"}),
+        record_of(text_after, event_of("c", None, None) | {"after": "{}"}),
+        record_of({"type": "string", "optional": True, "name": "odd.Envelope"}, "odd"),
     ]
 
 
@@ -165,26 +114,28 @@ def cases() -> Iterator[Json]:
     for config in _ROUTER_CONFIGS:
         for given in _router_records():
             yield _case(ROUTER, config, given)
+    for config, given in outbox_cases():
+        yield _case(OUTBOX, config, given)
 
 
 def _router_records() -> list[Json]:
-    orders = _envelope(_ROW)
-    text_rows = _struct(
+    orders = envelope_of(_ROW)
+    text_rows = struct_of(
         "mongo.Envelope",
-        [_field("before", "string"), _field("after", "string"), *_envelope(_ROW)["fields"][2:]],
+        [field("before", "string"), field("after", "string"), *envelope_of(_ROW)["fields"][2:]],
     )
     return [
-        _record(orders, _change("c", None, _A)),
-        _record(orders, _change("u", _A, _B)),
-        _record(orders, _change("d", _B, None), topic="shard_2.orders"),
-        _record(orders, _change("c", None, _A), keySchema=None, key=None),
-        _record(orders, _change("c", None, _A), keySchema={"type": "string", "optional": False}, key="k"),
-        _record(orders, None),
-        _record(None, None),
-        _record(_struct("shop.Heartbeat", [_field("ts_ms", "int64")]), {"ts_ms": 1}),
-        _record(orders, _change("c", None, _A), topic="elsewhere"),
-        _record(text_rows, _change("c", None, None) | {"after": "{}"}),
-        _record(_struct("odd.Envelope", [_field("op", "string", False)]), {"op": "c"}),
+        record_of(orders, event_of("c", None, _A)),
+        record_of(orders, event_of("u", _A, _B)),
+        record_of(orders, event_of("d", _B, None), topic="shard_2.orders"),
+        record_of(orders, event_of("c", None, _A), keySchema=None, key=None),
+        record_of(orders, event_of("c", None, _A), keySchema={"type": "string", "optional": False}, key="k"),
+        record_of(orders, None),
+        record_of(None, None),
+        record_of(struct_of("shop.Heartbeat", [field("ts_ms", "int64")]), {"ts_ms": 1}),
+        record_of(orders, event_of("c", None, _A), topic="elsewhere"),
+        record_of(text_rows, event_of("c", None, None) | {"after": "{}"}),
+        record_of(struct_of("odd.Envelope", [field("op", "string", False)]), {"op": "c"}),
     ]
 
 

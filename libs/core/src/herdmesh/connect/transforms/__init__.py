@@ -19,6 +19,7 @@ from herdmesh.connect.transforms.confluent.extract_topic import ExtractTopic, Ex
 from herdmesh.connect.transforms.confluent.tombstone_handler import TombstoneHandler
 from herdmesh.connect.transforms.confluent.topic_regex_router import PlainTopicRegexRouter, TopicRegexRouter
 from herdmesh.connect.transforms.debezium.by_logical_table_router import ByLogicalTableRouter
+from herdmesh.connect.transforms.debezium.event_router import EventRouter
 from herdmesh.connect.transforms.debezium.extract_new_record_state import ExtractNewRecordState
 from herdmesh.connect.transforms.extract_field import ExtractField
 from herdmesh.connect.transforms.filter import Filter
@@ -40,6 +41,7 @@ _CLASSES: tuple[type[Transformation], ...] = (
     Cast,
     Drop,
     DropHeaders,
+    EventRouter,
     ExtractField,
     ExtractNewRecordState,
     ExtractTopic,

@@ -32,8 +32,8 @@ MADE = "made"
 """The name of the list of a struct just made."""
 
 
-Cells = tuple[Any, Any, str | None, list[Header]]
-"""Key, value, topic and headers of one record."""
+Cells = tuple[Any, Any, str | None, list[Header], int | None, int | None]
+"""Key, value, topic, headers, partition and timestamp (milliseconds) of one record."""
 
 
 class Diverged(Exception):

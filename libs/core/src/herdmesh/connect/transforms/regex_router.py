@@ -33,11 +33,12 @@ class RegexRouter(Transformation):
 
     def compile(self, shape: Shape) -> Compiled:
         def emit(code: Code) -> None:
-            code.write("topic", f"{code.bind(self._routed)}({code.read('topic')})")
+            code.write("topic", f"{code.bind(self.routed)}({code.read('topic')})")
 
         return Compiled(shape, emit)
 
-    def _routed(self, topic: str | None) -> str:
+    def routed(self, topic: str | None) -> str:
+        """What the topic becomes. Raises NullPointerError without one."""
         found = self._known.get(topic)
         if found is None:
             found = self._made(topic)

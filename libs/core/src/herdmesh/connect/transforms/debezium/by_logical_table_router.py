@@ -47,7 +47,7 @@ class ByLogicalTableRouter(Transformation, Alone):
         raise Diverged
 
     def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
-        key, value, topic, headers = cells
+        key, value, topic = cells[:3]
         if topic is None:
             raise NullPointerError("the record has no topic")
         to = _replaced(self._topic, topic)
@@ -60,7 +60,7 @@ class ByLogicalTableRouter(Transformation, Alone):
         if value is not None and is_envelope(shape.value):
             value = self._event(_struct(value, shape.value), to)
             shape = shape.with_part("value", value.schema)
-        return (key, value, to, headers), shape
+        return (key, value, to, *cells[3:]), shape
 
     def _key(self, key: Struct, topic: str, to: str) -> tuple[Struct, Schema]:
         schema = self._keys.get((key.schema, to))

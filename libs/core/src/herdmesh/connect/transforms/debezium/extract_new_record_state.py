@@ -168,13 +168,13 @@ class ExtractNewRecordState(Transformation, Alone):
     # Alone.
 
     def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
-        key, value, topic, headers = cells
+        key, value, topic, headers = cells[:4]
         schema = shape.value
         envelope = schema is not None and is_envelope(schema)
         if self._headers and (envelope or value is None):
             headers = self._with_headers(headers, value, schema)
         if value is None:
-            return None if self._drop_tombstones else ((key, None, topic, headers), shape)
+            return None if self._drop_tombstones else ((key, None, topic, headers, *cells[4:]), shape)
         if schema is None or not envelope:
             return cells, shape
         if type(value) is not Struct:
@@ -190,7 +190,7 @@ class ExtractNewRecordState(Transformation, Alone):
             row, row_schema = self._marked(created, created.schema, "false")
         if self._route:
             topic = self._routed(schema, before if created is None else row, topic, created is None)
-        cells, shape = (key, row, topic, headers), shape.with_part("value", row_schema)
+        cells, shape = (key, row, topic, headers, *cells[4:]), shape.with_part("value", row_schema)
         if created is None:
             cells, shape = self._without_dropped(cells, shape)
             return (cells, shape) if cells[1] is None else self._with_fields(cells, shape, value, schema)
@@ -227,7 +227,7 @@ class ExtractNewRecordState(Transformation, Alone):
         return found if found is not None and found.strip() else topic
 
     def _with_fields(self, cells: Cells, shape: Shape, event: Struct, envelope: Schema) -> tuple[Cells, Shape]:
-        key, row, topic, headers = cells
+        key, row = cells[:2]
         if type(row) is not Struct:
             raise DataError(f"Only Struct objects supported for [source field insertion], found: {java_class(row)}")
         typed_field(envelope, "op", "STRING")
@@ -239,7 +239,7 @@ class ExtractNewRecordState(Transformation, Alone):
                 check_value(found.schema, value, found.name)
             values.append(value)
         made = _checked(plan.after, values)
-        return (key, made, topic, headers), shape.with_part("value", plan.after)
+        return (key, made, *cells[2:]), shape.with_part("value", plan.after)
 
     def _with_headers(self, headers: list[Header], event: Any, schema: Schema | None) -> list[Header]:
         """With those of the event, or, of a tombstone, with the operation."""
@@ -252,7 +252,7 @@ class ExtractNewRecordState(Transformation, Alone):
 
     def _without_dropped(self, cells: Cells, shape: Shape) -> tuple[Cells, Shape]:
         """Without the fields that the record's own header names."""
-        key, value, topic, headers = cells
+        key, value, topic, headers = cells[:4]
         named = next((one for one in headers if one.key == self._drop_header), None)
         if self._drop_header is None or named is None or named.value is None:
             return cells, shape
@@ -264,7 +264,7 @@ class ExtractNewRecordState(Transformation, Alone):
             key, after = self._dropped(key, shape.key, names)
             shape = shape.with_part("key", after)
         value, after = self._dropped(value, shape.value, names)
-        return (key, value, topic, headers), shape.with_part("value", after)
+        return (key, value, topic, headers, *cells[4:]), shape.with_part("value", after)
 
     def _dropped(self, value: Any, schema: Schema | None, names: list[str]) -> tuple[Any, Schema | None]:
         if schema is None and self._keep_compatible:
