@@ -20,6 +20,7 @@ from herdmesh.connect.java_properties import Property
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.unknown_keys import closest
 from herdmesh.connect.worker_keys import WORKER_KEYS
+from herdmesh.engine.trial import worker_violations
 from herdmesh.standalone.errors import BadFiles, Problem
 
 REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")
@@ -252,6 +253,8 @@ def _client_problems(
             message = one.message.removeprefix(f"{one.field}: ").removeprefix(f"{one.field} ")
             told[one.field] = Problem(path, properties[one.field].line, one.field, redacted(f"{message} ({one.fix})"))
     warnings += told.values()
+    for one in worker_violations(used):
+        found.setdefault(one.field, _problem(path, properties, ConfigError(one.message, field=one.field, fix=one.fix)))
     return list(found.values())
 
 

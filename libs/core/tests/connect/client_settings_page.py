@@ -58,7 +58,8 @@ Herdmesh's clients are librdkafka's: each setting of Kafka 4.3 is handed to it u
 itself, or has no effect. What has no effect, is out of librdkafka's bounds, or is a name nobody knows is a warning of
 `herd validate`, `herd plan`, `herd create` and `herd apply`, and in the task's log when a run begins; it is never an
 error, so that a config made for Java's workers can be taken over as it is. A value that no client can be made with
-(`auto.offset.reset=bogus`, `max.poll.interval.ms=-1`, an empty `group.id`) is refused by the same commands.
+(`auto.offset.reset=bogus`, `max.poll.interval.ms=-1`, an empty `group.id`) is refused by the same commands, below a
+mirror's prefixes (`source.consumer.`, `target.admin.`, ...) as well, and when a worker starts that has it.
 librdkafka's own names pass as they are."""
 _TAIL_TEXT = """\
 ## Logins and encryption

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
+from herdmesh.worker.connectors.mirror_checkpoint import MirrorCheckpointConnector
 from herdmesh.worker.connectors.mirror_config import settings_of, warnings_of
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
 from herdmesh.worker.connectors.mirror_topic_settings import changes_of
@@ -266,3 +267,32 @@ def test_offsets_that_are_none_of_a_mirrors_are_refused(
         MirrorSourceConnector().alter_offsets(BASE, [(partition, offset)])
     right = {"cluster": "a", "topic": "t", "partition": 0}
     assert MirrorSourceConnector().alter_offsets(BASE, [(right, {"offset": 0}), (right, None)])
+
+
+_BAD_CLIENTS = {
+    "source.consumer.auto.offset.reset": "bogus",
+    "consumer.max.poll.interval.ms": "-1",
+    "source.consumer.group.id": "",
+    "source.consumer.client.id": "\0",
+    "source.cluster.client.dns.lookup": "nowhere",
+    "source.admin.debug": "everything",
+    "target.admin.debug": "everything",
+    "source.producer.compression.type": "bogus",
+    "consumer.fetch.min.bytes": "many",
+    "source.consumer.reconnect.backoff.ms": "3000",
+}
+
+
+@pytest.mark.parametrize("key", _BAD_CLIENTS)
+def test_each_client_setting_that_a_run_would_end_with_is_refused_by_its_own_key(key: str) -> None:
+    (found,) = MirrorSourceConnector().validate({**BASE, **TARGET, key: _BAD_CLIENTS[key]})
+    assert (found.field, bool(found.fix)) == (key, True)
+    assert key in str(found)
+    assert "override" not in str(found)
+
+
+def test_all_client_settings_that_a_run_would_end_with_are_refused_at_once() -> None:
+    found = MirrorSourceConnector().validate({**BASE, **TARGET, **_BAD_CLIENTS})
+    assert {one.field for one in found} == set(_BAD_CLIENTS)
+    config = {**BASE, **TARGET, "sync.group.offsets.enabled": "true", **_BAD_CLIENTS}
+    assert {one.field for one in MirrorCheckpointConnector().validate(config)} == set(_BAD_CLIENTS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -18,8 +19,13 @@ from herdmesh.connect.client_overrides import CLIENTS
 from herdmesh.connect.client_security import client_access, is_access
 from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, read_offset_reset
 
 _LETTERS = {"producer": "P", "consumer": "C"}
+_WHOLE = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
+_INT_MAX = 2_147_483_647
+_GROUP_BYTES_MAX = 32_767
+"""Of a text in Kafka's protocol."""
 _LEAVE_OUT = "leave it out"
 
 
@@ -156,6 +162,7 @@ _OF_CLIENT: Mapping[tuple[str, str], Meaning] = {
 }
 #: librdkafka's own names of what Herdmesh decides.
 _FIXED_IN_LIBRDKAFKA: Mapping[str, Fixed] = {
+    "delivery.report.only.error": Fixed("what is told of records that were written is Herdmesh's to choose"),
     "auto.commit.enable": Fixed("offsets are committed by Herdmesh, in the task's transaction", ("false",)),
     "enable.auto.offset.store": Fixed("offsets are committed by Herdmesh, in the task's transaction", ("false",)),
     "enable.partition.eof": Fixed("how a task finds that it has read all", ("true",)),
@@ -173,6 +180,8 @@ class ClientSettings:
 
     config: dict[str, str] = field(default_factory=dict[str, str])
     """For librdkafka, under its names."""
+    origins: dict[str, str] = field(default_factory=dict[str, str])
+    """The property, under its full name, that each of these was made from."""
     engine: dict[str, str] = field(default_factory=dict[str, str])
     """What the engine reads itself, under Java's names."""
     warnings: list[FieldViolation] = field(default_factory=list[FieldViolation])
@@ -195,6 +204,9 @@ def librdkafka_names(client: str) -> frozenset[str]:
 def client_settings(client: str, worker: RawConfig, connector: RawConfig) -> ClientSettings:
     """The worker's `<client>.*` under the connector's `<client>.override.*`, with logins and encryption.
 
+    Every value that Herdmesh reads itself, or that librdkafka would not survive, is looked at here, for whatever client
+    it is; what librdkafka refuses is `engine.trial`'s to find.
+
     Raises ConfigError whose `field` is the property's full name.
     """
     found = ClientSettings()
@@ -203,7 +215,7 @@ def client_settings(client: str, worker: RawConfig, connector: RawConfig) -> Cli
         for full, value in config.items():
             name = full.removeprefix(prefix)
             if full.startswith(prefix) and name and value is not None:
-                given[name] = (full, str(value).strip())
+                given[name] = (full, _text(full, str(value)))
     for name, (full, value) in given.items():
         if not is_access(name):
             _read(client, name, full, value, found)
@@ -249,20 +261,59 @@ def _read(client: str, name: str, full: str, value: str, found: ClientSettings) 
             for target in passed.names or (name,):
                 if target != "compression.level":  # of three, the one of the codec in use counts
                     found.config[target] = _value(passed, name, full, value, found)
+                    found.origins[target] = full
         case Fixed(why, same):
             if value.lower() not in same:
                 always = f" (it is always {same[0]})" if same else ""
                 found.warnings.append(_warning(full, f"Herdmesh decides it{always}: {why}"))
         case Engine():
-            found.engine[name] = value
+            if client == "consumer":
+                _check_engine(name, full, value)
+                found.engine[name] = value
+            else:
+                found.warnings.append(_warning(full, "it is a consumer's"))
         case Meaningless(why):
             found.warnings.append(_warning(full, why))
         case None:
             if name in librdkafka_names(client):
                 found.config[name] = value
+                found.origins[name] = full
             else:
                 why = f"neither Kafka's {client} nor librdkafka has a setting {name}"
                 found.warnings.append(FieldViolation(full, f"{full} has no effect: {why}", "is it misspelt?"))
+
+
+def _text(full: str, value: str) -> str:
+    """The value without blanks around it. Raises ConfigError for what no text of C's can be: librdkafka would take it
+    for another, and ends the process where that is an empty group."""
+    why = ""
+    if "\0" in value:
+        why = "a NUL character cannot be part of it"
+    elif not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value):
+        why = "half of a surrogate pair is no character"
+    if why:  # without the value, which may be a secret
+        raise ConfigError(f"Invalid value for configuration {full}: {why}", field=full, fix="leave that character out")
+    return value.strip()
+
+
+def _check_engine(name: str, full: str, value: str) -> None:
+    """Raises ConfigError for a value that a run would end with."""
+    if name == AUTO_OFFSET_RESET:
+        read_offset_reset(value, full)
+    elif name == "group.id":
+        if not value:  # librdkafka ends the process for it
+            why = "a sink's offsets need a group"
+            raise ConfigError.for_value(
+                full, value, why, fix="leave it out: the group is connect-<the connector's name>"
+            )
+        if len(value.encode()) > _GROUP_BYTES_MAX:
+            why = f"it has {len(value.encode())} bytes, and Kafka takes {_GROUP_BYTES_MAX}"
+            raise ConfigError.for_value(full, f"{value[:40]}...", why, fix="write a shorter one")
+    else:
+        if not _WHOLE.fullmatch(value):
+            raise ConfigError.for_value(full, value, "Not a number of type INT", fix="write a whole number")
+        if not 1 <= int(value) <= _INT_MAX:
+            raise ConfigError.for_value(full, value, f"must be 1 to {_INT_MAX}", fix="leave it out, or write 1 or more")
 
 
 def _value(passed: Passed, name: str, full: str, value: str, found: ClientSettings) -> str:
@@ -270,10 +321,9 @@ def _value(passed: Passed, name: str, full: str, value: str, found: ClientSettin
         return value.lower()
     if passed.least is None or passed.most is None:
         return value
-    try:
-        number = int(value)
-    except ValueError:
-        raise ConfigError.for_value(full, value, "Not a number of type LONG", fix="write a whole number") from None
+    if not _WHOLE.fullmatch(value):
+        raise ConfigError.for_value(full, value, "Not a number of type LONG", fix="write a whole number")
+    number = int(value)
     if number < 0 and passed.negative is not None:
         return passed.negative
     number = -(-number // passed.unit)
@@ -290,6 +340,7 @@ def _level(codec: str, given: Mapping[str, tuple[str, str]], found: ClientSettin
     full, value = given.get(f"compression.{codec}.level", ("", ""))
     if full and found.config.get("compression.type", "lz4") == codec:
         found.config["compression.level"] = _value(_LEVEL, "", full, value, found)
+        found.origins["compression.level"] = full
     elif full:
         found.warnings.append(_warning(full, f"records are not compressed with {codec}"))
 

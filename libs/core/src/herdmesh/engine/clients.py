@@ -85,7 +85,7 @@ def consumer(
         # The end of a partition, transaction markers included, is only told by this event.
         "enable.partition.eof": True,
     }
-    return _made(Consumer, "consumer", {**defaults, **overrides, **fixed}, on_error)
+    return made(Consumer, "consumer", {**defaults, **overrides, **fixed}, on_error)
 
 
 def contact(spec: RunSpec, overrides: ClientConfig, topic: str) -> Contact:
@@ -148,7 +148,7 @@ def producer(
         config.pop("transaction.timeout.ms", None)
     if on_failure is not None:
         config |= {"on_delivery": _failures(on_failure), "delivery.report.only.error": not reports}
-    return _made(CheckedProducer, "producer", config, on_error)
+    return made(CheckedProducer, "producer", config, on_error)
 
 
 def offsets_producer(
@@ -172,7 +172,7 @@ def dead_letter_producer(
         **RECONNECT,
     }
     fixed: ClientConfig = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
-    return _made(CheckedProducer, "producer", {**defaults, **overrides, **fixed}, on_error)
+    return made(CheckedProducer, "producer", {**defaults, **overrides, **fixed}, on_error)
 
 
 def raise_guess(producer: CheckedProducer) -> None:
@@ -201,7 +201,7 @@ def admin(spec: RunSpec, access: ClientConfig, *, for_worker: bool = False) -> A
         **RECONNECT,
         **access,
     }
-    return _made(AdminClient, "admin", config)
+    return made(AdminClient, "admin", config)
 
 
 def rehearse() -> None:
@@ -247,15 +247,19 @@ def hear(producer: Producer, admin: AdminClient) -> None:
     admin.poll(0)
 
 
-def _made(
+def made(
     client: Callable[..., T],
     kind: str,
     config: Mapping[str, Any],
     on_error: Callable[[KafkaError], None] = note_error,
 ) -> T:
+    """As `opened`. Raises ConfigError for a setting that the client refuses, whose field is `<kind>.override.<name>`
+    with librdkafka's name, or empty where the client does not say which it is."""
     prefix = f"{kind}.override."
     try:
         return opened(client, kind, config, on_error)
+    except (TypeError, ValueError, OverflowError) as error:  # of Python's side of the client
+        raise ConfigError(f"no Kafka client can be made with these settings: {error}") from error
     except KafkaException as error:
         cause = error.args[0] if error.args else None
         if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):

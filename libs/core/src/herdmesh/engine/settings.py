@@ -141,13 +141,6 @@ def sink_settings(spec: RunSpec) -> SinkSettings:
     config = spec.connector_config
     given = client_settings("consumer", spec.worker_config, config)
     group = given.engine.get("group.id", f"connect-{spec.connector}")
-    if not group:  # librdkafka ends the process for it
-        raise ConfigError.for_value(
-            _named(config, "group.id"),
-            group,
-            "a sink's offsets need a group",
-            fix=f"leave it out: connect-{spec.connector}",
-        )
     reset = read_offset_reset(
         given.engine.get(AUTO_OFFSET_RESET, Start.EARLIEST.value), _named(config, AUTO_OFFSET_RESET)
     )

@@ -171,7 +171,32 @@ class SourceCluster:
 
     def consumer_at(self, places: Mapping[PartitionId, int]) -> tuple[Consumer, Intake, Contact]:
         """What a reader reads with, given its partitions. Raises RetriableError when the cluster does not answer."""
-        config: ClientConfig = {
+        config = self.client_config("consumer")
+        topic = next((topic for topic, _ in places), GROUP_OFFSETS_TOPIC)
+        contact = Contact(str(config["bootstrap.servers"]), topic, note_error)
+        consumer = self._asked(lambda: opened(Consumer, "consumer", config, contact.note))
+        # Given partitions before it is connected, the client looks for their leaders only after half a second.
+        try:
+            self._asked(lambda: consumer.list_topics(timeout=CALL_TIMEOUT_S))
+        except BaseException:
+            consumer.close()
+            raise
+        intake = Intake(consumer)
+        intake.follow(places)
+        consumer.assign([TopicPartition(*one, offset) for one, offset in places.items()])
+        return consumer, intake, contact
+
+    def client_config(self, kind: str) -> ClientConfig:
+        """What a `consumer` or `admin` client of it is made with."""
+        if kind == "admin":
+            return {
+                "bootstrap.servers": self.bootstrap_servers,
+                "client.id": self.client_id,
+                **NO_AUTO_CREATION,
+                **RECONNECT,
+                **self.admin,
+            }
+        return {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,
             "queued.min.messages": 200_000,
@@ -188,28 +213,9 @@ class SourceCluster:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
         }
-        topic = next((topic for topic, _ in places), GROUP_OFFSETS_TOPIC)
-        contact = Contact(str(config["bootstrap.servers"]), topic, note_error)
-        consumer = self._asked(lambda: opened(Consumer, "consumer", config, contact.note))
-        # Given partitions before it is connected, the client looks for their leaders only after half a second.
-        try:
-            self._asked(lambda: consumer.list_topics(timeout=CALL_TIMEOUT_S))
-        except BaseException:
-            consumer.close()
-            raise
-        intake = Intake(consumer)
-        intake.follow(places)
-        consumer.assign([TopicPartition(*one, offset) for one, offset in places.items()])
-        return consumer, intake, contact
 
     def _shared(self) -> _SharedAdmin:
-        config = {
-            "bootstrap.servers": self.bootstrap_servers,
-            "client.id": self.client_id,
-            **NO_AUTO_CREATION,
-            **RECONNECT,
-            **self.admin,
-        }
+        config = self.client_config("admin")
         return self._asked(lambda: _shared_admin(tuple(config.items())))
 
     def _admin(self) -> Any:

@@ -1,4 +1,4 @@
-"""A trial of what a connector sets of its Kafka clients, before any task runs.
+"""A trial of what a connector or a worker sets of Kafka clients, before any task runs.
 
 Owns finding every setting that a run would end with: the run's own functions read the settings and make the clients,
 here without a broker. So nothing passes that a run refuses, and nothing is refused that it takes. Logins and
@@ -9,11 +9,15 @@ Invariant: no client that is made here connects, and each is closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect.client_overrides import CLIENTS
 from herdmesh.connect.client_security import is_access
-from herdmesh.connect.client_settings import client_settings
+from herdmesh.connect.client_settings import ClientSettings, client_settings
 from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import clients
@@ -22,6 +26,7 @@ from herdmesh.engine.settings import ClientConfig, sink_settings, source_setting
 
 _POLL_INTERVAL_MAX_MS = "max.poll.interval.ms"
 _POLL_INTERVAL_MAX_MS_DEFAULT = 300_000
+_FIX = "leave it out, or write a value that it takes"
 _MAX = 50
 """Wrong settings found at once, at most."""
 
@@ -49,7 +54,7 @@ def client_violations(
             if not key.startswith(prefixes):
                 return found  # not of the overrides: told elsewhere
             text = str(error) if key in str(error) else f"{key}: {error}"
-            found.append(FieldViolation(key, text, error.fix or "leave it out, or write a value that it takes"))
+            found.append(FieldViolation(key, text, error.fix or _FIX))
             del left[key]  # and whatever else is wrong shows without it
         else:
             return found
@@ -58,22 +63,64 @@ def client_violations(
 
 def poll_interval_max_ms(config: RawConfig, worker: RawConfig) -> int:
     """How long a run may stand still. Raises ConfigError."""
-    text = client_settings("consumer", worker, config).engine.get(
-        _POLL_INTERVAL_MAX_MS, str(_POLL_INTERVAL_MAX_MS_DEFAULT)
-    )
-    if not text.isdecimal() or int(text) == 0:
-        field = f"consumer.override.{_POLL_INTERVAL_MAX_MS}"
-        field = field if field in config else f"consumer.{_POLL_INTERVAL_MAX_MS}"
-        why = "must be a number of milliseconds, 1 or more"
-        raise ConfigError.for_value(field, text, why, fix=str(_POLL_INTERVAL_MAX_MS_DEFAULT))
-    return int(text)
+    given = client_settings("consumer", worker, config).engine.get(_POLL_INTERVAL_MAX_MS)
+    return _POLL_INTERVAL_MAX_MS_DEFAULT if given is None else int(given)
+
+
+def worker_violations(worker: RawConfig) -> list[FieldViolation]:
+    """Every `<client>.*` of a worker's properties that no client could be made with."""
+    found: list[FieldViolation] = []
+    for client in CLIENTS:
+        try:
+            given = client_settings(client, worker, {})
+        except ConfigError as error:
+            found.append(FieldViolation(error.field, str(error), error.fix))
+            continue
+        base: ClientConfig = {"bootstrap.servers": "", **clients.RECONNECT}
+        found += refused(client, given, lambda own, base=base: {**base, **own})
+    return found
+
+
+def refused(
+    client: str, given: ClientSettings, build: Callable[[ClientConfig], Mapping[str, Any]]
+) -> list[FieldViolation]:
+    """What of a client's settings it cannot be made with, under the properties' full names.
+
+    Args:
+        build: what the client is really made with, of settings in librdkafka's words.
+    """
+    left, found = _plain(given.config), list[FieldViolation]()
+    while left and len(found) < _MAX and (error := _refusal(client, build(left))) is not None:
+        name = error.field.removeprefix(f"{client}.override.")
+        if name not in left:
+            name = next((one for one in left if _refusal(client, build(_without(left, one))) is None), "")
+        if not name:
+            name = next(iter(left))
+        full = given.origins.get(name, name)
+        text = str(error).removeprefix(f"{error.field}: ") if error.field else str(error)
+        found.append(FieldViolation(full, f"{full}: {text}", _FIX))
+        del left[name]
+    return found
+
+
+def _refusal(client: str, config: Mapping[str, Any]) -> ConfigError | None:
+    try:
+        if client == "consumer":
+            clients.give_up(clients.made(Consumer, client, {"group.id": "trial", **config}))
+        else:
+            clients.made(Producer if client == "producer" else AdminClient, client, config)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _without(config: ClientConfig, name: str) -> ClientConfig:
+    return {key: value for key, value in config.items() if key != name}
 
 
 def _try(prefixes: tuple[str, ...], config: RawConfig, worker: RawConfig, kind: TaskKind) -> None:
     """Raises ConfigError for the first setting that a run would end with."""
     spec = _spec(config, worker, kind)
-    if "consumer.override." in prefixes:
-        poll_interval_max_ms(config, worker)
     if kind is TaskKind.SINK:
         read = sink_settings(spec)
         clients.give_up(clients.consumer(spec, read.group, _plain(read.consumer)))

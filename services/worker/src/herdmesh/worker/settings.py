@@ -10,13 +10,14 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, policy_of
 from herdmesh.connect.client_security import client_access
-from herdmesh.connect.client_settings import client_settings, worker_warnings
+from herdmesh.connect.client_settings import worker_warnings
 from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.config_providers.resolver import ConfigProviders, Resolved
 from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
 from herdmesh.connect.worker_keys import unknown_properties
+from herdmesh.engine.trial import worker_violations
 from herdmesh.rpc.settings import AdvertisedSettings, is_wildcard, name_value_pairs, topic_name
 
 _CLIENTS = ("admin", "consumer", "producer")
@@ -149,9 +150,11 @@ class WorkerSettings(AdvertisedSettings):
         try:
             policy_of(self.worker_config())
             for client in _CLIENTS:
-                client_settings(client, self.worker_config(), {})
+                client_access(client, self.worker_config())
         except ConfigError as error:
             raise ValueError(f"{error} ({error.fix})") from error
+        if wrong := worker_violations(self.worker_config()):
+            raise ValueError("; ".join(f"{one.message} ({one.fix})" for one in wrong))
         return self
 
     @field_validator("worker_id")

@@ -18,7 +18,13 @@ from herdmesh.connect.connector import Config, OffsetMap, PartitionId, SourceCon
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.frame import KeptSigns, Lookout, ReadConnector, Repeated
-from herdmesh.worker.connectors.mirror_config import CONVERTERS, MirrorSettings, settings_of, warnings_of
+from herdmesh.worker.connectors.mirror_config import (
+    CONVERTERS,
+    MirrorSettings,
+    client_problems_of,
+    settings_of,
+    warnings_of,
+)
 from herdmesh.worker.connectors.mirror_frame import check_partition
 from herdmesh.worker.connectors.mirror_keys import ASSIGNED, KEYS
 from herdmesh.worker.connectors.mirror_topic_settings import keep_settings
@@ -42,6 +48,10 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
     @classmethod
     def read(cls, config: Config) -> MirrorSettings:
         return settings_of(config)
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        found = {one.field: one for one in (*super().validate(config), *client_problems_of(config))}
+        return list(found.values())
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)

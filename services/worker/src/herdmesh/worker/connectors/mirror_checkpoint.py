@@ -14,11 +14,13 @@ from collections.abc import Sequence
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config
+from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.frame import Lookout
 from herdmesh.worker.connectors.mirror_checkpoint_config import (
     ASSIGNED,
     KEYS,
     CheckpointSettings,
+    client_problems_of,
     settings_of,
     warnings_of,
 )
@@ -43,6 +45,10 @@ class MirrorCheckpointConnector(TellingConnector[CheckpointSettings]):
     @classmethod
     def read(cls, config: Config) -> CheckpointSettings:
         return settings_of(config)
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        found = {one.field: one for one in (*super().validate(config), *client_problems_of(config))}
+        return list(found.values())
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)

@@ -17,9 +17,16 @@ from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import matches
 from herdmesh.connect.validators import at_least, non_empty_string
+from herdmesh.engine.source_cluster import SourceCluster
 from herdmesh.worker.connectors import mirror_config, mirror_keys
 from herdmesh.worker.connectors.frame import warned_settings
-from herdmesh.worker.connectors.mirror_clients import BOOTSTRAP, TARGET_BOOTSTRAP, cluster_of, prefixes_of
+from herdmesh.worker.connectors.mirror_clients import (
+    BOOTSTRAP,
+    TARGET_BOOTSTRAP,
+    client_problems,
+    cluster_of,
+    prefixes_of,
+)
 from herdmesh.worker.connectors.mirror_keys import EXCLUDE, SOURCE_ALIAS, TOPICS, check_interval
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
 from herdmesh.worker.effects.mirror_cluster import Cluster
@@ -145,6 +152,16 @@ def settings_of(config: Config) -> CheckpointSettings:
         refresh_s=values[_REFRESH_S] if values[_REFRESH] and values[_REFRESH_S] > 0 else None,
         set_s=values[_SET_S] if values[_SET] else None,
     )
+
+
+def client_problems_of(config: Config) -> list[ConfigError]:
+    """Every client setting that a run would end with."""
+
+    def clusters(config: Config) -> list[tuple[str, SourceCluster | Cluster]]:
+        settings = settings_of(config)
+        return [("source", settings.source), *([("target", settings.target)] if settings.target is not None else [])]
+
+    return client_problems(config, KEYS.keys, (), clusters)
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:

@@ -1,7 +1,7 @@
 """The settings of a mirror's Kafka clients, from the prefixes that Java's mirrors take them under.
 
 Owns the prefixes, and reading what is below them. What a setting is to librdkafka is `connect.client_settings`'s. Makes
-no client.
+no client but to see whether it can be made (`engine.trial`).
 
     SIDE.cluster.*                    for every client of that cluster; SIDE is source or target
     consumer.*, SIDE.consumer.*       for those that read records; the later wins
@@ -13,17 +13,23 @@ Invariant: a setting reaches its client, or is named in a warning once.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 
 from herdmesh.connect.client_settings import ClientSettings, client_settings
 from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError
+from herdmesh.engine import trial
+from herdmesh.engine.settings import ClientConfig
+from herdmesh.engine.source_cluster import SourceCluster
 from herdmesh.worker.effects.mirror_cluster import Cluster
 
 BOOTSTRAP, TARGET_BOOTSTRAP = "source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"
 _BOTH = ("consumer", "admin")
 """Kinds whose settings have a prefix without a side, which counts for both."""
+_MAX = 50
+"""Wrong settings found at once, at most."""
 Own = dict[str, tuple[str, str]]
 """Settings that a connector reads itself, with the key each was written as."""
 
@@ -62,7 +68,48 @@ def client_of(
         for one in found.warnings
         if (full := written.get(one.field.removeprefix(under), one.field)) and _is_told(side, kind, full)
     ]
-    return ClientSettings(found.config, found.engine, said), own
+    origins = {name: written.get(full.removeprefix(under), full) for name, full in found.origins.items()}
+    return ClientSettings(found.config, origins, found.engine, said), own
+
+
+def client_problems(
+    config: Config,
+    declared: Collection[str],
+    own_names: Collection[str],
+    clusters: Callable[[Config], Iterable[tuple[str, SourceCluster | Cluster]]],
+) -> list[ConfigError]:
+    """Every client setting that a mirror would end with, under the keys that were written. Makes each client that
+    something is set of, and connects none.
+
+    Args:
+        clusters: reads a config: the side of each cluster, and how it is reached. Raises ConfigError.
+    """
+    left, found = dict(config), dict[str, ConfigError]()
+    while len(found) < _MAX:
+        try:
+            for side, cluster in clusters(left):
+                for one in _refused(side, cluster, left, declared, own_names):
+                    found.setdefault(one.field, ConfigError(one.message, field=one.field, fix=one.fix))
+        except ConfigError as error:
+            if error.field in declared or error.field not in left:
+                break  # not a client's: told elsewhere
+            found[error.field] = error
+            del left[error.field]  # and whatever else is wrong shows without it
+        else:
+            break
+    return list(found.values())
+
+
+def _refused(
+    side: str, cluster: SourceCluster | Cluster, config: Config, declared: Collection[str], own_names: Collection[str]
+) -> Iterator[FieldViolation]:
+    for kind in ("consumer", "admin") if isinstance(cluster, SourceCluster) else ("consumer", "admin", "producer"):
+        given, _ = client_of(side, kind, config, declared, own_names if kind == "consumer" else ())
+
+        def build(own: ClientConfig, kind: str = kind) -> ClientConfig:
+            return replace(cluster, **{kind: own}).client_config(kind)
+
+        yield from trial.refused(kind, given, build)
 
 
 def _is_told(side: str, kind: str, full: str) -> bool:

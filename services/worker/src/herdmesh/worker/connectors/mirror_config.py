@@ -25,6 +25,7 @@ from herdmesh.worker.connectors.mirror_clients import (
     TARGET_BOOTSTRAP,
     Own,
     client_of,
+    client_problems,
     cluster_of,
     prefixes_of,
 )
@@ -178,6 +179,21 @@ def settings_of(config: Config) -> MirrorSettings:
         configs_s=None if _no_configs(values) else values[CONFIGS_S],
         target=_target(config, values, naming)[0] if _has_target(values) else None,
     )
+
+
+def client_problems_of(config: Config) -> list[ConfigError]:
+    """Every client setting that a run would end with."""
+
+    def clusters(config: Config) -> list[tuple[str, SourceCluster | Cluster]]:
+        settings = settings_of(config)
+        found: list[tuple[str, SourceCluster | Cluster]] = [("source", settings.source)]
+        if settings.target is not None:
+            found.append(("target", settings.target))
+        if settings.syncs is not None and not settings.syncs.at_target:
+            found.append(("source", settings.syncs.kept_in))
+        return found
+
+    return client_problems(config, KEYS.keys, _OWN, clusters)
 
 
 def naming_of(values: Mapping[str, Any]) -> Naming:

@@ -188,12 +188,7 @@ class Cluster:
     def writer(self, topic: str) -> Writer:
         """A writer of one of MirrorMaker's own topics. To be closed. Raises RetriableError."""
         config: dict[str, Any] = {
-            "bootstrap.servers": self.bootstrap_servers,
-            "client.id": self.client_id,
-            "linger.ms": 5,
-            **RECONNECT,
-            **self.producer,
-            "enable.idempotence": True,
+            **self.client_config("producer"),
             "on_delivery": _not_written,
             "delivery.report.only.error": True,
         }
@@ -201,29 +196,32 @@ class Cluster:
 
     def log(self, topic: str) -> Log:
         """A reader of one of MirrorMaker's own topics, from its beginning. To be closed."""
-        config: ClientConfig = {
-            "bootstrap.servers": self.bootstrap_servers,
-            "client.id": self.client_id,
-            "fetch.wait.max.ms": 20,
-            **RECONNECT,
-            **self.consumer,
-            "group.id": self.client_id,  # wanted by the client, and never joined
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-        }
-        return Log(self, self.asked(lambda: opened(Consumer, "consumer", config)), topic)
+        return Log(self, self.asked(lambda: opened(Consumer, "consumer", self.client_config("consumer"))), topic)
+
+    def client_config(self, kind: str) -> ClientConfig:
+        """What a client of it is made with: an `admin`, a `consumer` of MirrorMaker's topics, their `producer`."""
+        base: ClientConfig = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id}
+        match kind:
+            case "admin":
+                return {**base, **NO_AUTO_CREATION, **RECONNECT, **self.admin}
+            case "producer":
+                return {**base, "linger.ms": 5, **RECONNECT, **self.producer, "enable.idempotence": True}
+            case _:
+                return {
+                    **base,
+                    "fetch.wait.max.ms": 20,
+                    **RECONNECT,
+                    **self.consumer,
+                    "group.id": self.client_id,  # wanted by the client, and never joined
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "isolation.level": "read_committed",
+                    "auto.offset.reset": "earliest",
+                    "enable.partition.eof": True,
+                }
 
     def _client(self) -> Any:
-        config = {
-            "bootstrap.servers": self.bootstrap_servers,
-            "client.id": self.client_id,
-            **NO_AUTO_CREATION,
-            **RECONNECT,
-            **self.admin,
-        }
+        config = self.client_config("admin")
         client: Any = self.asked(lambda: _shared_admin(tuple(config.items())))
         client.poll(0)  # for what it has to log
         return client
