@@ -45,6 +45,7 @@ class GuardedBroker:
         port = free_port()
         users = " ".join(f'user_u{number}="secret-{number}"' for number in range(_USERS))
         login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        by_token = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
         self.guarded = f"127.0.0.1:{port}"
         self.broker = Broker(
             data_dir,
@@ -54,8 +55,10 @@ class GuardedBroker:
                 "listeners": f"GUARDED://{self.guarded}",
                 "advertised.listeners": f"GUARDED://{self.guarded}",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
-                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
                 "listener.name.guarded.plain.sasl.jaas.config": login,
+                # Kafka's own check of tokens that nobody signed: who they are of, and that they are not over.
+                "listener.name.guarded.oauthbearer.sasl.jaas.config": f'{by_token} unsecuredLoginStringClaim_sub="b";',
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS",
                 # As Kafka's default is: what asks for a topic by name makes it, unless it takes care not to.

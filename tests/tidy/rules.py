@@ -49,6 +49,8 @@ PRODUCERS = (
     "services/worker/src/herdmesh/worker/effects/fence.py",
     "cli/src/herdmesh/cli/demo/flights.py",
 )
+#: What makes clients of brokers that ask for no login.
+WITHOUT_LOGIN = ("libs/sdk/src/herdmesh/sdk/testing/", "cli/src/herdmesh/cli/demo/")
 #: The worker's Spark package, and the demo's proof that plain Spark reads what was written.
 SPARK_HOMES = ("services/worker/src/herdmesh/worker/spark/", "cli/src/herdmesh/cli/demo/read_back.py")
 #: The longest pause between two looks at a condition of another process.
@@ -180,6 +182,18 @@ def producers_checked(source: Source) -> Iterator[str]:
             yield f"line {node.lineno}: makes a producer; herdmesh.kafka.checked_producer's tells when it only guesses"
 
 
+def clients_ready(source: Source) -> Iterator[str]:
+    """A login that librdkafka has not by itself (AWS_MSK_IAM) needs its settings made ready."""
+    if not (source.is_python and source.is_shipped) or source.path.startswith(WITHOUT_LOGIN):
+        return
+    for node in source.nodes:
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args):
+            continue
+        made = node.func.id in ("Consumer", "Producer", "AdminClient")
+        if made and not ast.unparse(node.args[0]).startswith(("ready(", "{'log_level'")):
+            yield f"line {node.lineno}: makes a client of settings that herdmesh.kafka.logins.ready has not seen"
+
+
 def _is_producer(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "Producer"
 
@@ -283,6 +297,7 @@ RULES: tuple[Rule, ...] = (
     offsets_asked_safely,
     transient_asked_once,
     producers_checked,
+    clients_ready,
     servicers_only_in_service,
     spark_only_in_spark,
     no_sleeping_tests,

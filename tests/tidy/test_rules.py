@@ -50,6 +50,12 @@ CASES: list[tuple[Rule, str, str, str]] = [
         'producer = opened(CheckedProducer, "producer", config)\n',
     ),
     (
+        rules.clients_ready,
+        "libs/core/src/herdmesh/topicstore/a.py",
+        "admin = AdminClient(configs, logger=log)\n",
+        "admin = AdminClient(ready(configs), logger=log)\n",
+    ),
+    (
         rules.servicers_only_in_service,
         f"{HERDER}/effects.py",
         "class A(pb.ConnectorServiceServicer):\n    pass\n",

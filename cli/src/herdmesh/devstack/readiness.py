@@ -21,6 +21,7 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2, config_read_ser
 from herdmesh.api.herder.v1 import admin_messages_pb2, connector_service_pb2_grpc
 from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
 from herdmesh.devstack.errors import AccessUnusable
+from herdmesh.kafka.logins import ready
 
 _REQUEST_TIMEOUT_S = 2.0
 _SILENT = logging.getLogger("herdmesh.devstack.readiness")
@@ -51,7 +52,7 @@ def serving_cluster(
     config: dict[str, Any] = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 10, "error_cb": on_error}
     config |= {"reconnect.backoff.max.ms": 50, **(access or {})}
     try:
-        admin = AdminClient(config, logger=_SILENT)
+        admin = AdminClient(ready(config), logger=_SILENT)
     except KafkaException as error:
         cause: KafkaError = error.args[0]
         raise AccessUnusable(cause.str()) from error

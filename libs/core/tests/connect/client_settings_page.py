@@ -73,10 +73,36 @@ Connect's admin clients take all.
 |---|---|
 | `ssl.truststore.location`, `.certificates` (type `PEM`) | `ssl.ca.location`, `ssl.ca.pem` |
 | `ssl.keystore.location` (type `PEM` or `PKCS12`), `.key`, `.certificate.chain` | `ssl.key.*`, `ssl.certificate.*` |
-| `sasl.mechanism` | `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`; others are errors |
+| `sasl.mechanism` | `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM`; others are errors |
 | `sasl.jaas.config` | `sasl.username` and `sasl.password`, or `sasl.oauthbearer.*` |
 | stores of type `JKS`, classes of your own | errors that say how to convert them |
-| what only tunes Java's own code (`ssl.protocol`, `sasl.login.refresh.*`, `sasl.kerberos.*`, ...) | a warning |"""
+| what only tunes Java's own code (`ssl.protocol`, `sasl.login.refresh.*`, `sasl.kerberos.*`, ...) | a warning |
+
+### Amazon MSK with IAM
+
+Needs `pip install "herdmesh-core[msk-iam]"` where the workers are, and where the stores are that log in so. A config
+made for Java is taken as it is, and so are the stores' `kafka_client_configs`, with the same names:
+
+```properties
+security.protocol=SASL_SSL
+sasl.mechanism=AWS_MSK_IAM
+sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;
+sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler
+```
+
+`sasl.mechanism=OAUTHBEARER` with `IAMOAuthBearerLoginCallbackHandler` as `sasl.login.callback.handler.class` means the
+same. Options of the module: `awsProfileName`, `awsRoleArn`, `awsRoleSessionName`, `awsRoleExternalId`,
+`awsRoleAccessKeyId`, `awsRoleSecretAccessKey`, `awsRoleSessionToken`, `awsStsRegion`, `awsDebugCreds` (without a role
+or profile); `awsMaxRetries` and `awsMaxBackOffTimeMs` have no effect. Without any the credentials are those that
+botocore finds: environment, profile, the role of a pod or machine. The region is that of the brokers' names, else
+`AWS_REGION`. The client logs in as OAUTHBEARER with a signed request as its token, which lives for 15 minutes; its own
+thread fetches the next one after 12. A client takes a second longer to be made. Credentials that are not there are
+BAD_CONFIG, AWS that is not reached is tried again. SparkStreamSource with the format kafka has Spark's own client:
+give it the same settings as `spark.option.kafka.*`, and put
+Amazon's jar on the class path of Spark.
+
+Tested: a token by SigV4's rules; profile, role (moto's STS) and environment; producer, consumer and admin client at
+Kafka's broker with its own check of tokens, through several lives of one. Not tested: MSK itself."""
 
 
 if __name__ == "__main__":

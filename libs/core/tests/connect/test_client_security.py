@@ -11,6 +11,14 @@ from herdmesh.connect.errors import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+IAM = "software.amazon.msk.auth.iam.IAMLoginModule"
+MSK_LOGIN = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+MSK = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "AWS_MSK_IAM",
+    "sasl.jaas.config": f"{IAM} required;",
+    "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+}
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
 JAAS = f'{PLAIN} required username="u" password="p";'
@@ -170,7 +178,16 @@ def test_certificates() -> None:
             "cannot be specified for PEM",
         ),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism", "means GSSAPI"),
-        ({**LOGIN, "sasl.mechanism": "AWS_MSK_IAM"}, "sasl.mechanism", "use one of PLAIN"),
+        ({**LOGIN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism", "use one of PLAIN"),
+        ({**MSK, "sasl.jaas.config": f"{OAUTH} required;"}, "sasl.jaas.config", "use software.amazon.msk.auth.iam"),
+        ({**MSK, "sasl.jaas.config": f"{IAM} required awsProfileNam=x;"}, "sasl.jaas.config", "mean awsProfileName?"),
+        ({**MSK, "sasl.jaas.config": f"{IAM} required awsStsRegion=x;"}, "sasl.jaas.config", "add awsRoleArn"),
+        (
+            {**MSK, "sasl.jaas.config": f"{IAM} required awsRoleArn=r awsRoleAccessKeyId=k;"},
+            *("sasl.jaas.config", "add awsRoleSecretAccessKey"),
+        ),
+        ({**MSK, "sasl.login.class": "x.Y"}, "sasl.login.class", "runs no Java"),
+        ({**LOGIN, "sasl.login.callback.handler.class": MSK_LOGIN}, "sasl.login.callback.handler.class", "no Java"),
         ({**LOGIN, "sasl.login.class": "x.Y"}, "sasl.login.class", "runs no Java"),
         (
             {**LOGIN, "sasl.mechanism": "OAUTHBEARER"},
@@ -191,3 +208,29 @@ def test_java_only_settings_are_named_as_ignored() -> None:
     found = client_access("consumer", worker, {"consumer.override.ssl.provider": "x"})
     assert found.config == {"security.protocol": "SSL"}
     assert set(found.ignored) == {"ssl.protocol", "ssl.enabled.protocols", "consumer.override.ssl.provider"}
+
+
+@pytest.mark.parametrize("client", ["admin", "consumer", "producer"])
+def test_amazons_login_by_iam_is_told_on_to_who_makes_the_client(client: str) -> None:
+    told = {name: MSK[name] for name in ("security.protocol", "sasl.mechanism", "sasl.jaas.config")}
+    assert client_access(client, MSK).config == told
+    assert client_access(client, {}, under(f"{client}.override.", MSK)).config == told
+    by_token = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f"{OAUTH} required awsProfileName='me';",
+        "sasl.login.callback.handler.class": MSK_LOGIN,
+    }
+    assert client_access(client, by_token).config == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": by_token["sasl.jaas.config"],
+    }
+
+
+def test_amazons_login_without_its_package_is_told_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herdmesh.connect.msk_iam.SIGNER", "herdmesh_has_no_such_package")
+    with pytest.raises(ConfigError, match="is not installed here") as refused:
+        client_access("admin", MSK)
+    assert refused.value.field == "sasl.mechanism"
+    assert 'pip install "herdmesh-core[msk-iam]"' in refused.value.fix

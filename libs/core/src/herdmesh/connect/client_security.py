@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 
 from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.jaas import parse_jaas
+from herdmesh.connect.msk_iam import HANDLERS, LOGIN_HANDLER, MECHANISM, MODULE, MskLogin
 from herdmesh.connect.redaction import keep_secret
 
 PROTOCOL = "security.protocol"
@@ -47,6 +49,8 @@ _JAVA_CLASSES = (
 _SECURITY = "org.apache.kafka.common.security."
 _PASSWORD_MODULES = (f"{_SECURITY}plain.PlainLoginModule", f"{_SECURITY}scram.ScramLoginModule")
 _OAUTH_MODULE = f"{_SECURITY}oauthbearer.OAuthBearerLoginModule"
+_JAAS = "sasl.jaas.config"
+_LOGIN_HANDLER = "sasl.login.callback.handler.class"
 #: What librdkafka does by itself: getting a token from the endpoint with the client's credentials.
 _KNOWN_CLASSES = frozenset(
     (
@@ -65,7 +69,6 @@ _SECRET = frozenset(
     )
 )
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
-_TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s=;"']+|=|;)""", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,7 @@ class _Translation:
     given: dict[str, _Setting]
     found: dict[str, str] = field(default_factory=dict[str, str])
     ignored: list[str] = field(default_factory=list[str])
+    _oauth_of_msk: bool = False
 
     def done(self) -> ClientAccess:
         protocol = self._take(PROTOCOL).upper()
@@ -149,6 +153,7 @@ class _Translation:
             prefix for prefix, read in (("sasl.", logs_in), ("ssl.", encrypts), ("https.", logs_in)) if not read
         )
         self.given = {name: one for name, one in self.given.items() if not name.startswith(unread)}
+        self._oauth_of_msk = self._mechanism() == _OAUTH and self._take(_LOGIN_HANDLER) == LOGIN_HANDLER
         self._classes()
         if encrypts:
             self._trust()
@@ -174,9 +179,10 @@ class _Translation:
         return ConfigError(f"{full}: {message}", field=full, fix=fix)
 
     def _classes(self) -> None:
+        known = _KNOWN_CLASSES | HANDLERS if self._is_msk() else _KNOWN_CLASSES
         for name in _JAVA_CLASSES:
             written = self._take(name)
-            if written and written not in _KNOWN_CLASSES:
+            if written and written not in known:
                 message = f"{written} is a Java class, and the Kafka client here (librdkafka) runs no Java"
                 raise self._refuse(name, message, "use one of Kafka's own mechanisms, and PEM files for TLS")
             self._drop(name)
@@ -264,19 +270,44 @@ class _Translation:
         self._drop("ssl.cipher.suites")
 
     def _login(self) -> None:
-        mechanism = self._take(_MECHANISM) or self._take("sasl.mechanisms") or "GSSAPI"
-        if mechanism not in (*_PASSWORD_MECHANISMS, _OAUTH):
+        msk = self._is_msk()  # while its names are there
+        mechanism = self._mechanism() or "GSSAPI"
+        if mechanism not in (*_PASSWORD_MECHANISMS, _OAUTH, MECHANISM):
             message = f"{mechanism} is no way to log in that the Kafka client here (librdkafka) has"
             if _MECHANISM not in self.given:
                 message = "is not set, which means GSSAPI (Kerberos), and the Kafka client here has not got that"
-            raise self._refuse(_MECHANISM, message, f"use one of {', '.join((*_PASSWORD_MECHANISMS, _OAUTH))}")
+            raise self._refuse(
+                _MECHANISM, message, f"use one of {', '.join((*_PASSWORD_MECHANISMS, _OAUTH, MECHANISM))}"
+            )
         self._drop(_MECHANISM, "sasl.mechanisms")
         self.found[_MECHANISM] = mechanism
-        if mechanism == _OAUTH:
+        if msk:
+            self._msk(mechanism)
+        elif mechanism == _OAUTH:
             self._oauth()
         else:
             self._password(mechanism)
         self._drop("sasl.jaas.config")
+
+    def _mechanism(self) -> str:
+        return self._take(_MECHANISM) or self._take("sasl.mechanisms")
+
+    def _is_msk(self) -> bool:
+        """True for Amazon's login by IAM: its own mechanism, or OAUTHBEARER with its handler."""
+        return self._mechanism() == MECHANISM or self._oauth_of_msk
+
+    def _msk(self, mechanism: str) -> None:
+        """Both are told on as AWS_MSK_IAM: who makes the client gives it tokens (`herdmesh.kafka.logins`)."""
+        options: dict[str, str] = {}
+        if _JAAS in self.given:
+            options = self._jaas((MODULE,) if mechanism == MECHANISM else (_OAUTH_MODULE, MODULE))
+        try:
+            MskLogin.of(options)
+        except ConfigError as error:
+            raise self._refuse(_JAAS if error.field else _MECHANISM, str(error), error.fix) from None
+        self.found[_MECHANISM] = MECHANISM
+        if _JAAS in self.given:
+            self.found[_JAAS] = self._take(_JAAS)
 
     def _password(self, mechanism: str) -> None:
         self.given = {name: one for name, one in self.given.items() if not name.startswith("sasl.oauthbearer.")}
@@ -321,7 +352,7 @@ class _Translation:
         """The options of the one login module of `sasl.jaas.config`; refusals never show its text."""
         name = "sasl.jaas.config"
         try:
-            module, options = _parse_jaas(self._take(name))
+            module, options = parse_jaas(self._take(name))
         except ValueError as error:
             raise self._refuse(name, str(error), f'write `{modules[0]} required name="value" ...;`') from None
         if module not in modules:
@@ -337,37 +368,3 @@ class _Translation:
                 self.ignored.append(one.full_name)
             elif one.value:
                 self.found[name] = one.value
-
-
-def _parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Module and options of one JAAS entry, as Kafka's `JaasConfig` reads it. Raises ValueError with its texts."""
-    tokens: list[str] = []
-    at = 0
-    while text[at:].strip():
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise ValueError("a quote in the JAAS config is not closed")
-        tokens.append(match[1])
-        at = match.end()
-    if not tokens or tokens[0] in "=;":
-        raise ValueError("Login module not specified in JAAS config")
-    if len(tokens) < 2 or tokens[1] in "=;":
-        raise ValueError("Login module control flag not specified in JAAS config")
-    if tokens[1].lower() not in ("required", "requisite", "sufficient", "optional"):
-        raise ValueError(f"Invalid login module control flag '{tokens[1]}' in JAAS config")
-    options: dict[str, str] = {}
-    at = 2
-    while at < len(tokens) and tokens[at] != ";":
-        if at + 2 >= len(tokens) or tokens[at + 1] != "=" or tokens[at + 2] in "=;":
-            raise ValueError(f"Value not specified for key '{tokens[at]}' in JAAS config")
-        options[_unquoted(tokens[at])] = _unquoted(tokens[at + 2])
-        at += 3
-    if at == len(tokens):
-        raise ValueError("JAAS config entry not terminated by semi-colon")
-    if at + 1 < len(tokens):
-        raise ValueError("JAAS config property contains more than one login module")
-    return tokens[0], options
-
-
-def _unquoted(token: str) -> str:
-    return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL) if token[0] in "\"'" else token

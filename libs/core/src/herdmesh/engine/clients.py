@@ -26,6 +26,7 @@ from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.logins import ready
 from herdmesh.kafka.pending import raise_pending
 from herdmesh.kafka.repeats import Repeats
 from herdmesh.kafka.transient import is_transient
@@ -218,9 +219,9 @@ def opened(
 ) -> T:
     """A client of this process, where every client of a worker and of its runs is made: what it has to say goes to its
     logger of `LOGGERS` once it is polled, never to standard error, and its errors to `on_error`, which is to tell
-    `note_error` of them. Raises KafkaException for a setting it refuses."""
+    `note_error` of them. Raises KafkaException for a setting it refuses, and for a login that cannot be (`logins`)."""
     logger = LOGGERS[kind]
-    given = {**config, "error_cb": on_error}
+    given = {**ready(config), "error_cb": on_error}
     if any(0 < one.level <= logging.DEBUG for one in (logger, _ALL)):
         given.setdefault("debug", _DEBUG)
     return client(given, logger=logger)

@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.logins import ready
 from herdmesh.kafka.transient import is_transient
 from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
 from herdmesh.topicstore.contract import StoredRecord
@@ -78,7 +79,7 @@ class AuditReader:
             **NO_AUTO_CREATION,
             "error_cb": on_client_error,
         }
-        return Consumer(configs, logger=client_logger)
+        return Consumer(ready(configs), logger=client_logger)
 
 
 class _Scan:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from herdmesh.kafka.bounded import CallHangs, bounded
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.logins import ready
 from herdmesh.kafka.transaction_offsets import send_offsets
 from herdmesh.kafka.transient import may_be_repeated
 from herdmesh.kafka.trouble import transaction_trouble
@@ -188,7 +189,7 @@ def _in_name_only(group: str, settings: TopicSettings) -> Consumer:
         **NO_AUTO_CREATION,
         "error_cb": on_client_error,
     }
-    return Consumer(configs, logger=client_logger)
+    return Consumer(ready(configs), logger=client_logger)
 
 
 def _not_sent(what: str, error: KafkaError) -> CommitNotSent:

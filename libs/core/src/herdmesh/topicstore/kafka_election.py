@@ -18,6 +18,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, To
 
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.logins import ready
 from herdmesh.topicstore.calls import client_logger, close, on_client_error, post
 from herdmesh.topicstore.errors import StoreClosed
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
@@ -148,7 +149,7 @@ class Election:
             "error_cb": contact.note,
         }
 
-        consumer = Consumer(configs, logger=client_logger)
+        consumer = Consumer(ready(configs), logger=client_logger)
         consumer.subscribe([settings.topic], on_assign=gained, on_revoke=lost, on_lost=lost)
         return consumer
 

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from herdmesh.connect import transaction_topic
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.decisions import DecisionsNotRead, decisions
+from herdmesh.kafka.logins import ready
 from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.kafka_access import REFUSALS
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
@@ -71,4 +72,4 @@ def _open(settings: TopicSettings) -> Consumer:
         **NO_AUTO_CREATION,
         "error_cb": on_client_error,
     }
-    return Consumer(configs, logger=client_logger)
+    return Consumer(ready(configs), logger=client_logger)

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.logins import ready
 from herdmesh.topicstore.calls import client_logger, close, on_client_error, post
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
@@ -117,7 +118,7 @@ class Reader:
             **NO_AUTO_CREATION,
             "error_cb": contact.note,
         }
-        consumer = Consumer(configs, logger=client_logger)
+        consumer = Consumer(ready(configs), logger=client_logger)
         self._assign(consumer)
         return consumer
 

@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import accepts
 from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets, told_of
+from herdmesh.kafka.logins import ready
 from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
 from herdmesh.topicstore.errors import (
     BrokerUnreachable,
@@ -322,7 +323,7 @@ class TopicAdmin:
 
 
 def _client(configs: Mapping[str, Any]) -> _AdminCalls:
-    return cast(_AdminCalls, AdminClient(dict(configs), logger=client_logger))
+    return cast(_AdminCalls, AdminClient(ready(configs), logger=client_logger))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.logins import ready
 from herdmesh.kafka.transient import may_be_repeated
 from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE
@@ -135,7 +136,7 @@ class Writer:
             **NO_AUTO_CREATION,
             "error_cb": on_client_error,
         }
-        return Producer(configs, logger=client_logger)
+        return Producer(ready(configs), logger=client_logger)
 
     def _send(self, producer: Producer, transaction: Transaction) -> list[Place]:
         try:

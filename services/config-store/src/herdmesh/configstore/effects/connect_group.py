@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.kafka.groups import describe_group
+from herdmesh.kafka.logins import ready
 from herdmesh.topicstore import ForeignWriter, TopicSettings
 from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.kafka_access import Need, refused
@@ -54,12 +55,16 @@ class ConnectGroup:
         self._topic = topic
         self._group_id = group_id
 
+    def _client(self) -> _AdminCalls:
+        return cast(_AdminCalls, AdminClient(ready(self._configs), logger=client_logger))
+
     async def members(self) -> Sequence[str]:
         """The live members as `client id (host)`. Raises `NotAuthorized`, `KafkaException` when the broker does not
         say."""
         # A client that stood idle while its broker went and came back times out on every description from then on
         # (librdkafka 2.16), and a broker's return is when this is asked: each question is a new client's.
-        admin = [cast(_AdminCalls, AdminClient(self._configs, logger=client_logger))]
+        # One that has to fetch a token for its login first takes a second: not on the loop.
+        admin = [await asyncio.to_thread(self._client)]
         try:
             await self._require_described(admin[0])
             groups = await asyncio.to_thread(admin[0].list_groups, self._group_id, _TIMEOUT_S)

@@ -1,0 +1,138 @@
+"""A login that a Kafka client cannot do by its settings alone: Amazon MSK's by IAM (AWS_MSK_IAM).
+
+librdkafka has no such mechanism; MSK takes the same signed request as the token of OAUTHBEARER. So a client is given
+that mechanism and a function that makes tokens, which its own thread calls again at four fifths of a token's life,
+whether the client is polled or not.
+
+Owns making the settings ready and the tokens. The signing is `aws-msk-iam-sasl-signer-python`'s, an extra of this
+distribution. Which options there are is `connect.msk_iam`'s.
+
+Invariant: every Kafka client of a store, worker or run is made of settings that `ready` has seen (`tests/tidy`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.jaas import parse_jaas
+from herdmesh.connect.msk_iam import MECHANISM, SIGNER, MskLogin
+
+_MECHANISMS: Final = ("sasl.mechanism", "sasl.mechanisms")
+_JAAS: Final = "sasl.jaas.config"
+_LOGIN_HANDLERS: Final = ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class")
+_BROKER = re.compile(r"\.kafka(?:-serverless)?\.([a-z]{2}(?:-[a-z]+)+-\d)\.(?:amazonaws\.com|api\.aws)")
+_SESSION_NAME: Final = "herdmesh"
+_BOUNDS: Final[Mapping[str, Any]] = {"connect_timeout": 3, "read_timeout": 3, "retries": {"total_max_attempts": 2}}
+"""Of a question to AWS: a client waits 10 s for its first token."""
+
+Token = tuple[str, float]
+"""The token, and when it is over in epoch seconds."""
+
+
+def ready(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for a client's constructor: as they are, or with the first token and a function for the next ones.
+
+    It may ask AWS (a role, an instance's credentials) and blocks meanwhile: not for an event loop.
+
+    Raises:
+        KafkaException: SASL_AUTHENTICATION_FAILED, of a login that cannot be right; _TRANSPORT, of AWS not reached.
+    """
+    found = dict(config)
+    if all(found.get(name) != MECHANISM for name in _MECHANISMS):
+        return found
+    for name in (*_MECHANISMS, *_LOGIN_HANDLERS):
+        found.pop(name, None)
+    try:
+        _, options = parse_jaas(text) if (text := found.pop(_JAAS, "")) else ("", {})
+        make = _tokens(MskLogin.of(options), _region(str(found.get("bootstrap.servers", ""))))
+    except (ConfigError, ValueError) as error:
+        fix = f"; {error.fix}" if isinstance(error, ConfigError) else ""
+        raise _refused(f"{_JAAS} {error}{fix}") from None
+    first: list[Token] = [_told(make)]
+
+    def token(_: str | None) -> Token:
+        return first.pop() if first else make()
+
+    return {**found, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": token}
+
+
+def _told(make: Callable[[], Token]) -> Token:
+    """The first token, so that a login that does not work is told at once and why: of the function's errors the client
+    only says that it has no token."""
+    errors: Any = import_module("botocore.exceptions")
+    try:
+        return make()
+    except (errors.ConnectionError, errors.HTTPClientError) as error:
+        text = f"{MECHANISM}: AWS was not reached for the login's credentials: {error}"
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, text)) from None
+    except Exception as error:  # noqa: BLE001 - a missing profile, refused role, no credentials: botocore says which
+        raise _refused(f"no AWS credentials for the login: {error}; see what {_JAAS} and the environment say") from None
+
+
+def _refused(text: str) -> KafkaException:
+    return KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, f"{MECHANISM}: {text}"))
+
+
+def _region(servers: str) -> str:
+    """Of the brokers' names, as Amazon's own library has it, else of the environment. Raises ConfigError."""
+    match = _BROKER.search(servers)
+    if match:
+        return match[1]
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        session: Any = import_module("botocore.session").Session()
+        region = session.get_config_variable("region")
+    if not region:
+        raise ConfigError("finds no AWS region: bootstrap.servers names none", fix="set AWS_REGION where it runs")
+    return region
+
+
+def _tokens(login: MskLogin, region: str) -> Callable[[], Token]:
+    signer: Any = import_module(f"{SIGNER}.MSKAuthTokenProvider")
+    debug = login.awsDebugCreds.lower() == "true"
+
+    def make() -> Token:
+        if login.awsRoleArn:
+            token, expiry_ms = signer.generate_auth_token_from_credentials_provider(region, _role(login))
+        elif login.awsProfileName:
+            token, expiry_ms = signer.generate_auth_token_from_profile(region, login.awsProfileName)
+        else:
+            token, expiry_ms = signer.generate_auth_token(region, debug)
+        return token, expiry_ms / 1_000
+
+    return make
+
+
+def _role(login: MskLogin) -> Any:
+    """A provider of a role's credentials, as botocore knows such. The role is taken on anew for each token.
+
+    The signer's own way to a role knows neither `awsStsRegion` nor an external id.
+    """
+    credentials: Any = import_module("botocore.credentials")
+    sessions: Any = import_module("boto3.session")
+
+    class Role(credentials.CredentialProvider):
+        METHOD = "herdmesh-role"
+
+        def load(self) -> Any:
+            session = sessions.Session(
+                aws_access_key_id=login.awsRoleAccessKeyId or None,
+                aws_secret_access_key=login.awsRoleSecretAccessKey or None,
+                aws_session_token=login.awsRoleSessionToken or None,
+                profile_name=login.awsProfileName or None,
+                region_name=login.awsStsRegion or None,
+            )
+            more = {"ExternalId": login.awsRoleExternalId} if login.awsRoleExternalId else {}
+            name = login.awsRoleSessionName or _SESSION_NAME
+            sts = session.client("sts", config=import_module("botocore.config").Config(**_BOUNDS))
+            found = sts.assume_role(RoleArn=login.awsRoleArn, RoleSessionName=name, **more)["Credentials"]
+            return credentials.Credentials(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+
+    return Role()
