@@ -21,6 +21,7 @@ from herdmesh.connect.delivery_guarantee import contradictions
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled, syntax_error
 from herdmesh.connect.plugins import PluginDescriptor
+from herdmesh.connect.topic_name import why_no_topic
 
 _RESTART_BACKOFF_MS = "herdmesh.restart.backoff.ms"
 _RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
@@ -47,6 +48,7 @@ def refusals(
         *chain_config.violations(config, worker=worker, find=find),
         *_not_built(config),
         *_only_javas(config, plugin.kind),
+        *_no_topics(config, plugin.kind),
     ]
     found += [
         *_restart_rules(config),
@@ -91,6 +93,23 @@ def _only_javas(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
             compiled(pattern)
         except ConfigError as error:
             found.append(FieldViolation(field, str(error), error.fix))
+    return found
+
+
+def _no_topics(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
+    """Names that Kafka has no topic of: the first record, or the first dead letter, would fail the task."""
+    fields = (
+        ("topics", "errors.deadletterqueue.topic.name") if kind is ConnectorKind.SINK else ("offsets.storage.topic",)
+    )
+    found: list[FieldViolation] = []
+    for field in fields:
+        names = (
+            [one.strip() for one in _text(config, field).split(",")] if field == "topics" else [_text(config, field)]
+        )
+        for name in filter(None, names):
+            if why := why_no_topic(name):
+                message = f"Invalid value {name} for configuration {field}: {why}"
+                found.append(FieldViolation(field, message, "write a name that Kafka takes"))
     return found
 
 

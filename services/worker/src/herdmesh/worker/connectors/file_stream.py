@@ -39,6 +39,7 @@ from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, is_utf8
 from herdmesh.connect.validators import non_empty_string
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.topic_names import topic_problems
 from herdmesh.worker.connectors.values.lines import lines_of
 from herdmesh.worker.connectors.values.payloads import payloads
 from herdmesh.worker.connectors.values.refusals import taken
@@ -85,7 +86,7 @@ class FileStreamSource(SourceConnector):
         return cls._keys
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
-        return _without_file(config, "read from")
+        return [*_without_file(config, "read from"), *topic_problems(config, "topic")]
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warned_settings(config, self._keys.keys, self.kind, java="file-source")

@@ -1,22 +1,19 @@
-"""Topics that are named for the tables that are read into them: whether Kafka has such names.
+"""Topics that a config names, or that are named for the tables read into them: whether Kafka has such names.
 
-Owns the rule of names, and what to do about one that breaks it. Which tables there are is each source's.
+Owns what to do about a name that breaks Kafka's rule (`connect.topic_name`). Which tables there are is each source's.
 
 Invariant: nothing is refused that a transformation may yet give another topic.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.topic_name import why_no_topic
 
 PREFIX = "topic.prefix"
-LENGTH_MAX = 249
-"""Kafka's (`Topic.MAX_NAME_LENGTH`): a partition's folder has five digits and more behind it."""
-_OTHERS = re.compile(r"[^a-zA-Z0-9._-]")
 _NAMED_MAX = 3
 
 
@@ -33,7 +30,7 @@ def check_topics(config: Config, topics: Iterable[tuple[str, str]], fix: str) ->
     """
     if (config.get("transforms") or "").strip():
         return
-    wrong = [f'{what} would go to topic "{topic}", {why}' for what, topic in topics if (why := _why_not(topic))]
+    wrong = [f'{what} would go to topic "{topic}", and {why}' for what, topic in topics if (why := why_no_topic(topic))]
     if wrong:
         more = f"; and {len(wrong) - _NAMED_MAX} more" if len(wrong) > _NAMED_MAX else ""
         raise ConfigError(
@@ -42,10 +39,8 @@ def check_topics(config: Config, topics: Iterable[tuple[str, str]], fix: str) ->
         )  # fmt: skip
 
 
-def _why_not(topic: str) -> str:
-    """Why Kafka has no topic of this name; "" = it may have."""
-    if others := "".join(dict.fromkeys(_OTHERS.findall(topic))):
-        return f"and no topic's name has {others!r}: it is made of a-z, A-Z, 0-9, '.', '_' and '-'"
-    if len(topic) > LENGTH_MAX:
-        return f"and no topic's name has more than {LENGTH_MAX} characters: this has {len(topic)}"
-    return "and no topic can be called so" if topic in ("", ".", "..") else ""
+def topic_problems(config: Config, key: str) -> list[ConfigError]:
+    """That the topic which a source names by itself is none that Kafka takes; with transformations nothing is wrong."""
+    topic = (config.get(key) or "").strip()
+    why = why_no_topic(topic) if topic and not (config.get("transforms") or "").strip() else ""
+    return [ConfigError.for_value(key, topic, why, fix="write a name that Kafka takes")] if why else []

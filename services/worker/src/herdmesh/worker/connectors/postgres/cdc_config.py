@@ -23,6 +23,7 @@ from herdmesh.connect.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.known_keys import unread
 from herdmesh.worker.connectors.postgres.cdc_text import SESSION
 from herdmesh.worker.connectors.postgres.common import ConnectionSettings
+from herdmesh.worker.connectors.postgres.names import NAME_BYTES_MAX, check_names, why_no_name
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import DEFAULT, placeholder_validator
 
 HOST, PORT, USER, PASSWORD, DATABASE = (
@@ -36,7 +37,7 @@ TABLES = ("schema.include.list", "schema.exclude.list", "table.include.list", "t
 COLUMNS = ("column.include.list", "column.exclude.list")
 _SKIPPED = "skipped.operations"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-_SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
+_SLOT_NAME = re.compile(rf"[a-z0-9_]{{1,{NAME_BYTES_MAX}}}")
 _NOT_IN_TOPICS = re.compile(r"[^a-zA-Z0-9._-]")
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword")
 _SYSTEM = ("pg_catalog", "information_schema", "pg_toast")
@@ -78,10 +79,18 @@ def _regexes() -> Validator:
 def _slot_name() -> Validator:
     def check(name: str, value: str) -> None:
         if not _SLOT_NAME.fullmatch(value):
-            fix = "write lower-case letters, digits and _, at most 63"
-            raise ConfigError.for_value(name, value, "no name of a replication slot", fix=fix)
+            fix = f"write lower-case letters, digits and _, at most {NAME_BYTES_MAX}"
+            why = f"no name of a replication slot: {why_no_name(value) or 'it has other characters'}"
+            raise ConfigError.for_value(name, value, why, fix=fix)
 
     return Validator("lower-case letters, digits and _", check)
+
+
+def _publication_name() -> Validator:
+    def check(name: str, value: str) -> None:
+        check_names(name, [value], "write a shorter one")
+
+    return Validator("name of a publication", check)
 
 
 def _operations() -> Validator:
@@ -117,7 +126,7 @@ KEYS = ConfigDef(
     ConfigKey("slot.drop.on.stop", Type.BOOLEAN, False, _MEDIUM, "Whether a run drops the slot when it ends. Changes "
               "made while none runs are lost then; for tests."),
     ConfigKey(PUBLICATION, Type.STRING, "dbz_publication", _MEDIUM, "Publication that the changes are taken from.",
-              non_empty_string()),
+              _publication_name()),
     ConfigKey(AUTOCREATE, Type.STRING, Autocreate.ALL_TABLES, _MEDIUM, "What is done about a publication that is not "
               "there: all_tables makes one of all, filtered one of the captured tables (and adds some), disabled none.",
               one_of(*Autocreate)),

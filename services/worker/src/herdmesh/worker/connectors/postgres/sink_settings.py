@@ -21,6 +21,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import at_least, non_empty_string, optional_at_least
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres.common import connection_keys, quoted
+from herdmesh.worker.connectors.postgres.names import check_names
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import DEFAULT, placeholder_validator
 
 INSERT_MODE, DELETE_ENABLED = "insert.mode", "delete.enabled"
@@ -33,8 +34,6 @@ MAX_RETRIES = "max.retries"
 _DB_TIMEZONE, _QUOTE = "db.timezone", "quote.sql.identifiers"
 _KAFKA_NAMES = ("__connect_topic", "__connect_partition", "__connect_offset")
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-NAME_BYTES_MAX = 63
-"""Of one name in PostgreSQL, which would cut off more."""
 _WRITES, _MAPPING, _DDL, _RETRIES = "Writes", "Data Mapping", "DDL Support", "Retries"
 
 
@@ -225,6 +224,10 @@ def sink_settings(config: Config) -> SinkSettings:
     )
     for problem in _problems(found):
         raise problem
+    check_names(PK_FIELDS, found.pk_fields, "write the columns' own names")
+    if not (config.get("transforms") or "").strip():  # which may rename topics
+        for topic in filter(None, (one.strip() for one in (config.get("topics") or "").split(","))):
+            found.table_of(topic)
     return found
 
 
@@ -284,10 +287,11 @@ def _zone_of(field: str, value: Any) -> tzinfo:
 
 def _table_name(key: str, text: str, *, folds: bool) -> TableName:
     parts = (text.lower() if folds else text).split(".")
-    if len(parts) > 2 or not all(0 < len(part.encode()) <= NAME_BYTES_MAX for part in parts):
+    fix = "rename topics by a transformation (RegexRouter), or write another name"
+    if len(parts) > 2 or not all(parts):
         raise ConfigError(
-            f"{key}: {text} is no table's name: a dot stands between schema and table and nowhere else, and neither "
-            f"has more than {NAME_BYTES_MAX} bytes", field=key,
-            fix="rename topics by a transformation (RegexRouter), or write another name",
+            f"{key}: {text} is no table's name: a dot stands between schema and table and nowhere else",
+            field=key, fix=fix,
         )  # fmt: skip
+    check_names(key, parts, fix)
     return TableName("" if len(parts) == 1 else parts[0], parts[-1])

@@ -24,11 +24,11 @@ from herdmesh.connect.errors import ConfigError, DataError, RetriableError
 from herdmesh.connect.schemas import Schema
 from herdmesh.worker.connectors.postgres.common import Connection, literal, make_missing, quoted
 from herdmesh.worker.connectors.postgres.debezium.texts import writer
+from herdmesh.worker.connectors.postgres.names import why_no_name
 from herdmesh.worker.connectors.postgres.sink_rows import Column, Shape
 from herdmesh.worker.connectors.postgres.sink_settings import (
     AUTO_CREATE,
     AUTO_EVOLVE,
-    NAME_BYTES_MAX,
     InsertMode,
     SinkSettings,
     TableName,
@@ -341,8 +341,8 @@ def _definition(column: Column, *, of_new_table: bool) -> str:
 
 
 def _refuse_long(column: Column) -> None:
-    if len(column.name.encode()) > NAME_BYTES_MAX:
-        raise DataError(f"column {column.name} cannot be made: its name has more than {NAME_BYTES_MAX} bytes")
+    if why := why_no_name(column.name):
+        raise DataError(f"column {column.name} cannot be made: {why}")
 
 
 def _default(schema: Schema) -> str:

@@ -36,6 +36,7 @@ from herdmesh.worker.connectors.postgres.common import (
     refuse_others,
     warnings_of_connection,
 )
+from herdmesh.worker.connectors.postgres.names import check_names
 from herdmesh.worker.connectors.postgres.types import Granularity, NumericMapping, TypeOptions
 from herdmesh.worker.connectors.topic_names import check_topics
 
@@ -262,6 +263,9 @@ def settings_of(config: Config) -> SourceSettings:
     if mode.has_number and query and not values[INCREMENTING]:
         raise ConfigError(f"{INCREMENTING}: a query has no serial column of its own", field=INCREMENTING,
                           fix="name a column")  # fmt: skip
+    named = ((INCREMENTING, [values[INCREMENTING]]), (TIMESTAMP, timestamps), (KEY_COLUMNS, values[KEY_COLUMNS] or ()))
+    for key, columns in named:
+        check_names(key, filter(None, columns), "write the column's own name")
     initial = initial_of(config, values)
     if query:
         check_topics(config, [("the query", values["topic.prefix"])], "write another prefix, which is the whole name")

@@ -1,0 +1,23 @@
+"""What Kafka takes for the name of a topic.
+
+Owns the rule (Java: `org.apache.kafka.common.internals.Topic.validate`) and its words. Which topic a record goes to is
+its connector's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LENGTH_MAX: Final = 249
+"""Kafka's (`Topic.MAX_NAME_LENGTH`): a partition's folder has five digits and more behind it."""
+_OTHERS: Final = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+def why_no_topic(name: str) -> str:
+    """Why Kafka has no topic of this name, as `no topic's name has ...`; "" = it may have."""
+    if others := "".join(dict.fromkeys(_OTHERS.findall(name))):
+        return f"no topic's name has {others!r}: it is made of a-z, A-Z, 0-9, '.', '_' and '-'"
+    if len(name) > LENGTH_MAX:
+        return f"no topic's name has more than {LENGTH_MAX} characters: this has {len(name)}"
+    return "no topic can be called so" if name in ("", ".", "..") else ""
