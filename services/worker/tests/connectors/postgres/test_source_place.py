@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres.catalog import TableId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place, rewound, table_partition
+from services.worker.tests.connectors.postgres.reading import Reader, config_of
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 #: What a `timestamptz` can be: 4713 BC to 294276.
@@ -90,3 +92,17 @@ def test_a_place_is_rewound_by_its_moment_and_never_forward() -> None:
     assert found is not None
     # right before the first row of that very moment; what is there already, and what has no moment, stays
     assert [(partition, Place.of(offset)) for partition, offset in found] == [(a, Place(7, 999_999))]
+
+
+def test_the_earliest_moments_are_places(tmp_database: str) -> None:
+    with psycopg.connect(tmp_database, autocommit=True) as admin:
+        for type in ("timestamptz", "timestamp", "date"):
+            for at, first in enumerate(("-infinity", "4713-01-01 BC")):
+                table = f"{type}_{at}"
+                made = f"CREATE TABLE {table} (id int, ts {type} NOT NULL); INSERT INTO {table} VALUES (1, '{first}')"
+                admin.execute(made.encode())
+                given = {"mode": "timestamp", "timestamp.column.name": "ts", "table.whitelist": table}
+                reader = Reader(config_of(tmp_database, **given))
+                assert [row["id"] for row in reader.rows()] == [1]
+                admin.execute(f"INSERT INTO {table} VALUES (2, '2024-02-29'), (3, 'infinity')".encode())
+                assert [row["id"] for row in reader.rows()] == [2]

@@ -23,6 +23,9 @@ CREATE VIEW plain AS SELECT * FROM base;
 CREATE VIEW joined AS SELECT b.id, b.name FROM plain b LEFT JOIN other o ON o.id = b.id % 2;
 CREATE VIEW united AS SELECT id, name FROM base UNION ALL SELECT 0, what FROM other WHERE false;
 CREATE FUNCTION inlined() RETURNS SETOF base LANGUAGE sql STABLE AS 'SELECT * FROM public.base';
+CREATE FUNCTION opaque() RETURNS SETOF base LANGUAGE plpgsql STABLE AS 'BEGIN RETURN QUERY TABLE public.base; END';
+CREATE FUNCTION again() RETURNS SETOF base LANGUAGE sql VOLATILE AS 'SELECT * FROM public.base';
+CREATE VIEW of_function AS SELECT * FROM opaque();
 CREATE TABLE parent (id bigserial PRIMARY KEY, name text NOT NULL);
 CREATE TABLE child () INHERITS (parent);
 CREATE TABLE grandchild () INHERITS (child);
@@ -44,6 +47,8 @@ RELATIONS: dict[str, tuple[dict[str, str], str, str]] = {
     "a query with a subquery": ({"query": "SELECT * FROM (SELECT max(id) AS id, name FROM base GROUP BY name) s"},
                                 "base", "base"),
     "a query of a function": ({"query": "SELECT * FROM inlined()"}, "base", "base"),
+    "a query of a function that is not inlined": ({"query": "SELECT * FROM again() WHERE id > 0"}, "base", "base"),
+    "a view of a procedural function": (VIEW | {"table.whitelist": "of_function"}, "base", "base"),
     "a table with children": ({"table.whitelist": "parent"}, "grandchild", "parent"),
     "a view of a table with children": (VIEW | {"table.whitelist": "of_parent"}, "child", "parent"),
     "a partitioned table": ({"table.types": "PARTITIONED TABLE", "table.whitelist": "parts"}, "parts_slow", "parts"),
@@ -73,6 +78,38 @@ def test_a_lower_number_is_waited_for_wherever_it_is_written(
                 pytest.fail(f"{what}: read {reader.take(task)}")
             slow.commit()
             assert [row["name"] for row in reader.until(task, 2)] == ["slow", "fast"], what
+
+
+def test_a_number_that_was_drawn_before_the_table_was_locked_is_waited_for(
+    admin: Connection, tmp_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Hibernate does."""
+    monkeypatch.setattr(source_task, "_WAIT_S", 0.0)
+    admin.execute("CREATE SEQUENCE drawn; CREATE TABLE later (id bigint PRIMARY KEY DEFAULT nextval('drawn'))")
+    for table, sequence in (("base", "base_id_seq"), ("later", "drawn")):
+        given = {"mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": table}
+        reader = Reader(config_of(tmp_database, **given))
+        names, values = ("(id, name)", "%s, 'slow'") if table == "base" else ("(id)", "%s")
+        with psycopg.connect(tmp_database) as slow, reader.task() as task:
+            row = slow.execute(f"SELECT nextval('{sequence}')".encode()).fetchone()
+            admin.execute(f"INSERT INTO {table} {names} VALUES ({values})".replace("%s", "DEFAULT").encode())
+            with pytest.raises(RetriableError, match=str(slow.info.backend_pid)):
+                pytest.fail(f"{table}: read {reader.take(task)}")
+            slow.execute(f"INSERT INTO {table} {names} VALUES ({values})".encode(), row)
+            slow.commit()
+            assert [row["id"] for row in reader.until(task, 2)] == [1, 2]
+
+
+def test_numbers_that_sessions_keep_for_later_are_warned_of(
+    admin: Connection, tmp_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin.execute("CREATE TABLE kept (id int GENERATED ALWAYS AS IDENTITY (CACHE 20), name text); "
+                  "INSERT INTO kept (name) VALUES ('x')")  # fmt: skip
+    config = {"mode": "incrementing", "incrementing.column.name": "id", "validate.non.null": "false"}
+    reader = Reader(config_of(tmp_database, **config, table__whitelist="kept"))
+    with caplog.at_level(logging.WARNING):
+        assert [row["name"] for row in reader.rows()] == ["x"]
+    assert "reads numbers of sequence kept_id_seq, which has CACHE 20" in caplog.text
 
 
 def test_a_reader_of_the_same_tables_is_not_waited_for(admin: Connection, tmp_database: str) -> None:

@@ -95,7 +95,7 @@ def test_a_java_class_is_the_connector_of_its_urls_database(name: str) -> None:
     told = validation.validate(java, registry, worker, ConfigProviders.of(worker))
     assert (told.error_count, told.class_name) == (0, name)
     assert "spark.memory" in {field.name for field in told.fields}
-    assert [one.name for one in told.warnings] == ["connector.class", "table.whitelist"]
+    assert [one.name for one in told.warnings] == ["connector.class", "table.whitelist", "mode"]
     assert "SparkJdbcSource" in told.warnings[0].message
     assert "(orders)" in told.warnings[1].message
     (task,) = planned_task_configs(specs, java, 1)
@@ -133,9 +133,16 @@ def test_aivens_moment_to_begin_at_is_heeded() -> None:
 
 
 def test_keys_without_effect_are_warned_of() -> None:
-    full = config(spark_option_useSSL="true", numeric_mapping="best_fit", dialect_name="", batch_max_row="1")
+    full = config(
+        mode="bulk", spark_option_useSSL="true", numeric_mapping="best_fit", dialect_name="", batch_max_row="1"
+    )
     assert not JdbcSource().validate(full)
     assert [one.field for one in JdbcSource().warnings(full)] == ["numeric.mapping", "batch.max.row"]
+
+
+def test_rows_that_are_committed_late_are_warned_of() -> None:
+    (warning,) = JdbcSource().warnings(config(mode="incrementing"))
+    assert (warning.field, "committed after one with a higher number" in warning.message) == ("mode", True)
 
 
 def test_tables_are_dealt_out_and_a_query_is_one_tasks() -> None:

@@ -20,6 +20,8 @@ QUERY_PARTITION: Final[Mapping[str, Any]] = {"query": "query"}
 _INCREMENTING, _TIMESTAMP, _NANOS = "incrementing", "timestamp", "timestamp_nanos"
 _DAY_US: Final = 86_400_000_000
 _INT64 = range(-(1 << 63), 1 << 63)
+MINUS_INFINITY_US: Final = -9_223_372_036_832_400_000_000
+"""Of a place after rows whose moment is -infinity: what the Java driver has for that, which is before all others."""
 
 
 def table_partition(table: TableId) -> dict[str, Any]:
@@ -103,6 +105,8 @@ def rewound(
 
 def moment_sql(moment_us: int) -> str:
     """A moment, in microseconds since 1970, as a constant `timestamptz`; exact, as no sum with an interval is."""
+    if moment_us <= MINUS_INFINITY_US:
+        return "(TIMESTAMPTZ '-infinity')"
     days, rest_us = divmod(moment_us, _DAY_US)
     seconds, fraction_us = divmod(rest_us, 1_000_000)
     time = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction_us:06}"

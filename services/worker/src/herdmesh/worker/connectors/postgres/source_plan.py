@@ -27,7 +27,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
     Mode,
     SourceSettings,
 )
-from herdmesh.worker.connectors.postgres.source_place import Place, moment_sql
+from herdmesh.worker.connectors.postgres.source_place import MINUS_INFINITY_US, Place, moment_sql
 from herdmesh.worker.connectors.postgres.types import (
     EPOCH_US,
     ColumnReader,
@@ -37,6 +37,7 @@ from herdmesh.worker.connectors.postgres.types import (
     reading_of,
     schema_of,
 )
+from herdmesh.worker.connectors.postgres.types import MINUS_INFINITY_US as RAW_MINUS_INFINITY_US
 
 Row = tuple[Any, ...]
 #: Columns are named with it where a name alone could be taken for one of those that are selected (ORDER BY).
@@ -176,7 +177,7 @@ class Plan:
         if not self._has_moment:
             return Place(row[-1] if self._has_number else None)
         moment, number = (row[-2], row[-1]) if self._has_number else (row[-1], None)
-        return Place(number, moment + EPOCH_US)
+        return Place(number, moment + EPOCH_US if moment != RAW_MINUS_INFINITY_US else MINUS_INFINITY_US)
 
     def batch(self, rows: Sequence[Row], place: Place) -> SourceBatch:
         """Rows as records, with the offset of a place. Raises DataError, with the column, for a value that Connect

@@ -207,13 +207,14 @@ class PostgresSourceTask(SourceTask):
     def _decided(self, connection: Connection, source: _Source, plan: Plan) -> int | None:
         """Up to which number all rows are decided; None = there is no new one, or not yet."""
         if source.waiting is None:
-            with errors_translated(f"cannot read {source.relation.label}"):
-                row = connection.execute(plan.highest(source.place).encode()).fetchone()
-            highest = row[0] if row is not None else None
-            if highest is None:
+            relation = source.relation
+            found = source_writers.highest_and_read(
+                connection, plan.highest(source.place), relation.source, relation.label
+            )
+            if found is None:
                 self._put_off(source)
                 return None
-            read = source_writers.relations_read(connection, source.relation.source, source.relation.label)
+            highest, read = found
             self._warn_of_hidden(connection, source, read)
             source.waiting = _Waiting(highest, read, source_writers.writers_of(connection, read))
         waiting = source.waiting
@@ -234,7 +235,7 @@ class PostgresSourceTask(SourceTask):
         if hidden := [*read.hidden, *standby]:
             _log.warning(
                 "%s reads %s: who writes there is not seen, so a row that is committed after one with a higher number "
-                "is not read; read the tables themselves at the primary, or use mode=bulk",
+                "is not read; read the tables themselves at the primary, have sequences with CACHE 1, or use mode=bulk",
                 source.relation.label, ", ".join(hidden),
             )  # fmt: skip
 

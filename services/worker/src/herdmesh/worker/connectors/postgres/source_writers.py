@@ -3,13 +3,14 @@
 Owns the question for `mode=incrementing`. A serial or identity column is numbered when a row is inserted, and seen when
 its transaction commits: 5 may come after 6, and a reader that has passed 6 would never see it.
 
-An INSERT locks its table before it draws the number and until its transaction ends. So, once a highest number is
-known: whoever holds such a lock then may have a lower one, and whoever does not draws a higher one (of a sequence with
-CACHE 1, the default, by a column's own DEFAULT). When all those have ended, every number up to that one is decided.
+An INSERT locks its table before it draws the number and until its transaction ends, and whoever draws a number first
+(`nextval`) locks its sequence likewise. So, once a highest number is known: whoever holds such a lock then may have a
+lower one, and whoever does not draws a higher one. When all those have ended, every number up to that one is decided.
 
-Which tables are read is what the server says: whoever plans a statement holds locks on all relations in it, those under
-views, in subqueries and in functions that are inlined, and on partitions and children. Two kinds hide their writers:
-a materialized view shows what was committed when it was refreshed, and a foreign table is written elsewhere (`hidden`).
+Which tables are read is what the server says: whoever runs a statement holds locks on all relations in it, those under
+views, in subqueries and in functions, and on partitions and children. Some hide their writers (`hidden`): a
+materialized view shows what was committed when it was refreshed, a foreign table is written elsewhere, and of a
+sequence with CACHE a session keeps numbers for transactions to come.
 
 Invariant: changes nothing and waits for nobody; it only asks.
 """
@@ -33,6 +34,18 @@ WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND c.oid 
   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
   AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1
 """
+_SEQUENCES = """
+SELECT s.seqrelid::int8, s.seqrelid::pg_catalog.regclass::text, s.seqcache FROM pg_catalog.pg_sequence s
+WHERE s.seqrelid IN (
+    SELECT d.objid FROM pg_catalog.pg_depend d
+    WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
+        AND d.refobjid = ANY (%(oids)s::oid[]) AND d.deptype IN ('a', 'i')
+    UNION SELECT d.refobjid FROM pg_catalog.pg_attrdef f
+    JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid = f.oid
+    WHERE f.adrelid = ANY (%(oids)s::oid[]) AND d.refclassid = 'pg_catalog.pg_class'::regclass
+) ORDER BY 1
+"""
+"""Those that number rows of a table: its own, and those of its defaults."""
 #: Whoever inserts through what a partition is a part of draws the number before the partition is found.
 _WRITERS = """
 SELECT l.virtualtransaction, max(l.pid) FROM pg_catalog.pg_locks l
@@ -53,30 +66,35 @@ Writers = Mapping[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The relations that a table, a view or a query reads."""
+    """The relations that a table, a view or a query reads, and the sequences that number their rows."""
 
     oids: Sequence[int]
     hidden: Sequence[str]
-    """Those whose writers cannot be seen, as messages name them."""
+    """What has writers that cannot be seen, as messages name it."""
 
 
-def relations_read(connection: Connection, source: str, label: str) -> Read:
-    """What is read by a statement that selects from a source, as SQL's FROM has it. Raises RetriableError when the
-    server is away, ConfigError when it refuses the statement."""
-    statements = f"BEGIN READ ONLY; SELECT FROM {source} AS herdmesh_read LIMIT 0; {_READ}"
-    found: list[tuple[int, str, str]] = []
-    with errors_translated(f"cannot see what {label} reads"):
+def highest_and_read(connection: Connection, highest: str, source: str, label: str) -> tuple[int, Read] | None:
+    """The highest new number, by a query for it, and what is read by a statement that selects from a source, as SQL's
+    FROM has it; None = there is no new number. Raises RetriableError when the server is away, ConfigError when it
+    refuses a statement."""
+    with errors_translated(f"cannot read {label}"):
         try:
-            cursor = connection.execute(statements.encode(), prepare=False)
-            while cursor.nextset():
-                pass
-            found = cursor.fetchall()
+            cursor = connection.execute(f"BEGIN READ ONLY; {highest}".encode(), prepare=False)
+            cursor.nextset()
+            row = cursor.fetchone()
+            if row is None or row[0] is None:
+                return None
+            # A function is in the first statement's locks, for it ran there; what a plan leaves out, in the second's.
+            connection.execute(f"SELECT FROM {source} AS herdmesh_read LIMIT 0".encode(), prepare=False)
+            relations = connection.execute(_READ.encode()).fetchall()
+            oids = [oid for oid, _, _ in relations]
+            sequences = connection.execute(_SEQUENCES, {"oids": oids}).fetchall()
         finally:
             with contextlib.suppress(psycopg.Error):
                 connection.execute("ROLLBACK")
-    return Read(
-        [oid for oid, _, _ in found], [f"{_HIDDEN[kind]} {name}" for _, kind, name in found if kind in _HIDDEN]
-    )  # fmt: skip
+    hidden = [f"{_HIDDEN[kind]} {name}" for _, kind, name in relations if kind in _HIDDEN]
+    hidden += [f"numbers of sequence {name}, which has CACHE {cache}" for _, name, cache in sequences if cache > 1]
+    return row[0], Read([*oids, *(oid for oid, _, _ in sequences)], hidden)
 
 
 def writers_of(connection: Connection, read: Read) -> Writers:

@@ -168,7 +168,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
     own = {*KEYS.keys, TASK_TABLES, "task.class", postgres.INITIAL_MS}
     found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,), java="jdbc-source")
-    return [*_warnings_of_java(config), *found]
+    return [*_warnings_of_java(config), *_warnings_of_late_rows(config), *found]
 
 
 def _warnings_of_java(config: Config) -> list[FieldViolation]:
@@ -186,6 +186,18 @@ def _warnings_of_java(config: Config) -> list[FieldViolation]:
         )
         found.append(FieldViolation(WHITELIST, message, "to go on with Java's offsets, write names as they have them"))
     return found
+
+
+def _warnings_of_late_rows(config: Config) -> list[FieldViolation]:
+    """Of a mode in which rows may be missed, whatever else the config says."""
+    if (config.get(MODE) or "").strip() != Mode.INCREMENTING:
+        return []
+    message = (
+        f"{MODE}: {Mode.INCREMENTING} does not read a row that is committed after one with a higher number: who may "
+        "still commit a lower number is not known of all databases"
+    )
+    fix = "have one writer at a time number rows, or use timestamp+incrementing with timestamp.delay.interval.ms"
+    return [FieldViolation(MODE, message, fix)]
 
 
 def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
