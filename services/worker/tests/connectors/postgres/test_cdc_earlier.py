@@ -111,6 +111,12 @@ def test_a_dropped_table_has_the_key_that_the_log_tells(database: Database) -> N
     [
         ("DROP TABLE t", "the table is gone"),
         ("ALTER TABLE t DROP id, ADD number int GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "the column number"),
+        ("ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (v)", "made, or moved to other columns, after that"),
+        (
+            "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, v)",
+            "made, or moved to other columns, after that",
+        ),
+        ("ALTER TABLE t DROP id, ADD id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "the column id"),
     ],
 )
 def test_a_key_that_nothing_tells_is_an_error(database: Database, then: str, why: str) -> None:
@@ -122,15 +128,27 @@ def test_a_key_that_nothing_tells_is_an_error(database: Database, then: str, why
     assert "REPLICA IDENTITY FULL" in str(refused.value)
 
 
-def test_a_null_in_what_became_the_key_is_a_record_without_one(database: Database) -> None:
+def test_a_key_that_is_older_than_the_rows_is_theirs(database: Database) -> None:
+    """Also one that was made anew with its column's type."""
     database.run("CREATE TABLE t (a int, v text)", "ALTER TABLE t REPLICA IDENTITY FULL")
     events, _ = told(
         database,
-        "INSERT INTO t VALUES (NULL, 'x')",
-        "UPDATE t SET a = 1",
         "ALTER TABLE t ADD PRIMARY KEY (a)",
+        "INSERT INTO t VALUES (1, 'x')",
+        "ALTER TABLE t RENAME CONSTRAINT t_pkey TO other",
         "INSERT INTO t VALUES (2, 'y')",
+        "ALTER TABLE t ALTER a TYPE bigint",
     )
+    assert [event[1] for event in events if event[1] is not None] == [{"a": 1}, {"a": 2}]
+
+
+def test_a_null_in_what_became_the_key_is_a_record_without_one(database: Database) -> None:
+    database.run("CREATE TABLE t (a int, v text)", "ALTER TABLE t REPLICA IDENTITY FULL")
+    with Driven(database.config()) as run:
+        run.drain()
+        database.run("INSERT INTO t VALUES (NULL, 'x')", "UPDATE t SET a = 1", "ALTER TABLE t ADD PRIMARY KEY (a)",
+                     "INSERT INTO t VALUES (2, 'y')")  # fmt: skip
+        events = run.drain()
     assert events == [
         ("c", None, None, {"a": None, "v": "x"}),
         ("u", None, {"a": None, "v": "x"}, {"a": 1, "v": "x"}),

@@ -33,6 +33,7 @@ from herdmesh.worker.connectors.postgres.pgoutput import Column, Relation
 from herdmesh.worker.connectors.postgres.types import PgType
 
 _MINIMUM = 130_000
+_XIDS = 1 << 32
 _KEY_IS_NOT_TOLD = {"f": "FULL", "n": "NOTHING"}
 """Replica identities that do not mark a primary key's columns."""
 
@@ -52,6 +53,11 @@ _ATTRIBUTES = """
 SELECT a.attnum, a.attname, a.atttypid::int8, a.atttypmod, a.attlen, a.attnotnull, array_position(k.conkey, a.attnum)
 FROM pg_attribute a LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p'
 WHERE a.attrelid = %s::oid AND a.attnum > 0 AND a.attgenerated = '' ORDER BY a.attnum"""
+_KEY_MADE_BY = """
+SELECT k.xmin::text::int8, pg_snapshot_xmax(pg_current_snapshot())::text::int8
+FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = -1
+WHERE k.conrelid = %s::oid AND k.contype = 'p' AND k.xmin <> a.xmin"""
+"""A system column is as old as its table: a key that is, too, is no newer than any row."""
 _HAS_COLUMN_LIST = "SELECT EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = %s::oid AND prattrs IS NOT NULL)"
 _LENGTHS = "SELECT t.oid::int8, t.typlen FROM pg_type t WHERE t.oid = ANY(%s::oid[])"
 _TYPES = """
@@ -213,9 +219,9 @@ def drop_slot(connection: Connection, settings: CdcSettings) -> None:
         )
 
 
-def facts_of(connection: Connection, relation: Relation) -> Facts:
+def facts_of(connection: Connection, relation: Relation, xid: int | None = None) -> Facts:
     """What today's catalogue says of a relation that may be of the past. A column that is not found again counts as one
-    that may be null.
+    that may be null. `xid`: of the transaction that the relation is described in, if it is of the past.
 
     Raises ConfigError when the key of its rows cannot be told: the log has the columns of a primary key only where it
     is the replica identity, and the table has been altered since.
@@ -233,6 +239,12 @@ def facts_of(connection: Connection, relation: Relation) -> Facts:
     )
     if relation.replica_identity in _KEY_IS_NOT_TOLD:
         _refuse_unclear_key(relation, found, primary, {row[0]: row[1] for row in rows})
+        same_types = {(row[0], row[2], row[3]) for row in rows} >= {
+            (number, *_type_of(relation, found.names[number])) for number in primary
+        }
+        # A key of another type was made anew with its column.
+        if xid is not None and same_types and _is_key_newer(connection, relation, xid):
+            raise _unclear_key(relation, "its primary key was made, or moved to other columns, after that")
     return Facts(
         frozenset(name for number, name in found.names.items() if number in not_null),
         tuple(found.names[number] for number in primary if number in found.names),
@@ -245,15 +257,30 @@ def facts_of(connection: Connection, relation: Relation) -> Facts:
 
 
 def _refuse_unclear_key(relation: Relation, found: Found, primary: Sequence[int], names: Mapping[int, str]) -> None:
-    table = f"{relation.schema}.{relation.table}"
     if not names:
         why = "the table is gone"
     elif lost := [names[number] for number in primary if number not in found.names]:
         why = f"its primary key has today the column {', '.join(lost)}, which is not found in the row's table"
     else:
         return
+    raise _unclear_key(relation, why)
+
+
+def _type_of(relation: Relation, name: str) -> tuple[int, int]:
+    return next((one.type_oid, one.type_modifier) for one in relation.columns if one.name == name)
+
+
+def _is_key_newer(connection: Connection, relation: Relation, xid: int) -> bool:
+    """Whether the primary key was made by a later transaction. Their numbers go round, at 2**32."""
+    with errors_translated(f"the key of {relation.schema}.{relation.table} cannot be looked up", field=USER):
+        found = _rows(connection, _KEY_MADE_BY, relation.oid)
+    return any(0 < (made - xid) % _XIDS <= (following - xid) % _XIDS for made, following in found)
+
+
+def _unclear_key(relation: Relation, why: str) -> ConfigError:
+    table = f"{relation.schema}.{relation.table}"
     columns = ", ".join(column.name for column in relation.columns)
-    raise ConfigError(
+    return ConfigError(
         f"changes of {table} ({columns}) are older than its table, and their key cannot be told: with REPLICA IDENTITY "
         f"{_KEY_IS_NOT_TOLD[relation.replica_identity]} the log does not say what the key was, and {why}",
         field="table.exclude.list",

@@ -143,6 +143,11 @@ class Assembler:
         """More changes of the same transaction may follow."""
         return self._transaction is not None
 
+    def xid_before(self, lsn: int) -> int | None:
+        """The transaction that the stream is in, if it committed before a place in the log."""
+        transaction = self._transaction
+        return transaction.xid if transaction is not None and transaction.final_lsn < lsn else None
+
     def take(self, lsn: int, data: bytes) -> bool:
         """Take a message that is at a place in the log. False = not taken: it belongs to the next chunk.
 

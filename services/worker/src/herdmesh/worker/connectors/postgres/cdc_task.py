@@ -104,6 +104,8 @@ class CdcSourceTask(SourceTask):
         self._finished = False
         #: where the log is, in the offset last handed over, and in the one last committed.
         self._handed_lsn = self._confirmed_lsn = 0 if self._stored is None else self._stored.position.lsn
+        #: where the log ended when the stream began: what is before it may be older than the catalogue.
+        self._began_lsn = 0
         self._moved_s = self._told_s = time.monotonic()
 
     def poll(self) -> SourceBatch | None:
@@ -297,7 +299,7 @@ class CdcSourceTask(SourceTask):
     def _stream(
         self, connection: Connection, assembler: Assembler, replication: Replication
     ) -> Generator[Step, None, None]:
-        end = cdc_catalog.end_of_log(connection)
+        end = self._began_lsn = cdc_catalog.end_of_log(connection)
         heard_s = time.monotonic()
         held: Frame | None = None
         patience_s = heard_s + _PATIENCE_S
@@ -371,7 +373,9 @@ class CdcSourceTask(SourceTask):
         if not self._settings.tables.has(relation.schema, relation.table):
             return None
         assert self._connection is not None
-        return table_of(relation, cdc_catalog.facts_of(self._connection, relation), self._settings)
+        # Whoever alters a key while changes are told as they come has the row's own catalogue.
+        xid = self._assembler.xid_before(self._began_lsn) if self._assembler is not None else None
+        return table_of(relation, cdc_catalog.facts_of(self._connection, relation, xid), self._settings)
 
     def _drop_slot(self) -> None:
         """As slot.drop.on.stop asks; a server that is away keeps it."""
