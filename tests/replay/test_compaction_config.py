@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from herdmesh.configstore.state import connector, manifest
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.configstore.state.mutations import CommitTaskConfigs, PutConnectorConfig, SetTargetState
-from herdmesh.connect.config_records import TargetState, TaskConfigRecord
+from herdmesh.connect.config_records import ManifestRecord, TargetState, TaskConfigRecord
 from herdmesh.connect.config_topic import manifest_key
 from herdmesh.topicstore.contract import NewRecord
 from tests.support.config_histories import MIXED_HISTORIES, OUR_HISTORIES, Step, play
@@ -121,6 +121,16 @@ def test_without_restating_a_leader_that_died_takes_a_task_along(monkeypatch: py
     monkeypatch.setattr(manifest, "restated", _nothing)
     with pytest.raises(Differs):
         history(World())
+
+
+def _not_raced(_state: ConnectorState, _manifest: ManifestRecord) -> bool:
+    return False
+
+
+def test_without_the_latest_commit_a_fence_too_many_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "_is_raced", _not_raced)
+    with pytest.raises(Differs):
+        _played(MIXED_HISTORIES, World)
 
 
 def test_a_writer_that_goes_on_from_connects_rules_loses_what_compaction_took(

@@ -136,6 +136,15 @@ def _races(name: str, change: _Change, records: list[Java], at: int) -> Step:
     return step
 
 
+def _races_creation(name: str, records: list[Java], at: int) -> Step:
+    def step(world: World) -> None:
+        if world.writer.state.connector(name).config is not None:
+            world.write(DeleteConnector(name), expected=False)
+        world.write(PutConnectorConfig(name, {"v": "new"}), expected=False, racing=records, at=at)
+
+    return step
+
+
 def _exists(name: str, world: World, create: bool) -> None:
     """Most writes are to say something: the connector they need is made first."""
     if create and world.writer.state.connector(name).config is None:
@@ -170,7 +179,10 @@ _OURS = st.builds(
     _ours, NAMES, st.lists(_CHANGES, min_size=1, max_size=4), st.booleans(), st.sampled_from([True] * 4 + [False])
 )
 _THEIRS = st.builds(_java, st.lists(JAVA, min_size=1, max_size=3))
-_RACES = st.builds(_races, NAMES, _CHANGES, JAVA, st.integers(0, 4))
+_RACES = st.one_of(
+    st.builds(_races, NAMES, _CHANGES, JAVA, st.integers(0, 4)),
+    st.builds(_races_creation, NAMES, JAVA, st.integers(0, 2)),
+)
 _CLEANING = st.builds(_cleans, _FRACTIONS, st.just(0.0) | _FRACTIONS, _SEEDS)
 _RESTARTING = st.builds(_restarts, st.just(0.0) | _FRACTIONS, _SEEDS)
 _REST = st.one_of(

@@ -30,6 +30,7 @@ from herdmesh.connect.config_records import (
     task_config_digest,
 )
 from herdmesh.connect.records import Tombstone
+from herdmesh.topicstore.contract import NewRecord
 from herdmesh.topicstore.writes import PROVISIONAL_OFFSET
 from tests.support.config_topic import ConfigTopic, compacted, replay
 
@@ -193,10 +194,12 @@ def test_revisions_state_what_was_known_and_zero_for_what_is_written_along() -> 
     state = topic.connector("c1")
     made = manifest.build(state, "new")
     assert made == ManifestRecord(
-        "c1", state.incarnation, config_digest=task_config_digest(config("1")), revisions={"config": 3}
+        "c1", state.incarnation, config_digest=task_config_digest(config("1")), revisions={"config": 3, "commit": 0}
     )
     assert manifest.IN_FLIGHT_OFFSET == PROVISIONAL_OFFSET
-    assert b'"revisions":{"config":0}' in (topic.records[2].value or b"")
+    assert b'"revisions":{"commit":0,"config":0}' in (topic.records[2].value or b"")
+    write(topic, CommitTaskConfigs("c1", tasks("a")))
+    assert b'"revisions":{"commit":-1,' in (topic.records[-2].value or b"")
 
 
 def test_reading_back_a_manifest_changes_nothing_but_foreign() -> None:
@@ -235,6 +238,45 @@ def test_a_commit_that_met_no_config_leaves_nothing_to_fence(deleted_before: boo
     write(topic, CommitTaskConfigs("c1", tasks("a")))
     assert topic.connector("c1").pending_fencing
     assert b"orphan_commit_offset" not in (topic.records[-2].value or b"")
+
+
+@pytest.mark.parametrize("met_the_config", [False, True])
+def test_a_commit_that_races_into_a_creation_waits_for_a_fence_if_it_met_the_config(met_the_config: bool) -> None:
+    """The manifest's writer did not know it: Connect's rules stand, until the next write of ours."""
+    topic = led()
+    leadership = topic.state.leadership
+    assert leadership is not None
+    leader = LeaderToken(leadership.epoch, leadership.leader_id)
+    mutation = PutConnectorConfig("c1", config("1"))
+    records = plan(topic.state.copy(), mutation, topic.context(mutation, leader=leader)).records
+    created = [record.key for record in records].index(b"connector-c1") + 1
+    before = created if met_the_config else 0
+    topic.transaction(records[:before])
+    topic.java(CommitRecord("c1", 0))
+    topic.transaction(records[before:])
+    state = topic.connector("c1")
+    assert (state.foreign, state.pending_fencing) == (True, met_the_config)
+    write(topic, PutConnectorConfig("c1", config("2")))
+    state = topic.connector("c1")
+    assert (state.foreign, state.pending_fencing) == (False, met_the_config)
+
+
+def test_a_fence_that_compaction_hid_before_we_wrote_is_read_by_nobody_after() -> None:
+    """A commit met its config and waits for a fence; the connector is deleted, and a later commit, which meets none,
+    takes its place in the topic. Java's readers disagree from then on: one that has read the first commit knows of the
+    fence, a new one does not. What our writer has read when it writes next is what all of ours read."""
+    topic = led()
+    topic.java(ConnectorRecord("c1", {"v": "1"}), CommitRecord("c1", 0), Tombstone("connector", "c1"))
+    topic.java(CommitRecord("c1", 0))
+    writer = ConfigTopic(compacted(topic.records, topic.next_offset), next_offset=topic.next_offset)
+    writer.state = replay(writer.records)
+    assert (topic.connector("c1").pending_fencing, writer.connector("c1").pending_fencing) == (True, False)
+    before = len(writer.records)
+    write(writer, PutConnectorConfig("c1", config("2")))
+    topic.transaction([NewRecord(one.key or b"", one.value, one.topic) for one in writer.records[before:]])
+    for state in (topic.connector("c1"), writer.connector("c1")):
+        assert not state.pending_fencing
+        assert not state.foreign
 
 
 _ConnectorMutation = PutConnectorConfig | CommitTaskConfigs | SetTargetState | PutTaskCount | DeleteConnector

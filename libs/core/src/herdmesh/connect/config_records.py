@@ -106,9 +106,11 @@ class ManifestRecord(msgspec.Struct, frozen=True, gc=False):
     number. `stray_digests` are of the committed configs of other numbers, left over from a larger set, which Connect
     keeps. `restarts[n]` is the generation from which task n (-1 = the connector itself) is to run since its restart was
     asked for. `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions`
-    holds the revision per object ("config", "target_state", "tasks") as the next offset after its record. `deleted`
-    marks a connector that is gone, so that compaction cannot bring it back. `orphan_commit_offset` is the offset of the
-    latest commit record where that one met no connector config, so that nothing waits for a fence (-1 = it met one).
+    holds the revision per object ("config", "target_state", "tasks") as the next offset after its record, 0 = in this
+    transaction; "commit" is that of the latest commit record its writer knew, whatever that met (0 = none, -1 = in this
+    transaction; missing in manifests of older releases). `deleted` marks a connector that is gone, so that compaction
+    cannot bring it back. `orphan_commit_offset` is the offset of the latest commit record where that one met no
+    connector config, so that nothing waits for a fence (-1 = it met one).
     """
 
     connector: str

@@ -7,8 +7,8 @@ Reading. A manifest is last in its transaction, so everything it speaks of was r
 2. What it names is what was read last of each key, and the latest commit counts as many tasks as it says: it decides.
    Config source, task set, left-overs of a larger set, generation and incarnation are the manifest's, even where
    compaction made Connect's rules lose them.
-3. It is not: a foreign writer's record lies between what the manifest's writer knew and the manifest, or a record it
-   names is gone. Connect's rules stand, and the connector stays foreign.
+3. It is not: a foreign writer's record lies between what the manifest's writer knew and the manifest (a task set, a
+   commit, a config), or a record it names is gone. Connect's rules stand, and the connector stays foreign.
 Any record of Connect's that follows makes the connector foreign: what is shown then is what Connect's rules make of
 all its records since the first, as if there were no manifest (`ConnectorState.connects`), until the next one holds.
 
@@ -37,6 +37,8 @@ from herdmesh.connect.config_records import ManifestRecord, TaskConfigRecord, ta
 
 #: Records not in the topic yet are folded with offsets from here on (`topicstore.writes.PROVISIONAL_OFFSET`).
 IN_FLIGHT_OFFSET = 1 << 62
+#: The revision of the latest commit record, and its value where that is of the manifest's own transaction.
+_COMMIT, _OWN_COMMIT = "commit", -1
 
 
 def continued(state: ConnectorState) -> ConnectorState:
@@ -66,7 +68,11 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
     """
     if state.config is None:
         return ManifestRecord(
-            state.name, state.incarnation, deleted=True, orphan_commit_offset=_orphan_commit_offset(state)
+            state.name,
+            state.incarnation,
+            deleted=True,
+            revisions={_COMMIT: _known_commit(state)},
+            orphan_commit_offset=_orphan_commit_offset(state),
         )
     tasks = state.tasks
     return ManifestRecord(
@@ -91,7 +97,8 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
                 ("tasks", state.tasks_revision),
             )
             if revision
-        },
+        }
+        | {_COMMIT: _known_commit(state)},
         orphan_commit_offset=_orphan_commit_offset(state),
     )
 
@@ -105,6 +112,8 @@ def read(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
     if state.config is None or task_config_digest(state.config) != manifest.config_digest:
         return _refused(state, manifest)
     committed = "tasks" in manifest.revisions
+    if _is_raced(state, manifest):
+        return _refused(state, manifest)
     if committed and state.commit_offset >= 0 and max(state.commit_tasks, 0) != manifest.task_count:
         return _refused(state, manifest)
     inconsistent = manifest.task_count > 0 and not manifest.task_digests
@@ -140,10 +149,20 @@ def _gone(state: ConnectorState) -> ConnectorState:
     )
 
 
+def _is_raced(state: ConnectorState, manifest: ManifestRecord) -> bool:
+    """Whether a commit record that the manifest's writer did not know lies before the manifest. Behind a commit of its
+    own transaction one cannot be told from that; it met the same config and waits for the same fence."""
+    known = manifest.revisions.get(_COMMIT, _OWN_COMMIT)
+    return known != _OWN_COMMIT and state.commit_offset + 1 > known
+
+
 def _pending_fencing(state: ConnectorState, manifest: ManifestRecord) -> bool:
     """Of a commit and a task count record the later one decides. Compaction may have moved the config behind a commit
     that had met one, so what Connect's rules made of the commit at its place does not count; that a commit never met a
-    config (Connect ignores it, reference 4.4 step 1) is known from the manifest alone."""
+    config (Connect ignores it, reference 4.4 step 1) is known from the manifest alone. Of a commit that the manifest's
+    writer did not know, Connect's rules say it."""
+    if _is_raced(state, manifest):
+        return state.pending_fencing
     return state.commit_offset > state.fencing_offset and state.commit_offset != manifest.orphan_commit_offset
 
 
@@ -191,6 +210,10 @@ def _tasks_revision(state: ConnectorState, manifest: ManifestRecord) -> int:
 def _is_latest(state: ConnectorState, number: int, task: TaskConfig) -> bool:
     latest = state.task_records.get(number)
     return latest is not None and latest.digest == task.digest
+
+
+def _known_commit(state: ConnectorState) -> int:
+    return state.commit_offset + 1 if state.commit_offset < IN_FLIGHT_OFFSET else _OWN_COMMIT
 
 
 def _known(revision: int) -> int:
