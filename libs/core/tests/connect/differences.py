@@ -151,6 +151,8 @@ _UNSEEN = """\
 - Confluent's transformations follow its documentation, not recordings: its classes are not published openly. The texts
   of their errors are ours. ExtractTopic takes only paths to one field, and TopicRegexRouter Java's regular expressions,
   not those of RE2/J.
+- A condition of Filter whose field is missing or null is a record that lacks it, whatever the rest of the condition
+  says, unless the field is compared with null or asked not to be there. An index beyond a list is a missing field.
 - ByLogicalTableRouter names a schema after the topic its record goes to; Debezium remembers the first topic of a
   schema, and names it so for all others.
 - EventRouter names a value with columns beside the payload after the topic of its own record; Debezium remembers the

@@ -128,6 +128,75 @@ def test_a_path_to_more_than_one_field_is_refused(path: str) -> None:
         step_of({"transform": f"{_CONFLUENT}.ExtractTopic$Value", "config": config})
 
 
+_RECORDS = [{"f2": "to", "n": 12, "f3": {"f4": "deep"}}, {"f2": "no", "n": 3, "f3": {"f4": "x"}},
+            {"f2": "to", "n": None, "f3": None}]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", [_STRUCT, None], ids=["schema", "schemaless"])
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        ({"filter.condition": "$[?(@.n > 10)]", "filter.type": "include"}, [True, False, None]),
+        ({"filter.condition": "$[?(@.n > 10)]", "filter.type": "exclude"}, [False, True, None]),
+        ({"filter.condition": "$[?(@.n > 10)]", "filter.type": "include", "missing.or.null.behavior": "include"},
+         [True, False, True]),
+        ({"filter.condition": "$[?(@.n > 10)]", "filter.type": "exclude", "missing.or.null.behavior": "exclude"},
+         [False, True, False]),
+        ({"filter.condition": "$[?(@.f2 == 'to')]", "filter.type": "include"}, [True, False, True]),
+        ({"filter.condition": "$.f3[?(@.f4 =~ /D.*/i)]", "filter.type": "include"}, [True, False, None]),
+        ({"filter.condition": "$[?(@.f2 == 'to' && @.n == null)]", "filter.type": "include"}, [False, False, True]),
+        ({"filter.condition": "$[?(@.gone != 1)]", "filter.type": "include"}, [None, None, None]),
+        ({"filter.condition": "$.n", "filter.type": "include", "missing.or.null.behavior": "exclude"},
+         [True, True, False]),
+    ],
+)  # fmt: skip
+def test_a_condition_keeps_records_or_leaves_them_out(
+    schema: Any, config: dict[str, str], kept: list[bool | None]
+) -> None:
+    for value, wanted in zip(_RECORDS, kept, strict=True):
+        given = _record(valueSchema=schema, value=value)
+        if wanted is None:
+            with pytest.raises(
+                DataError, match=r"has no field that .* looks at, or it is null.*missing\.or\.null\.behavior"
+            ):
+                _one("Filter$Value", config, given)
+            continue
+        found = _one("Filter$Value", config, given)
+        assert (found is not None) is wanted
+        assert found is None or found["valueSchema"] == schema
+
+
+def test_a_tombstone_lacks_every_field() -> None:
+    config = {"filter.condition": "$[?(@.n > 10)]", "filter.type": "include"}
+    with pytest.raises(DataError, match=r"missing.or.null.behavior"):
+        _one("Filter$Value", config, _record(valueSchema=None, value=None))
+    config["missing.or.null.behavior"] = "include"
+    assert _one("Filter$Value", config, _record(valueSchema=None, value=None)) is not None
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [("$[?(@.n > 10)", r"JSONPath: expected \)\]"), ("$..n", r"deep scans \(\.\.\) are not built"),
+     ("$[?(@.n.length() > 1)]", "functions are not built"), ("$[?(@.n = 1)]", "expected")],
+)  # fmt: skip
+def test_a_condition_that_cannot_be_read_is_refused_with_its_place(condition: str, message: str) -> None:
+    config = {"filter.condition": condition, "filter.type": "include"}
+    with pytest.raises(ConfigError, match=message) as refused:
+        step_of({"transform": f"{_CONFLUENT}.Filter$Value", "config": config})
+    assert refused.value.field == "filter.condition"
+
+
+def test_a_float_and_a_decimal_are_compared_by_what_they_print_as() -> None:
+    fields = [{"type": "float", "optional": True, "field": "f"},
+              {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1, "field": "d",
+               "parameters": {"scale": "2"}, "optional": True}]  # fmt: skip
+    given = _record(valueSchema={"type": "struct", "optional": False, "fields": fields},
+                    value={"f": 0.1, "d": {"$decimal": ["1010", 2]}})  # fmt: skip
+    for condition in ("@.f == 0.1", "@.d == 10.1", "@.d > 10.09 && @.d < 10.11", "@.f >= 0.1"):
+        config = {"filter.condition": f"$[?({condition})]", "filter.type": "include"}
+        assert _one("Filter$Value", config, given) is not None, condition
+
+
 @pytest.mark.parametrize("package", [_CONFLUENT, "io.confluent.connect.cloud.transforms"])
 def test_topic_regex_router(package: str) -> None:
     config = {"regex": "ord(.*)", "replacement": "acme_$1"}

@@ -16,6 +16,7 @@ from herdmesh.connect.transforms.base import Code, PartTransformation, Transform
 from herdmesh.connect.transforms.cast import Cast
 from herdmesh.connect.transforms.confluent.drop import Drop
 from herdmesh.connect.transforms.confluent.extract_topic import ExtractTopic, ExtractTopicFromHeader
+from herdmesh.connect.transforms.confluent.filter import ConditionalFilter
 from herdmesh.connect.transforms.confluent.tombstone_handler import TombstoneHandler
 from herdmesh.connect.transforms.confluent.topic_regex_router import PlainTopicRegexRouter, TopicRegexRouter
 from herdmesh.connect.transforms.debezium.by_logical_table_router import ByLogicalTableRouter
@@ -36,9 +37,10 @@ from herdmesh.connect.transforms.timestamp_converter import TimestampConverter
 from herdmesh.connect.transforms.timestamp_router import TimestampRouter
 from herdmesh.connect.transforms.value_to_key import ValueToKey
 
-_CLASSES: tuple[type[Transformation], ...] = (
+TRANSFORMATION_CLASSES: tuple[type[Transformation], ...] = (
     ByLogicalTableRouter,
     Cast,
+    ConditionalFilter,
     Drop,
     DropHeaders,
     EventRouter,
@@ -73,7 +75,7 @@ def _named(cls: type[Transformation]) -> list[tuple[str, Callable[[], Transforma
 
 TRANSFORMATIONS: Mapping[str, Callable[[], Transformation]] = {
     name: make
-    for cls in _CLASSES
+    for cls in TRANSFORMATION_CLASSES
     for java_class, make in _named(cls)
     for name in (java_class, java_class.rpartition(".")[2])
 }
@@ -84,14 +86,14 @@ def make_transformation(field: str, name: str) -> Transformation:
     """The transformation a configuration names at `field` (`transforms.<alias>.type`), not configured yet.
 
     Raises:
-        ConfigError: unknown name; lists the known ones.
+        ConfigError: unknown name; says what to write instead.
     """
     found = TRANSFORMATIONS.get(name)
     if found is None:
-        raise ConfigError.for_value(
-            field, name, f"Class {name} could not be found.", fix=f"use one of: {', '.join(TRANSFORMATIONS)}"
-        )
+        from herdmesh.connect.class_advice import advice  # it looks at this module
+
+        raise ConfigError.for_value(field, name, f"Class {name} could not be found.", fix=advice(field, name))
     return found()
 
 
-__all__ = ["TRANSFORMATIONS", "Code", "Transformation", "make_transformation"]
+__all__ = ["TRANSFORMATIONS", "TRANSFORMATION_CLASSES", "Code", "Transformation", "make_transformation"]

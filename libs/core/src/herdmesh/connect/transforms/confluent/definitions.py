@@ -26,6 +26,24 @@ TOMBSTONE_HANDLER = ConfigDef(
     ),
 )  # fmt: skip
 
+FILTER = ConfigDef(
+    ConfigKey(
+        "filter.condition", Type.STRING, REQUIRED, Importance.HIGH,
+        "The records meant, as a JSONPath: $[?(@.price > 10)].",
+    ),
+    ConfigKey(
+        "filter.type", Type.STRING, REQUIRED, Importance.HIGH,
+        "What to do with them: include keeps them and leaves all others out, exclude leaves them out.",
+        one_of("include", "exclude"),
+    ),
+    ConfigKey(
+        "missing.or.null.behavior", Type.STRING, "fail", Importance.MEDIUM,
+        "What to do with a record that lacks a field of the condition, or has null there: fail refuses it, include "
+        "keeps it, exclude leaves it out.",
+        one_of("fail", "include", "exclude"),
+    ),
+)  # fmt: skip
+
 _SKIP = ConfigKey(
     "skip.missing.or.null", Type.BOOLEAN, False, Importance.LOW,
     "Whether a record whose topic field is missing or null keeps its topic. Otherwise it is refused.",
