@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from herdmesh.connect import redaction
-from herdmesh.connect.builtin import registered_converters
+from herdmesh.connect.builtin import third_party_classes
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Config
@@ -178,7 +178,7 @@ def test_passwords_that_a_config_writes_out_are_secrets_of_its_runs() -> None:
 
 def test_validation_shows_no_password_that_a_config_writes_out() -> None:
     """As Connect hides those of type PASSWORD; it shows those in URLs."""
-    plugins = PluginRegistry([describe(Talkative)], registered_converters())
+    plugins = PluginRegistry([describe(Talkative)], third_party_classes())
     config: dict[str, str | None] = {
         "name": "c", "connector.class": "Talkative", "topic": "t", "value.converter.max.retries": "many-pw",
         "file": "http://u:pw@h/f?me@there", "login": "many-pw",

@@ -1,8 +1,8 @@
 """The classes that a connector's config can name besides connectors: converters, transformations, predicates.
 
-Owns the list, with names and definitions as Connect 4.3.1 has them, also of what is abstract, and beside it the
-converters with a schema registry and the authors' own that are installed. Which of Connect's this release runs:
-`refusals`. Imported where configs are validated, not where records move.
+Owns the list, with names and definitions as Connect 4.3.1 has them, also of what is abstract; beside it the converters
+with a schema registry, Debezium's and Confluent's transformations, and the authors' own that are installed. Which of
+Connect's this release runs: `refusals`. Imported where configs are validated, not where records move.
 
 Invariant: a concrete class of Connect's has the definition its Java class declares (golden configdef vectors).
 """
@@ -18,10 +18,16 @@ from herdmesh.connect.authored import AuthoredPlugin, RecordPredicate, RecordTra
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.converters import definitions as converters
 from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.transforms import TRANSFORMATION_CLASSES, TRANSFORMATIONS
 from herdmesh.connect.transforms import definitions as transforms
+from herdmesh.connect.transforms.base import PartTransformation
 
 VERSION = "4.3.1"
 """Of Connect, whose behaviour these answer to."""
+DEBEZIUM_VERSION = "3.6.1.Final"
+"""Of Debezium's transformations."""
+UNDEFINED_VERSION = "undefined"
+"""Connect's word for classes that say none; Confluent's transformations are built after their documentation."""
 REGISTERED_VERSION = "8.5.0"
 """Of Confluent's converters, whose behaviour those with a schema registry answer to."""
 
@@ -61,12 +67,14 @@ def builtin_classes() -> list[PluginClass]:
     return [*_transformations(), *_predicates(), *_converters(), *_abstract()]
 
 
-def registered_converters() -> list[PluginClass]:
-    """The converters with a schema registry; Connect has none of its own."""
-    return [
+def third_party_classes() -> list[PluginClass]:
+    """What is not Connect's own and runs here: the converters with a schema registry, and the transformations of
+    Debezium and Confluent."""
+    registered = [
         PluginClass(name, _BOTH, definition, _short(name), REGISTERED_VERSION)
         for name, definition in converters.REGISTERED.items()
     ]
+    return [*registered, *_third_party_transformations()]
 
 
 def installed_classes() -> list[PluginClass]:
@@ -100,6 +108,23 @@ def _transformations() -> Iterator[PluginClass]:
         yield PluginClass(name, kinds, definition, abstract=True, nested=parts)
         for part in parts:
             yield PluginClass(part, kinds, definition)
+
+
+def _third_party_transformations() -> Iterator[PluginClass]:
+    kinds = (PluginKind.TRANSFORMATION,)
+    for cls in TRANSFORMATION_CLASSES:
+        name = cls.java_class
+        if name.startswith(_PACKAGE):
+            continue
+        version = DEBEZIUM_VERSION if name.startswith("io.debezium.") else UNDEFINED_VERSION
+        if issubclass(cls, PartTransformation):
+            parts = tuple(f"{name}${part}" for part in ("Key", "Value"))
+            yield PluginClass(name, kinds, cls.config_def, version=version, abstract=True, nested=parts)
+            for part in parts:
+                yield PluginClass(part, kinds, cls.config_def, (_simple(part),), version)
+        else:
+            aliases = (_simple(name),) if TRANSFORMATIONS[_simple(name)] is cls else ()
+            yield PluginClass(name, kinds, cls.config_def, aliases, version)
 
 
 def _predicates() -> Iterator[PluginClass]:

@@ -21,6 +21,7 @@ from herdmesh.connect.authored import (
 )
 from herdmesh.connect.authored_steps import AuthoredConverter, AuthoredPredicate, AuthoredTransformation
 from herdmesh.connect.chain import SinkChain, SourceChain
+from herdmesh.connect.class_advice import advice
 from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
 from herdmesh.connect.converters import (
     Converter,
@@ -176,9 +177,7 @@ def _predicates(config: RawConfig, find: FindAuthored) -> dict[str, Predicate]:
         elif author is not None and issubclass(author, RecordPredicate):
             made = AuthoredPredicate(author())
         else:
-            raise ConfigError.for_value(
-                field, name, f"Class {name} could not be found.", fix=f"use one of: {', '.join(PREDICATES)}"
-            )
+            raise ConfigError.for_value(field, name, f"Class {name} could not be found.", fix=advice(field, name))
         try:
             made.configure(settings)
         except ConfigError as error:

@@ -340,7 +340,10 @@ def parse_value(field: str, value: Any, kind: Type, classes: FindClass | None = 
         if kind is Type.CLASS and classes is not None:
             found = classes(value.strip(_JAVA_TRIM))
             if found is None:
-                raise ConfigError.for_value(field, value, f"Class {value} could not be found.")
+                from herdmesh.connect.class_advice import advice  # what it looks at need not be imported otherwise
+
+                message = f"Class {value} could not be found."
+                raise ConfigError.for_value(field, value, message, fix=advice(field, value))
             return found
         return _parse_text(field, value, kind)
     return _parse_other(field, value, kind)

@@ -20,7 +20,7 @@ from herdmesh.connect.builtin import (
     PluginKind,
     builtin_classes,
     installed_classes,
-    registered_converters,
+    third_party_classes,
 )
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.connector import Connector, ConnectorKind
@@ -116,7 +116,7 @@ class PluginRegistry:
     @classmethod
     def discover(cls) -> PluginRegistry:
         """Every connector that is installed here. Raises as `installed`."""
-        return cls(installed(), [*registered_converters(), *installed_classes()])
+        return cls(installed(), [*third_party_classes(), *installed_classes()])
 
     def all(self) -> list[ListedPlugin]:
         """All plugins in Connect's order: by kind (sinks, sources, transformations, predicates, converters, header

@@ -55,16 +55,17 @@ def converter_class(field: str, name: str) -> type[Converter]:
     """The converter a configuration names.
 
     Raises:
-        ConfigError: unknown name; lists the known ones.
+        ConfigError: unknown name; says what to write instead.
     """
     if name in _REGISTERED:
         module, simple = _REGISTERED[name]
         return getattr(import_module(f"{__name__}.{module}"), simple)
     found = CONVERTERS.get(name)
     if found is None:
-        known = ", ".join((*(cls.__name__ for cls in _CLASSES), *dict.fromkeys(one for _, one in _REGISTERED.values())))
+        from herdmesh.connect.class_advice import advice  # it looks at this module
+
         message = f"Invalid value {name} for configuration {field}: Class {name} could not be found."
-        raise ConfigError(message, field=field, fix=f"use one of: {known} (or its Java class name)")
+        raise ConfigError(message, field=field, fix=advice(field, name))
     return found
 
 

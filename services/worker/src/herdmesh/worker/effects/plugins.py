@@ -20,7 +20,7 @@ import structlog
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect import plugins
-from herdmesh.connect.builtin import PluginClass, builtin_classes, installed_classes, registered_converters
+from herdmesh.connect.builtin import PluginClass, builtin_classes, installed_classes, third_party_classes
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
 from herdmesh.connect.versions import rank
 from herdmesh.worker.effects.plugin_folders import PluginFolder, find, own_libraries
@@ -64,7 +64,7 @@ def discover(plugin_path: str) -> Found:
     Raises TypeError, ValueError: of what is installed, as `herdmesh.connect.plugins` does.
     """
     here = plugins.installed()
-    others = [*registered_converters(), *installed_classes()]
+    others = [*third_party_classes(), *installed_classes()]
     if not plugin_path.strip():
         return Found(PluginRegistry(here, others))
     folders, refused = find(plugin_path, own_libraries())

@@ -1,0 +1,143 @@
+"""What to write in place of a class that a config names and nobody has here: a transformation, predicate, converter or
+connector's helper of another project.
+
+Owns the list of widely used Java classes without a twin, with what does their work here, and the wording. Invariant:
+every class that an advice names exists (`test_class_advice.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from herdmesh.connect.unknown_keys import closest
+
+_OWN = "install a RecordTransformation of your own (docs/plugins.md)"
+_DEBEZIUM = "io.debezium.transforms."
+_CONFLUENT = "io.confluent.connect.transforms."
+_AIVEN = "io.aiven.kafka.connect.transforms."
+_COMMON = "com.github.jcustenborder.kafka.connect.transform.common."
+_KAFKA = "org.apache.kafka.connect.transforms."
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_CCOMPAT = "with the registry's address that speaks Confluent's API (/apis/ccompat/v7)"
+_GLUE = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
+_TIMESCALE = "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb"
+
+TWINS: Mapping[str, str] = {
+    f"{_DEBEZIUM}ContentBasedRouter": f"{_CONFLUENT}ExtractTopic$Value lets a field name the topic, and {_KAFKA}"
+    "RegexRouter with a predicate renames topics; scripts do not run here",
+    f"{_DEBEZIUM}Filter": f"{_CONFLUENT}Filter$Value takes a JSONPath condition; scripts do not run here",
+    f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_DEBEZIUM}ExtractNewRecordState is its name by now",
+    f"{_DEBEZIUM}HeaderToValue": _OWN,
+    f"{_DEBEZIUM}ExtractChangedRecordState": f"{_DEBEZIUM}ExtractNewRecordState gives the row; which fields changed "
+    "nothing says here",
+    f"{_DEBEZIUM}ExtractSchemaToNewRecord": f"{_DEBEZIUM}ExtractNewRecordState gives the row; the source's schema "
+    "nothing puts into it",
+    f"{_DEBEZIUM}TimezoneConverter": f"{_KAFKA}TimestampConverter$Value converts one field; {_OWN} for several",
+    f"{_DEBEZIUM}SchemaChangeEventFilter": f"{_KAFKA}Filter with a predicate TopicNameMatches leaves out a topic",
+    f"{_DEBEZIUM}partitions.PartitionRouting": f"{_DEBEZIUM}outbox.EventRouter takes the partition from a column; else "
+    f"{_KAFKA}ValueToKey makes a key of the fields, which decides the partition",
+    f"{_DEBEZIUM}tracing.ActivateTracingSpan": "leave it out: Herdmesh exports traces of its own",
+    f"{_DEBEZIUM}openlineage.OpenLineage": "leave it out: nothing here reports lineage",
+    f"{_DEBEZIUM}EnforceRecordSize": "raise max.request.size of producer.override, or " + _OWN,
+    _TIMESCALE: f"{_DEBEZIUM}ByLogicalTableRouter brings the chunks' topics together; hypertables are not looked up",
+    "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent": _OWN,
+    "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState": "MongoDB's events are not known here; " + _OWN,
+    "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter": f"{_DEBEZIUM}outbox.EventRouter takes the "
+    "events of SQL databases",
+    f"{_CONFLUENT}MessageTimestampRouter": f"{_KAFKA}TimestampRouter takes the record's time; a field's time "
+    "nothing puts into the topic here",
+    f"{_CONFLUENT}GzipDecompress": _OWN,
+    f"{_AIVEN}ConcatFields": _OWN,
+    f"{_AIVEN}ExtractTimestamp": _OWN,
+    f"{_AIVEN}ExtractTopic": f"{_CONFLUENT}ExtractTopic with field= in place of field.name=",
+    f"{_AIVEN}ExtractTopicFromSchemaName": _OWN,
+    f"{_AIVEN}ExtractTopicFromValueSchema": _OWN,
+    f"{_AIVEN}FilterByFieldValue": f"{_CONFLUENT}Filter with filter.condition=$[?(@.field == 'value')]",
+    f"{_AIVEN}FilterByValue": f"{_CONFLUENT}Filter with a JSONPath condition",
+    f"{_AIVEN}Hash": f"{_KAFKA}MaskField hides a field's value; {_OWN} for a hash",
+    f"{_AIVEN}KeyToValue": _OWN,
+    f"{_AIVEN}CaseTransform": _OWN,
+    f"{_AIVEN}TombstoneHandler": f"{_CONFLUENT}TombstoneHandler with behavior=ignore for drop_silent, warn for "
+    "drop_warn, fail for fail",
+    f"{_COMMON}ExtractNestedField": f"{_KAFKA}ExtractField with field.syntax.version=V2 and field=outer.inner",
+    f"{_COMMON}ExtractTimestamp": _OWN,
+    f"{_COMMON}HeaderToField": _OWN,
+    f"{_COMMON}PatternFilter": f"{_CONFLUENT}Filter with filter.condition=$[?(@.field =~ /pattern/)]",
+    f"{_COMMON}PatternRename": f"{_KAFKA}ReplaceField with renames=old:new",
+    f"{_COMMON}TopicNameToField": f"{_KAFKA}InsertField with topic.field",
+    f"{_COMMON}TimestampNowField": f"{_KAFKA}InsertField with timestamp.field puts the record's time",
+    f"{_COMMON}ChangeTopicCase": f"{_KAFKA}RegexRouter replaces parts of a topic; case nothing changes here",
+    f"{_COMMON}ChangeCase": f"{_KAFKA}ReplaceField with renames=OLD:old",
+    f"{_COMMON}SchemaNameToTopic": _OWN,
+    f"{_COMMON}SetNull": f"{_CONFLUENT}Drop makes a key or value null",
+    f"{_COMMON}ToJSON": f"{_JSON} writes values as JSON",
+    f"{_COMMON}ToLong": f"{_KAFKA}Cast with spec=field:int64",
+    "com.github.cjmatta.kafka.connect.smt.InsertUuid": f"{_KAFKA}InsertField puts fixed values, offsets and times; "
+    f"{_OWN} for others",
+    "com.redhat.insights.expandjsonsmt.ExpandJSON": f"{_JSON} with schemas.enable=false reads JSON as a map; "
+    f"{_DEBEZIUM}outbox.EventRouter expands an outbox table's payload",
+    "org.apache.camel.kafkaconnector.transforms.SinkPojoToSchemaAndStructTransform": _OWN,
+    "org.apache.camel.kafkaconnector.transforms.SourcePojoToSchemaAndStructTransform": _OWN,
+    "org.apache.camel.kafkaconnector.transforms.PojoToSchemaAndStructTransform": _OWN,
+    "org.apache.camel.kafkaconnector.transforms.CamelTypeConverterTransform": f"{_KAFKA}Cast changes a field's type",
+    "io.debezium.converters.CloudEventsConverter": f"CloudEvents are not built; {_JSON} writes the event itself",
+    "io.debezium.converters.BinaryDataConverter": _BYTES,
+    "io.debezium.converters.ByteBufferConverter": _BYTES,
+    "io.debezium.converters.ByteArrayConverter": _BYTES,
+    "io.apicurio.registry.utils.converter.AvroConverter": f"io.confluent.connect.avro.AvroConverter {_CCOMPAT}",
+    "io.apicurio.registry.utils.converter.ExtJsonConverter": "io.confluent.connect.json.JsonSchemaConverter "
+    f"{_CCOMPAT}",
+    "io.apicurio.registry.utils.converter.ProtobufConverter": "io.confluent.connect.protobuf.ProtobufConverter "
+    f"{_CCOMPAT}",
+    _GLUE: "io.confluent.connect.avro.AvroConverter with a registry of Confluent's API; AWS Glue's is not built",
+    "com.blueapron.connect.protobuf.ProtobufConverter": "io.confluent.connect.protobuf.ProtobufConverter",
+}  # fmt: skip
+"""By Java class, without `$Key` and `$Value`: what does its work here."""
+
+_PACKAGES: Mapping[str, str] = {
+    "io.lenses.connect.smt.header.": "Lenses' transformations of headers are not built; " + _OWN,
+    "com.landoop.": "Landoop's transformations are not built; " + _OWN,
+    "org.apache.camel.kafkaconnector.": "Camel's classes are not built; " + _OWN,
+    _COMMON: "jcustenborder's transformations are not built; " + _OWN,
+    _AIVEN: "this one of Aiven's transformations is not built; " + _OWN,
+    _DEBEZIUM: "this one of Debezium's transformations is not built; " + _OWN,
+    _CONFLUENT: "this one of Confluent's transformations is not built; " + _OWN,
+}
+"""By the beginning of a class's name, where there is nothing to say of the class."""
+
+
+@cache
+def _known(kind: str) -> tuple[str, ...]:
+    """Names that a config can have there: Java classes, and those without a package. Imported here, since nothing of it
+    is needed where records move."""
+    from herdmesh.connect.converters import CONVERTERS, definitions
+    from herdmesh.connect.predicates import PREDICATES
+    from herdmesh.connect.transforms import TRANSFORMATIONS
+
+    registered = [name for one in definitions.REGISTERED for name in (one, one.rpartition(".")[2])]
+    return {
+        "transforms": tuple(TRANSFORMATIONS),
+        "predicates": tuple(PREDICATES),
+    }.get(kind, (*CONVERTERS, *registered))
+
+
+def advice(field: str, name: str) -> str:
+    """What to write at `field` (`transforms.a.type`, `value.converter`) instead of this class."""
+    class_name, _, part = name.strip().partition("$")
+    twin = TWINS.get(class_name)
+    if twin is not None:
+        return f"not built here: {twin}"
+    known = _known(field.partition(".")[0])
+    if name in known:
+        return ""  # whoever looked does not have it
+    both = [one for one in (f"{name}$Key", f"{name}$Value") if one in known]
+    meant = " or ".join(both) or closest(name, known) or (closest(class_name, known) if part else "")
+    if meant:
+        return f"did you mean {meant}?"
+    other = next((text for package, text in _PACKAGES.items() if name.startswith(package)), None)
+    if other is not None:
+        return other
+    names = dict.fromkeys(one.rpartition(".")[2] for one in known if "." in one)
+    return f"use one of: {', '.join(names)} (or its Java class name)"

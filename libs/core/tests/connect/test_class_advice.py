@@ -1,0 +1,70 @@
+"""A class that nobody has here is answered with what to write instead, and every class that runs is one that validation
+knows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from herdmesh.connect import class_advice
+from herdmesh.connect.builtin import third_party_classes
+from herdmesh.connect.config import Type, parse_value
+from herdmesh.connect.converters import CONVERTERS
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.predicates import PREDICATES
+from herdmesh.connect.transforms import TRANSFORMATIONS, make_transformation
+
+_PLUGINS = PluginRegistry([], third_party_classes())
+
+
+@pytest.mark.parametrize("name", [one for one in (*TRANSFORMATIONS, *CONVERTERS, *PREDICATES) if "." in one])
+def test_validation_knows_every_class_that_runs(name: str) -> None:
+    found = _PLUGINS.class_named(name)
+    assert found is not None
+    assert (found.name, found.abstract) == (name, False)
+
+
+def test_advice_names_only_classes_that_exist() -> None:
+    known = {one.partition("$")[0] for one in (*TRANSFORMATIONS, *CONVERTERS, *PREDICATES)}
+    named = {
+        name.rstrip(".")
+        for text in class_advice.TWINS.values()
+        for name in re.findall(r"\b(?:io|org)\.(?:\w+\.)+[A-Z]\w+", text)
+    }
+    assert {name for name in named if _PLUGINS.class_named(name) is None and name not in known} == set()
+    assert len(named) > 10
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "fix"),
+    [
+        ("transforms.a.type", "io.debezium.transforms.ContentBasedRouter", "not built here: .*ExtractTopic"),
+        ("transforms.a.type", "io.aiven.kafka.connect.transforms.ExtractTopic$Value", "not built here: .*in place of"),
+        ("transforms.a.type", "io.lenses.connect.smt.header.InsertWallclock", "Lenses' transformations"),
+        ("transforms.a.type", "io.debezium.transforms.Brandnew", "Debezium's transformations is not built"),
+        (
+            "transforms.a.type",
+            "org.apache.kafka.connect.transforms.InsertFeild$Value",
+            r"did you mean .*InsertField\$V",
+        ),
+        ("transforms.a.type", "org.apache.kafka.connect.transforms.InsertField", r"did you mean .*InsertField\$Key or"),
+        ("transforms.a.type", "RegexRouter$Value", "did you mean RegexRouter"),
+        ("transforms.a.type", "Nope", "use one of: .*ValueToKey"),
+        ("predicates.p.type", "TopicNameMatch", "did you mean TopicNameMatches"),
+        ("value.converter", "io.apicurio.registry.utils.converter.AvroConverter", "ccompat"),
+        ("header.converter", "org.apache.kafka.connect.storage.SimpelHeaderConverter", "did you mean"),
+        ("key.converter", "org.apache.kafka.connect.storage.StringConvertor", "did you mean .*StringConverter"),
+    ],
+)
+def test_what_to_write_instead(field: str, name: str, fix: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"Class {name} could not be found.")) as refused:
+        parse_value(field, name, Type.CLASS, lambda one: None if one == name else one)
+    assert re.search(fix, refused.value.fix), refused.value.fix
+
+
+def test_a_transformation_that_no_chain_can_make_says_the_same() -> None:
+    with pytest.raises(ConfigError, match="could not be found") as refused:
+        make_transformation("transforms.a.type", "io.debezium.transforms.HeaderToValue")
+    assert "RecordTransformation" in refused.value.fix
