@@ -19,7 +19,7 @@ import os
 import tinylib
 from herdmesh.sdk import (
     ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Recommender, RecordTransformation, RetriableError,
-    SinkConnector, SinkTask, Type, Validator,
+    SinkConnector, SinkTask, Type, Validator, waits,
 )
 
 def _loud(name, value):
@@ -59,12 +59,18 @@ class Greet(SinkConnector):
             self.config["word"] = str(self.context.committed_offsets([{{"p": 1}}, None]))
         if config.get("file") == "fails":
             self.context.raise_error(ConfigError("the table is gone", field="file", fix="make it"))
+        if config.get("file") == "waits":  # as after 5 s
+            waits.SHOWN_AFTER_S = 0.0
+            self.waiting = waits.Standing()
+            self.waiting.goes_on("PostgreSQL db:5432", "no room", tried=True)
 
     def task_class(self):
         return "greet:GreetTask"
 
     def task_configs(self, max_tasks):
         file = self.config.get("file")
+        if file == "waits":
+            self.waiting.over()
         if file == "trouble":
             raise RuntimeError("no such table")
         if file == "away":

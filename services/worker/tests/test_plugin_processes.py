@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Config, Connector, ConnectorContext, SinkConnector
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
@@ -272,6 +274,36 @@ def test_a_running_connector_ends_itself_as_failed_and_reads_committed_offsets(r
     with pytest.raises(TaskFailed, match="Kafka does not answer") as caught:
         started("offsets")
     assert caught.value.error_class is ErrorClass.UNREACHABLE
+
+
+def test_what_a_running_connector_waits_for_is_told_until_it_is_over_or_its_process_dies(
+    registry: PluginRegistry,
+) -> None:
+    context = ConnectorContext(lambda: None, lambda _error: None)
+    connector = registry.find("Greet", "1.0").load()
+    connector.context = context
+    connector.start({**CONFIG, "file": "waits"})
+
+    def shown(*, begun: bool) -> Wait | None:
+        deadline_s = time.monotonic() + WAIT_S
+        while ((wait := context.waits.shown()) is None) is begun:
+            assert time.monotonic() < deadline_s, wait
+            time.sleep(0.02)
+        return wait
+
+    wait = shown(begun=True)
+    assert wait is not None
+    assert (wait.waits_for, wait.message, wait.tries) == ("PostgreSQL db:5432", "no room", 1)
+    connector.task_configs(1)
+    assert shown(begun=False) is None
+    connector.stop()
+    again = registry.find("Greet", "1.0").load()
+    again.context = context
+    again.start({**CONFIG, "file": "waits"})
+    assert shown(begun=True) is not None
+    (killed,) = _processes("1.0")
+    os.kill(killed, signal.SIGKILL)
+    assert shown(begun=False) is None
 
 
 async def test_a_killed_process_is_told_and_others_and_later_starts_have_another(found: Found) -> None:

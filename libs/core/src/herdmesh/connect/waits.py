@@ -85,6 +85,7 @@ class Waits:
         self._entries: dict[int, _Entry] = {}
         #: the call that raised last, and when: what is then waited for began with it.
         self._raised: tuple[_Entry, float] | None = None
+        self._elsewhere: Wait | None = None
 
     def on(self, waits_for: str, message: str = "", *, next_try_s: float | None = None) -> On:
         """See `on` of this module."""
@@ -101,6 +102,8 @@ class Waits:
         Where the same thread waits for something else within it (the call of the next try), for long enough as well,
         it is told what that is, and since when it waits at all.
         """
+        if self._elsewhere is not None:
+            return self._elsewhere
         now_s = self._clock()
         found = [one for one in list(self._entries.values()) if now_s - one.since_s >= SHOWN_AFTER_S]
         if not found:
@@ -114,6 +117,10 @@ class Waits:
             inner.tries or outer.tries,
             inner.next_ms,
         )
+
+    def told_elsewhere(self, wait: Wait | None) -> None:
+        """The code runs in another process, which says what is shown of its waits: this, None = nothing."""
+        self._elsewhere = wait
 
     def begin(self, waits_for: str, message: str, *, after_failure: bool = False) -> tuple[int, _Entry]:
         """A wait is under way from now on, or `after_failure` of a call of the same thread that has just raised, since

@@ -63,6 +63,18 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     failure: ToldFailure
 
 
+class WaitTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What an instance that was started, or that is being started, waits for has changed."""
+
+    instance: str
+    waits_for: str = ""
+    """"" = it waits no more."""
+    message: str = ""
+    since_ms: int = 0
+    tries: int = 0
+    next_ms: int = 0
+
+
 class OffsetsWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A started instance wants to know committed offsets. Answered by one `OffsetsTold` with its number."""
 

@@ -7,13 +7,16 @@ when the code raises; the process ends with the worker's end of the line.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from multiprocessing.connection import Connection
 from typing import Any
@@ -30,6 +33,7 @@ from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 from herdmesh.connect.redaction import hide_in_output, keep_secret, secrets_of_one_answer
 from herdmesh.connect.task_configs import checked_task_configs
+from herdmesh.connect.waits import Wait, Waits, entered
 from herdmesh.rpc.process import configure_logging
 from herdmesh.worker.plugin_messages import (
     Answer,
@@ -42,11 +46,14 @@ from herdmesh.worker.plugin_messages import (
     ToldConnector,
     ToldFailure,
     ToldKey,
+    WaitTold,
     raised,
     told_failure,
 )
 
-_ToWorker = Answer | TasksOutdated | Raised | OffsetsWanted
+_ToWorker = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
+_LOOK_S = 1.0
+"""Between two looks at what instances wait for."""
 
 
 class PluginConnectors:
@@ -55,6 +62,9 @@ class PluginConnectors:
     def __init__(self, say: Callable[[_ToWorker], None]) -> None:
         self._say = say
         self._started: dict[str, Connector] = {}
+        #: of the instances that run or are being started.
+        self._waits: dict[str, Waits] = {}
+        self._told_waits: dict[str, Wait] = {}
         self._numbers = itertools.count(1)
         self._asking: dict[int, queue.SimpleQueue[OffsetsTold]] = {}
 
@@ -84,17 +94,48 @@ class PluginConnectors:
             case "start":
                 return self._start(cls, call.instance, *arguments)
             case "stop":
-                return self._started.pop(call.instance).stop()
+                return self._stop(call.instance)
+            case _ if call.instance:
+                with entered(self._waits[call.instance]):
+                    return asked(self._started[call.instance], call.what, arguments)
             case _:
-                return asked(self._started[call.instance] if call.instance else cls(), call.what, arguments)
+                return asked(cls(), call.what, arguments)
+
+    def look_at_waits(self) -> None:
+        """Tell what instances wait for, and that they wait no more."""
+        for instance, waits in list(self._waits.items()):
+            wait = waits.shown()
+            if wait == self._told_waits.get(instance):
+                continue
+            if wait is None:
+                del self._told_waits[instance]
+                self._say(WaitTold(instance=instance))
+            else:
+                self._told_waits[instance] = wait
+                self._say(WaitTold(instance=instance, **asdict(wait)))
+
+    def _stop(self, instance: str) -> None:
+        self._waits.pop(instance, None)
+        self._told_waits.pop(instance, None)
+        self._started.pop(instance).stop()
 
     def _start(self, cls: type[Connector], instance: str, config: dict[str, str | None]) -> None:
         made = cls()
+        waits = self._waits[instance] = Waits()
+        try:
+            with entered(waits):
+                self._begin(made, instance, config, waits)
+        except BaseException:
+            del self._waits[instance]
+            raise
+
+    def _begin(self, made: Connector, instance: str, config: dict[str, str | None], waits: Waits) -> None:
         # without an end: the author's `start` returns or not, and what it started calls for as long as it likes
         made.context = ConnectorContext(
             lambda: self._say(TasksOutdated(instance=instance)),
             lambda error: self._say(Raised(instance=instance, failure=told_failure(error))),
             lambda partitions: self._committed(instance, partitions),
+            waits,
         )
         made.start(config)
         self._started[instance] = made
@@ -244,6 +285,7 @@ def serve(line: Connection) -> None:
             line.send_bytes(packed)
 
     connectors = PluginConnectors(say)
+    threading.Thread(target=_look, args=(connectors,), name="waits", daemon=True).start()
     while True:
         try:
             call = msgspec.json.decode(line.recv_bytes(), type=Call | OffsetsTold)
@@ -253,6 +295,14 @@ def serve(line: Connection) -> None:
             connectors.told(call)
             continue
         threading.Thread(target=connectors.answer, args=(call,), name=call.what, daemon=True).start()
+
+
+def _look(connectors: PluginConnectors) -> None:
+    """Without an end: the process ends."""
+    while True:
+        time.sleep(_LOOK_S)
+        with contextlib.suppress(OSError):  # the worker is gone: who reads the line says so
+            connectors.look_at_waits()
 
 
 def _keep(line: Connection) -> None:

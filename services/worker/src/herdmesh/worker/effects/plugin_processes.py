@@ -23,6 +23,7 @@ import structlog
 from herdmesh.connect.connector import ConnectorContext
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.redaction import redacted, secrets_kept_for_this_answer
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker.output_limit import OutputLimit
@@ -34,12 +35,13 @@ from herdmesh.worker.plugin_messages import (
     Raised,
     TasksOutdated,
     ToldFailure,
+    WaitTold,
     raised,
     told_failure,
 )
 
 _OUTPUT_LINE_MAX_BYTES: Final = 65_536
-_FROM_PLUGIN: Final = Answer | TasksOutdated | Raised | OffsetsWanted
+_FROM_PLUGIN: Final = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -161,9 +163,10 @@ class Line:
             return
         _log.error("plugin_process_died", folder=self._imports.folder, how=how, connectors=len(instances))
         for context in instances:
+            context.waits.told_elsewhere(None)
             context.raise_error(self._died())
 
-    def _heard(self, message: Answer | TasksOutdated | Raised | OffsetsWanted) -> None:
+    def _heard(self, message: Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold) -> None:
         if isinstance(message, Answer):
             with self._lock:
                 waiting = self._waiting.pop(message.number, None)
@@ -182,6 +185,8 @@ class Line:
                 context.request_task_reconfiguration()
             case Raised(failure=failure):
                 context.raise_error(raised(failure))
+            case WaitTold():
+                context.waits.told_elsewhere(_wait_of(message))
             case OffsetsWanted():  # asks Kafka: the line goes on meanwhile
                 threading.Thread(target=self._tell_offsets, args=(message, context), daemon=True).start()
 
@@ -240,6 +245,12 @@ class PluginProcess:
         with self._lock:
             self._closed = True
         self.rest()
+
+
+def _wait_of(told: WaitTold) -> Wait | None:
+    if not told.waits_for:
+        return None
+    return Wait(told.waits_for, told.message, told.since_ms, told.tries, told.next_ms)
 
 
 def _pass_on(output: IO[bytes], folder: str) -> None:
