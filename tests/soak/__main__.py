@@ -78,6 +78,11 @@ PARTS = {
             "libs/core/tests/connect/test_chain_properties.py",
         ),
     ),
+    "night": Part(
+        "the operator's night with PostgreSQL (docs/how-to/operate.md), a stand-still of 30 s in it, and the 10 s that "
+        "statuses have",
+        ("tests/e2e/test_operate_page.py", "tests/e2e/test_waiting.py"),
+    ),
     "java": Part(
         "a live Java Connect worker on the same topics, in both directions, a mirror between two clusters too; 20,000 "
         "properties files read by both",

@@ -53,6 +53,17 @@ PRODUCERS = (
 WITHOUT_LOGIN = ("libs/sdk/src/herdmesh/sdk/testing/", "cli/src/herdmesh/cli/demo/")
 #: The worker's Spark package, and the demo's proof that plain Spark reads what was written.
 SPARK_HOMES = ("services/worker/src/herdmesh/worker/spark/", "cli/src/herdmesh/cli/demo/read_back.py")
+#: What runs tasks and connectors, and of it what waits for no target: the worker's own Spark and its processes.
+WAITERS = (
+    "libs/core/src/herdmesh/engine/",
+    "libs/core/src/herdmesh/connect/",
+    "libs/sdk/src/herdmesh/sdk/",
+    "services/worker/src/herdmesh/worker/connectors/",
+    "services/worker/src/herdmesh/worker/spark/task_session.py",
+    "services/worker/src/herdmesh/worker/spark/hadoop.py",
+)
+NO_WAITERS = ("libs/sdk/src/herdmesh/sdk/testing/",)
+WAITING_CALLS = {"sleep", "wait", "wait_for", "awaitTermination"}
 #: The longest pause between two looks at a condition of another process.
 POLL_S_MAX = 0.25
 
@@ -222,6 +233,38 @@ def spark_only_in_spark(source: Source) -> Iterator[str]:
             yield f"line {line}: imports {name}; only herdmesh.worker.spark does"
 
 
+def waits_have_reasons(source: Source) -> Iterator[str]:
+    """A task that waits for over 5 s says what for (`herdmesh.connect.waits`), or nobody knows why it does nothing.
+
+    Found are sleeps and waits for threads, events and processes in what runs tasks and connectors. Each stands within
+    `with waits.on(...)`, or has a comment `# waits: ...` on its line or the one above: why it is short, or who says it.
+    """
+    if not source.is_python or not source.path.startswith(WAITERS) or source.path.startswith(NO_WAITERS):
+        return
+    named = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in source.nodes
+        if isinstance(node, ast.With) and any(_names_a_wait(item.context_expr) for item in node.items)
+    ]
+    lines = source.text.splitlines()
+    for line, name in _calls(source):
+        if name.rpartition(".")[2] not in WAITING_CALLS or name.startswith(("asyncio.", "ended.")):
+            continue
+        explained = any("# waits: " in text for text in lines[max(0, line - 2) : line])
+        if not (explained or any(first <= line <= last for first, last in named)):
+            yield (
+                f"line {line}: waits by {name}() and says not for what; put it within `with waits.on(...)`, or write "
+                "`# waits: ` and why it is under 5 s or who says it"
+            )
+
+
+def _names_a_wait(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and _dotted(node.func).rpartition("waits.")[1:] in {
+        ("waits.", "on"),
+        ("waits.", "unless_named"),
+    }
+
+
 def no_sleeping_tests(source: Source) -> Iterator[str]:
     """A test waits for what it needs, not for time to pass: it sleeps only between two looks at a condition."""
     if not (source.is_python and source.is_test):
@@ -300,6 +343,7 @@ RULES: tuple[Rule, ...] = (
     clients_ready,
     servicers_only_in_service,
     spark_only_in_spark,
+    waits_have_reasons,
     no_sleeping_tests,
     no_loose_ends,
     no_bare_except,

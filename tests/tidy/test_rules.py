@@ -68,6 +68,24 @@ CASES: list[tuple[Rule, str, str, str]] = [
         "import pyspark.sql\n",
         "import os\n",
     ),
+    (
+        rules.waits_have_reasons,
+        f"{WORKER}/connectors/a.py",
+        "while not there():\n    time.sleep(1)\n",
+        'with waits.on("S3", "a folder"):\n    time.sleep(1)\n',
+    ),
+    (
+        rules.waits_have_reasons,
+        "libs/core/src/herdmesh/engine/a.py",
+        "with self._lock:\n    self._over.wait(3)\n",
+        "self._over.wait(3)  # waits: for 3 s at most\n",
+    ),
+    (
+        rules.waits_have_reasons,
+        f"{WORKER}/spark/task_session.py",
+        "query.awaitTermination()\n",
+        "# waits: the caller has said it\nquery.awaitTermination()\n",
+    ),
     (rules.no_sleeping_tests, "tests/e2e/test_a.py", "import time\ntime.sleep(1)\n", "await asyncio.sleep(0)\n"),
     (rules.no_sleeping_tests, "cli/tests/test_a.py", "await asyncio.sleep(0.1)\n", "await event.wait()\n"),
     (

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from herdmesh.connect import waits
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import PartitionId, SourceConnector
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import PartitionProgress, Progress, Properties
 from herdmesh.worker.connectors.file_stream import FileStreamSink
 from herdmesh.worker.effects import idle_watch
@@ -195,6 +197,43 @@ async def test_a_client_that_has_forgotten_the_brokers_is_replaced_once_one_can_
     sinks.goes_idle("c", "t", 1)
     await sinks.looks.get()
     assert (len(made), reached) == (2, []), "no other while the cluster is away, for it would help nobody"
+
+
+async def test_an_idle_sink_waits_for_a_topic_that_does_not_exist_and_for_a_broker_that_is_away(
+    sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
+
+    async def told() -> Wait | None:
+        async with asyncio.timeout(WAIT_S):
+            while not isinstance(event := await sinks.woken.get(), TaskWaits):
+                pass
+        return event.wait
+
+    sinks.goes_idle("c", "nowhere", 1)
+    missing = await told()
+    assert missing is not None
+    assert missing.text() == "waits for topic nowhere: it does not exist; it is read as soon as it does (topics)"
+    sinks.goes_idle("c", "t", 2)
+    away = [True]
+    has_topics = Quiet.list_topics
+
+    def list_topics(self: Quiet, timeout: float) -> Any:
+        if away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return has_topics(self, timeout)
+
+    monkeypatch.setattr(idle_watch, "_AWAY_PAUSE_S", 0.01)
+    monkeypatch.setattr(idle_watch, "_METADATA_INTERVAL_S", 0.0)
+    monkeypatch.setattr(idle_watch, "accepts", lambda _bootstrap: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(Quiet, "list_topics", list_topics)
+    gone = await told()
+    assert gone is not None
+    assert gone.waits_for == "Kafka 127.0.0.1:1"
+    away.clear()
+    while (later := await told()) is not None:
+        assert later.tries >= gone.tries
+    assert later is None
 
 
 async def test_records_that_came_while_a_run_ended_wake_its_task(sinks: Sinks) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -90,6 +90,12 @@ class Waits:
     def on(self, waits_for: str, message: str = "", *, next_try_s: float | None = None) -> On:
         """See `on` of this module."""
         return On(self, waits_for, message, next_try_s)
+
+    def unless_named(self, waits_for: str, message: str) -> AbstractContextManager[None]:
+        """See `unless_named` of this module."""
+        here = threading.get_ident()
+        is_named = any(one.thread == here for one in list(self._entries.values()))
+        return nullcontext() if is_named else self.on(waits_for, message)
 
     def clear(self) -> None:
         """Forget all: another run begins."""
@@ -231,6 +237,11 @@ def on(waits_for: str, message: str = "", *, next_try_s: float | None = None) ->
         next_try_s: the block is a pause before the next try, which comes after so long.
     """
     return _current.get().on(waits_for, message, next_try_s=next_try_s)
+
+
+def unless_named(waits_for: str, message: str) -> AbstractContextManager[None]:
+    """As `on`, where the caller has said nothing: a call that is made from many places knows less than they do."""
+    return _current.get().unless_named(waits_for, message)
 
 
 @contextmanager

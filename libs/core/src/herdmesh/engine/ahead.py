@@ -27,7 +27,7 @@ class Ahead(Generic[T]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        wait([self._answer])
+        wait([self._answer])  # waits: the question says what for, where it is asked
 
     def result(self) -> T:
         """The answer, waited for. Raises what the question raised."""

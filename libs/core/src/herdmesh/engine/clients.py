@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import pulse
 from herdmesh.engine.contract import ErrorClass, RunSpec
@@ -299,14 +300,15 @@ def retried(call: Callable[[], T], *, also: int | None = None, between: Callable
         KafkaException: the last answer, when it is of another kind or the time is over; what `between` raises.
     """
     deadline = time.monotonic() + RETRY_TIMEOUT_S
-    while True:
-        try:
-            return call()
-        except KafkaException as error:
-            cause = error.args[0] if error.args else None
-            transient = isinstance(cause, KafkaError) and (is_transient(cause) or cause.code() == also)
-            if not transient or time.monotonic() >= deadline:
-                raise
-            pulse.moved()
-            between()
-            time.sleep(_RETRY_PAUSE_S)
+    with waits.unless_named("Kafka", "an answer that it gives once a leader or coordinator is ready"):
+        while True:
+            try:
+                return call()
+            except KafkaException as error:
+                cause = error.args[0] if error.args else None
+                transient = isinstance(cause, KafkaError) and (is_transient(cause) or cause.code() == also)
+                if not transient or time.monotonic() >= deadline:
+                    raise
+                pulse.moved()
+                between()
+                time.sleep(_RETRY_PAUSE_S)

@@ -69,4 +69,4 @@ class Control:
             meanwhile(now_s)
             if now_s >= end_s:
                 return None
-            time.sleep(min(end_s - now_s, _LOOK_S))
+            time.sleep(min(end_s - now_s, _LOOK_S))  # waits: who asks for the pause has said it

@@ -8,6 +8,7 @@ Invariant: a loop that waits for neither costs two comparisons a round.
 from __future__ import annotations
 
 from herdmesh.connect import waits
+from herdmesh.engine.settings import SinkSettings
 
 
 class LoopWaits:
@@ -29,6 +30,14 @@ class LoopWaits:
             self._broker.goes_on(self._kafka, "no broker answers; it goes on by itself once one does")
         else:
             self._broker.over()
+
+
+def no_topic(settings: SinkSettings) -> tuple[str, str]:
+    """What a sink waits for none of whose topics exists, and why."""
+    if settings.topics_regex is not None:
+        return "a topic", "no topic that topics.regex matches exists; it reads one as soon as it does"
+    named = ", ".join(settings.topics)
+    return f"topic {named}", "it does not exist; it is read as soon as it does (topics)"
 
 
 def kafka(bootstrap_servers: str) -> str:

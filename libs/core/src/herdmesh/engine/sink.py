@@ -225,7 +225,7 @@ class SinkLoop:
             wait_s = self._limits.wait_s(now_s)
             self._waits.note(wait_s, kafka_away=self._contact.is_in_doubt)
             if wait_s > 0:
-                time.sleep(min(wait_s, WAIT_S))
+                time.sleep(min(wait_s, WAIT_S))  # waits: `self._waits.note` has said it
             else:
                 self._take(self._read())
             now_s = time.monotonic()

@@ -18,6 +18,7 @@ from dataclasses import replace
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.connect import waits
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
 from herdmesh.engine import manifest, partitions
@@ -27,6 +28,7 @@ from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.intake import Intake
 from herdmesh.engine.ledger import LedgerSinkTask, over_group
+from herdmesh.engine.loop_waits import no_topic
 from herdmesh.engine.positions import made_again, of_topics_as_they_are, starting_offsets, within
 from herdmesh.engine.reading import Reading
 from herdmesh.engine.settings import OFFSETS_MISSING, SinkSettings
@@ -75,6 +77,7 @@ class SinkAssignment:
         """Where they ended when the run began with them: the client knows no end before its first fetch."""
         self._at_end: set[PartitionId] = set()
         self._refresh_s = time.monotonic()
+        self._no_topic = waits.Standing()
 
     @property
     def is_all_read(self) -> bool:
@@ -109,6 +112,10 @@ class SinkAssignment:
         begun_s = time.monotonic()
         owned = partitions.owned_partitions(self._consumer, self._settings, self._spec.task, self._spec.task_count)
         self._commits.topics = owned.topics
+        if owned.topics:
+            self._no_topic.over()
+        else:
+            self._no_topic.goes_on(*no_topic(self._settings))
         owned = replace(owned, ids=partitions.topic_ids(self._admin, (topic for topic, _ in owned.partitions)))
         now_s, interval_s = time.monotonic(), self._settings.metadata_max_age_ms / 1000
         if not owned.is_complete:

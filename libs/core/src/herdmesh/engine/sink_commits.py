@@ -294,20 +294,21 @@ class SinkCommits:
         """
         offsets = self._named(self.committed | self._starts, self._published)
         deadline_s = time.monotonic() + _RESTATE_S
-        while offsets:
-            try:
-                if self._fence.in_transaction:
-                    self._fence.abort()
-                self._fence.commit_offsets(offsets, self._group())
-                return
-            except TaskFenced:
-                return  # whoever took over has read what is committed
-            except (TaskFailed, KafkaException) as error:
-                if time.monotonic() >= deadline_s:
-                    _log.warning("what was committed could not be committed anew, after a failed commit: %s", error)
+        with waits.on(kafka(self._spec.bootstrap_servers), "to commit anew what was committed before a failed commit"):
+            while offsets:
+                try:
+                    if self._fence.in_transaction:
+                        self._fence.abort()
+                    self._fence.commit_offsets(offsets, self._group())
                     return
-                pulse.moved()
-                time.sleep(_RESTATE_PAUSE_S)
+                except TaskFenced:
+                    return  # whoever took over has read what is committed
+                except (TaskFailed, KafkaException) as error:
+                    if time.monotonic() >= deadline_s:
+                        _log.warning("what was committed could not be committed anew, after a failed commit: %s", error)
+                        return
+                    pulse.moved()
+                    time.sleep(_RESTATE_PAUSE_S)
 
     def _kept_to(self, allowed: Mapping[PartitionId, int], asked: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """What was asked for, or less where the task allows less, or has just asked to go back; as in Connect what it

@@ -257,6 +257,7 @@ class SourceLoop:
                 self._commit_unasked()
                 self._tell_of_nothing(now_s)
                 self._is_first |= self._polls.found_nothing
+                # waits: for a rate limit, which `self._waits.note` has said, or for nothing but the next look
                 time.sleep(min(WAIT_S, self._limits.wait_s(now_s) or WAIT_S))
             if self._transaction_is_full():
                 self._commit()

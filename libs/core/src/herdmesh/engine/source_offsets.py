@@ -20,7 +20,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.connect import offsets_topic
+from herdmesh.connect import offsets_topic, waits
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.engine import pulse
 from herdmesh.engine.beyond import Beyond
@@ -243,11 +243,12 @@ def _until_there(admin: AdminClient, topic: str) -> None:
     """Brokers tell of a partition before they have it, and refuse records meanwhile. A producer has those sent again,
     but for the client's guesses (`kafka.checked_producer`), which would end a run that has just begun."""
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
-    while not retried(partial(_is_there, admin, topic)):
-        if time.monotonic() >= deadline_s:
-            raise TaskFailed(f"topic {topic} was created, and no broker knows of it", ErrorClass.RETRIABLE)
-        pulse.moved()
-        time.sleep(_LOOK_PAUSE_S)
+    with waits.on("Kafka", f"to know of topic {topic}, which was created"):
+        while not retried(partial(_is_there, admin, topic)):
+            if time.monotonic() >= deadline_s:
+                raise TaskFailed(f"topic {topic} was created, and no broker knows of it", ErrorClass.RETRIABLE)
+            pulse.moved()
+            time.sleep(_LOOK_PAUSE_S)
 
 
 def _is_there(admin: AdminClient, topic: str) -> bool:

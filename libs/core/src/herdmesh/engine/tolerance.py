@@ -296,4 +296,4 @@ def _unknown(_batch: Batch, _at: int) -> SourceRecord:
 
 
 def _slept(seconds: float, _yields: bool) -> None:
-    time.sleep(seconds)
+    time.sleep(seconds)  # waits: who has this pause has said it (`goes_on`)

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
+from herdmesh.connect import waits
 from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass
@@ -39,16 +40,17 @@ def make_topic(
     ensure_topic(admin, topic, partitions, replication_factor, config)
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
     asked = False
-    while (found := _partition_count(admin, topic)) < partitions:
-        if found and not asked:
-            asked = True
-            _grow(admin, topic, partitions)
-        elif time.monotonic() >= deadline_s:
-            message = f"topic {topic} has {found} partitions, and not {partitions} though it was given them"
-            raise TaskFailed(message, ErrorClass.RETRIABLE)
-        else:  # a producer that knew of fewer would refuse the records of the others
-            pulse.moved()
-            time.sleep(_LOOK_PAUSE_S)
+    with waits.on("Kafka", f"to tell of {partitions} partitions of topic {topic}"):
+        while (found := _partition_count(admin, topic)) < partitions:
+            if found and not asked:
+                asked = True
+                _grow(admin, topic, partitions)
+            elif time.monotonic() >= deadline_s:
+                message = f"topic {topic} has {found} partitions, and not {partitions} though it was given them"
+                raise TaskFailed(message, ErrorClass.RETRIABLE)
+            else:  # a producer that knew of fewer would refuse the records of the others
+                pulse.moved()
+                time.sleep(_LOOK_PAUSE_S)
 
 
 def _partition_count(admin: AdminClient, topic: str) -> int:

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError
 from herdmesh.connect.registry.settings import RegistrySettings
 
@@ -166,24 +167,31 @@ class RegistryClient:
         gather(references, ())
         return list(found.values())
 
+    @property
+    def _place(self) -> str:
+        """As waits name it."""
+        return f"schema registry {', '.join(self._settings.urls)}"
+
     def _ask(self, method: str, path: str, body: bytes | None, what: str, wanted: type[Any]) -> Any:
         settings = self._settings
         wait_ms = settings.wait_ms
-        failure: ConnectError | None = None
-        for attempt in range(settings.retries + 1):
-            if attempt:
-                self._stop.wait(min(wait_ms, settings.max_wait_ms) / 1000)
-                wait_ms *= 2
-            for _ in settings.urls:
-                url = settings.urls[self._at]
-                try:
-                    return self._once(method, url, path, body, what, wanted)
-                except RetriableError as error:
-                    failure = error
-                    self._at = (self._at + 1) % len(settings.urls)
-            if self._stop.is_set():
-                break
+        failure: RetriableError | None = None
+        with waits.on(self._place, what):
+            for attempt in range(settings.retries + 1):
+                if attempt:
+                    self._stop.wait(min(wait_ms, settings.max_wait_ms) / 1000)
+                    wait_ms *= 2
+                for _ in settings.urls:
+                    url = settings.urls[self._at]
+                    try:
+                        return self._once(method, url, path, body, what, wanted)
+                    except RetriableError as error:
+                        failure = error
+                        self._at = (self._at + 1) % len(settings.urls)
+                if self._stop.is_set():
+                    break
         assert failure is not None
+        failure.waits_for = self._place
         raise failure
 
     def _once(self, method: str, url: str, path: str, body: bytes | None, what: str, wanted: type[Any]) -> Any:

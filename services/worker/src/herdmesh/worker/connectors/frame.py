@@ -20,7 +20,8 @@ from typing import Generic, TypeVar
 from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.connector import Config, Connector, ConnectorContext, ConnectorKind
 from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK, SOURCE
-from herdmesh.connect.errors import ConfigError, ConnectError
+from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
+from herdmesh.connect.waits import Standing, Waits, entered
 from herdmesh.worker.connectors.known_keys import unread
 
 SIGN_KEPT_S = 0.5
@@ -120,11 +121,21 @@ def no_effect(key: str, why: str, fix: str = "leave it out") -> FieldViolation:
 
 
 class Repeated:
-    """Does something every so often, in a thread of its own, until it is closed. What that raises is logged."""
+    """Does something every so often, in a thread of its own, until it is closed. What that raises is logged, and waited
+    for until it is done again."""
 
-    def __init__(self, doing: str, action: Callable[[], None], every_s: float, *, at_once: bool = False) -> None:
-        """`doing`: what it is, for the log. `at_once`: not only after the first interval."""
+    def __init__(
+        self,
+        doing: str,
+        action: Callable[[], None],
+        every_s: float,
+        *,
+        at_once: bool = False,
+        waits: Waits | None = None,
+    ) -> None:
+        """`doing`: what it is, for the log. `at_once`: not only after the first interval. `waits`: the connector's."""
         self._doing, self._action, self._every_s = doing, action, every_s
+        self._waits = waits or Waits()
         self._over = threading.Event()
         threading.Thread(target=self._go, args=(at_once,), name=doing, daemon=True).start()
 
@@ -133,18 +144,24 @@ class Repeated:
         self._over.set()
 
     def _go(self, at_once: bool) -> None:
-        while at_once or not self._over.wait(self._every_s):
-            at_once = False
-            try:
-                self._action()
-            except Exception as error:  # noqa: BLE001 - it would end this thread, and nobody would do it any more
-                is_odd = not isinstance(error, ConnectError)
-                _log.warning("%s is tried again later: %s", self._doing, error, exc_info=is_odd)
+        with entered(self._waits), Standing() as fails:
+            while at_once or not self._over.wait(self._every_s):  # waits: for its time, or what `fails` says
+                at_once = False
+                try:
+                    self._action()
+                except Exception as error:  # noqa: BLE001 - it would end this thread, and nobody would do it any more
+                    is_odd = not isinstance(error, ConnectError)
+                    _log.warning("%s is tried again later: %s", self._doing, error, exc_info=is_odd)
+                    waits_for = error.waits_for if isinstance(error, RetriableError) else ""
+                    message = f"{self._doing} failed: {error}"
+                    fails.goes_on(waits_for or self._doing, message, tried=True, next_try_s=self._every_s)
+                else:
+                    fails.over()
 
 
 class Lookout(Generic[Found]):
     """Looks at once, and then, where a worker runs the connector, again and again until it is closed; has the connector
-    asked for task configs when something else is found."""
+    asked for task configs when something else is found. That nothing is there is a wait of the connector."""
 
     found: Sequence[Found]
     """What the last look found."""
@@ -155,21 +172,28 @@ class Lookout(Generic[Found]):
         look: Callable[[], Sequence[Found]],
         every_s: float | None,
         context: ConnectorContext | None,
+        *,
+        nothing: str = "",
     ) -> None:
         """Raises what the first look raises.
 
         Args:
             what: it looks for; for the log.
             every_s: None = once is enough.
+            nothing: the settings by which it chooses, for who asks why nothing is found.
         """
         self._what, self._look, self._context = what, look, context
-        self.found = look()
+        self._nothing, self._every_s = nothing, every_s
         self._again: Repeated | None = None
+        self._finds_nothing = Standing(None if context is None else context.waits)
+        self.found = look()
         if context is not None and every_s is not None:
-            self._again = Repeated(f"looking for {what}", self._look_again, every_s)
+            self._note()
+            self._again = Repeated(f"looking for {what}", self._look_again, every_s, waits=context.waits)
 
     def close(self) -> None:
         """Look no more. Does not wait for a look that is under way."""
+        self._finds_nothing.over()
         if self._again is not None:
             self._again.close()
 
@@ -180,6 +204,14 @@ class Lookout(Generic[Found]):
             self.found = found
             if self._context is not None:
                 self._context.request_task_reconfiguration()
+        self._note()
+
+    def _note(self) -> None:
+        if self.found:
+            self._finds_nothing.over()
+            return
+        message = f"nothing is found, so there are no tasks: see {self._nothing}"
+        self._finds_nothing.goes_on(self._what, message, next_try_s=self._every_s)
 
 
 class KeptSigns:

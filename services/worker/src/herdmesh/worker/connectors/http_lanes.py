@@ -120,7 +120,7 @@ class Lanes:
                         text = f"tried {lane.failures} times: {lane.why}"
                         raise RetriableError(text, waits_for=self._receiver) from lane.why
                 self._say(wait)
-                self._changed.wait(_TURN_S)
+                self._changed.wait(_TURN_S)  # waits: `_say` has said it
                 pulse.moved()
 
     def refused(self) -> list[tuple[HttpRequest, RequestRefused]]:
@@ -153,7 +153,7 @@ class Lanes:
             if left_s <= 0:
                 text = f"the receiver is slow: {self._records} records wait to be taken by it"
                 raise RetriableError(text, waits_for=self._receiver)
-            self._changed.wait(min(left_s, _TURN_S))
+            self._changed.wait(min(left_s, _TURN_S))  # waits: no longer than ROOM_WAIT_S
             pulse.moved()
 
     def _say(self, wait: waits.Standing) -> None:
@@ -203,6 +203,7 @@ class Lanes:
                         self._ready.append(heapq.heappop(self._later)[2])
                     if self._ready:
                         return self._ready.popleft()
+                    # waits: for something to do; what a lane's next try is for says `_say`
                     self._changed.wait(self._later[0][0] - now_s if self._later else None)
                 return None
             finally:

@@ -60,11 +60,14 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
         """Raises RetriableError while the source is away."""
         super().start(config)
         every_s = self.settings.refresh_s if self.settings.enabled else None
-        self._partitions = Lookout("partitions of the source to copy", self._look, every_s, self.context)
+        self._partitions = Lookout(
+            "partitions of the source to copy", self._look, every_s, self.context, nothing="topics, topics.exclude"
+        )
         self._keeping: Repeated | None = None
         if self.context is not None and self.settings.enabled and self.settings.configs_s is not None:
             doing = "changing settings of copies"
-            self._keeping = Repeated(doing, self._keep_settings, self.settings.configs_s, at_once=True)
+            waits = self.context.waits
+            self._keeping = Repeated(doing, self._keep_settings, self.settings.configs_s, at_once=True, waits=waits)
 
     def stop(self) -> None:
         self._partitions.close()

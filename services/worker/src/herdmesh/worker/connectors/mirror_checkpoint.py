@@ -57,7 +57,10 @@ class MirrorCheckpointConnector(TellingConnector[CheckpointSettings]):
         """Raises RetriableError while the source is away."""
         super().start(config)
         every_s = self.settings.refresh_s if self.settings.enabled else None
-        self._groups = Lookout("groups of the source to look after", self._look, every_s, self.context)
+        self._groups = Lookout(
+            "groups of the source to look after", self._look, every_s, self.context,
+            nothing="groups, groups.exclude and topics",
+        )  # fmt: skip
 
     def stop(self) -> None:
         self._groups.close()

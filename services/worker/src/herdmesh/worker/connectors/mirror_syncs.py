@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from herdmesh.connect import waits
 from herdmesh.connect.connector import PartitionId, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine import pulse
@@ -96,30 +97,32 @@ class OffsetSyncs:
             if time.monotonic() > until_s:
                 break
             if self._syncing.owed():
-                time.sleep(_PAUSE_S)
+                time.sleep(_PAUSE_S)  # waits: no longer than `_MARKER_S`
         self._is_held = bool(self._syncing.owed())
 
     def _first_ends(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         """Of copies that were made a moment ago, which not every broker knows at once."""
         until_s = time.monotonic() + _KNOWN_S
-        while True:
-            try:
-                ends = self._ends(partitions)
-            except RetriableError:
-                if time.monotonic() > until_s:
-                    raise
-            else:
-                if missing := [one for one in partitions if one not in ends]:
+        with waits.on("Kafka of the copies", "to tell where they end"):
+            while True:
+                try:
+                    ends = self._ends(partitions)
+                except RetriableError:
                     if time.monotonic() > until_s:
-                        text = f"{TARGET_BOOTSTRAP} has no copy of {missing[0]}: is it the workers' cluster?"
-                        raise ConfigError(text, field=TARGET_BOOTSTRAP)
+                        raise
                 else:
-                    return ends
-            pulse.moved()
-            time.sleep(_KNOWN_PAUSE_S)
+                    if missing := [one for one in partitions if one not in ends]:
+                        if time.monotonic() > until_s:
+                            text = f"{TARGET_BOOTSTRAP} has no copy of {missing[0]}: is it the workers' cluster?"
+                            raise ConfigError(text, field=TARGET_BOOTSTRAP)
+                    else:
+                        return ends
+                pulse.moved()
+                time.sleep(_KNOWN_PAUSE_S)
 
     def _ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
         """Of the copies, by the partitions they are of."""
         copies = {(self._remote(topic), number): (topic, number) for topic, number in partitions}
-        ends = self._settings.target.ends(copies, _LOOK_S)
+        with waits.on("Kafka of the copies", "to tell where they end"):
+            ends = self._settings.target.ends(copies, _LOOK_S)
         return {copies[copy]: end for copy, end in ends.items()}

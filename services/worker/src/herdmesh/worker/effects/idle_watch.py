@@ -28,6 +28,7 @@ from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.waits import Standing, Wait, Waits
 from herdmesh.engine.clients import offset_of, opened
 from herdmesh.engine.contract import TaskKind
+from herdmesh.engine.loop_waits import kafka, no_topic
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.settings import SinkSettings, sink_settings
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
@@ -60,6 +61,36 @@ _SIGN_INTERVAL_S: Final = 0.25
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
+class Away:
+    """How long what an idle task looks at does not answer, or is not there."""
+
+    def __init__(self) -> None:
+        self._waits = Waits()
+        self._standing = Standing(self._waits)
+        self._told: Wait | None = None
+
+    def failed(self, error: RetriableError) -> None:
+        """It did not answer once more."""
+        waits_for = error.waits_for or "the source of its task"
+        self._standing.goes_on(waits_for, str(error), tried=True, next_try_s=_SIGN_INTERVAL_S)
+
+    def is_missing(self, what: str, why: str) -> None:
+        """It is not there."""
+        self._standing.goes_on(what, why)
+
+    def answered(self) -> None:
+        """It is there."""
+        self._standing.over()
+
+    def news(self) -> list[Wait | None]:
+        """What to tell of it, if that is another than what was told last."""
+        shown = self._waits.shown()
+        if shown == self._told:
+            return []
+        self._told = shown
+        return [shown]
+
+
 @dataclass(slots=True)
 class _Idle:
     """An idle sink task."""
@@ -74,6 +105,7 @@ class _Idle:
     """When it is to commit again, in the event loop's time."""
     owned: list[PartitionId] | None = None
     """The partitions it owns as far as metadata tells; None = to be worked out anew."""
+    away: Away = field(default_factory=Away)
 
 
 @dataclass(slots=True)
@@ -81,32 +113,6 @@ class _Woken:
     """What woke a task, kept over its idle periods: end offset and time per partition."""
 
     at: dict[PartitionId, tuple[int, float]] = field(default_factory=dict[PartitionId, tuple[int, float]])
-
-
-class Away:
-    """How long the source of an idle task does not answer."""
-
-    def __init__(self) -> None:
-        self._waits = Waits()
-        self._standing = Standing(self._waits)
-        self._told: Wait | None = None
-
-    def failed(self, error: RetriableError) -> None:
-        """It did not answer once more."""
-        waits_for = error.waits_for or "the source of its task"
-        self._standing.goes_on(waits_for, str(error), tried=True, next_try_s=_SIGN_INTERVAL_S)
-
-    def answered(self) -> None:
-        """It is there."""
-        self._standing.over()
-
-    def news(self) -> list[Wait | None]:
-        """What to tell of it, if that is another than what was told last."""
-        shown = self._waits.shown()
-        if shown == self._told:
-            return []
-        self._told = shown
-        return [shown]
 
 
 class IdleWatch:
@@ -243,6 +249,7 @@ class IdleWatch:
                     await self._refresh(loop)
                 wanted = {partition for idle in self._sinks.values() for partition in self._owned(idle)}
                 ends = await in_thread("end offsets", lambda wanted=wanted: self._ends(wanted)) if wanted else {}
+                await self._note_missing()
                 await self._compare(ends, loop.time())
                 self._arrivals.listen(self._listened(ends))
                 away = False
@@ -250,6 +257,7 @@ class IdleWatch:
                 if not away:
                     _log.warning("idle_watch_away", error=str(error) or "no answer")
                 away = True
+                await self._note_away(error)
                 await asyncio.sleep(_AWAY_PAUSE_S)
                 continue
             # Slower while nothing comes.
@@ -260,6 +268,27 @@ class IdleWatch:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s - pause_s):
                     await self._heard.wait()
+
+    async def _note_away(self, error: Exception) -> None:
+        """Nobody tells whether there is something to do for the idle sinks."""
+        said = RetriableError(str(error) or "no answer", waits_for=kafka(self._bootstrap_servers))
+        for idle in self._sinks.values():
+            idle.away.failed(said)
+        await self._tell_waits()
+
+    async def _note_missing(self) -> None:
+        """Of sinks none of whose topics exists."""
+        for idle in self._sinks.values():
+            if any(topic in self._partitions for topic in self._topics_of(idle.settings)):
+                idle.away.answered()
+            else:
+                idle.away.is_missing(*no_topic(idle.settings))
+        await self._tell_waits()
+
+    async def _tell_waits(self) -> None:
+        for unit, idle in list(self._sinks.items()):
+            for wait in idle.away.news():
+                await self._emit(TaskWaits(unit, wait))
 
     def _hear(self) -> None:
         """Called from another thread."""

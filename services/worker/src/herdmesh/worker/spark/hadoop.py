@@ -26,6 +26,7 @@ from py4j import java_gateway  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import Py4JError, Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
 from pyarrow import fs
 
+from herdmesh.connect import waits
 from herdmesh.worker.spark.task_session import JARS_VARIABLE, cause_of
 
 _HADOOP: Final = "org.apache.hadoop"
@@ -115,7 +116,8 @@ class HadoopJvm:
             if gateway is not None:
                 gateway.shutdown()
                 self._process.stdin.close()
-                self._process.wait(_EXIT_TIMEOUT_S)
+                with waits.on("Hadoop's client", "its JVM to end"):
+                    self._process.wait(_EXIT_TIMEOUT_S)
 
     def _started(self) -> Any:
         jars = Path(pyspark.__file__).parent / "jars"

@@ -25,6 +25,7 @@ from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.worker.spark import class_archive
 
@@ -38,6 +39,7 @@ HOME_VARIABLE: Final = "HERDMESH_SPARK_HOME"
 #: its worker is, aborts one child in twenty, before there is a JVM (grpcio 1.85: SIGABRT, "epoll_wait error").
 _GRPC_FORKS: Final = "GRPC_ENABLE_FORK_SUPPORT"
 _EXIT_TIMEOUT_S: Final = 10.0
+_PLACE: Final = "this task's Spark"
 _OF_SESSIONS: Final = ("spark.sql.", "spark.hadoop.")
 """Settings that are read when a session is made. They may be secrets, so no command line has them."""
 _CONDITION: Final = re.compile(r"\[[A-Z][A-Z_.]+\]")
@@ -77,11 +79,12 @@ def begin(memory: str, more: Mapping[str, str]) -> Future[SparkSession]:
 def session_of(begun: Future[SparkSession]) -> SparkSession:
     """The session, waited for. Raises RetriableError: the JVM did not start."""
     try:
-        return begun.result()
+        with waits.on(_PLACE, "its JVM and session start"):
+            return begun.result()
     except Exception as error:
         with _lock:
             _begun.clear()
-        raise RetriableError(f"this task's Spark did not start: {error}") from error
+        raise RetriableError(f"this task's Spark did not start: {error}", waits_for=_PLACE) from error
 
 
 def has_failed(begun: Future[SparkSession]) -> bool:
@@ -116,18 +119,23 @@ def end() -> None:
 
 
 @contextmanager
-def telling(what: str, field: str) -> Generator[None]:
-    """Have what Spark raises be ours. Raises ConfigError for what comes again until somebody changes the config or the
-    target (a format that is not there, columns that do not fit), RetriableError for all else."""
+def telling(what: str, field: str, waits_for: str) -> Generator[None]:
+    """Have what Spark raises be ours, and say that it is waited for meanwhile. `waits_for`: the target or source, as
+    waits name it.
+
+    Raises ConfigError for what comes again until somebody changes the config or the target (a format that is not
+    there, columns that do not fit), RetriableError for all else.
+    """
     try:
-        yield
+        with waits.on(waits_for, what):
+            yield
     except (AnalysisException, IllegalArgumentException) as error:
         raise ConfigError(f"{what}: {cause_of(error)}", field=field) from error
     except ERRORS as error:
         if _NOT_THERE.search(str(error)):
             fix = "give the worker its jar (setting spark_jars)"
             raise ConfigError(f"{what}: {cause_of(error)}", field=field, fix=fix) from error
-        raise RetriableError(f"{what}: {cause_of(error)}") from error
+        raise RetriableError(f"{what}: {cause_of(error)}", waits_for=waits_for) from error
 
 
 def cause_of(error: Exception) -> str:
@@ -193,7 +201,8 @@ def _end_jvm(gateway: Any) -> None:
     _forget_gateway()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(_EXIT_TIMEOUT_S)
+    with waits.on(_PLACE, "its JVM to end"):
+        gateway.proc.wait(_EXIT_TIMEOUT_S)
 
 
 def _forget_gateway() -> None:

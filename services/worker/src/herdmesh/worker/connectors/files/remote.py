@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from pyarrow import fs
@@ -87,12 +87,14 @@ class RemoteFiles:
 
     @contextmanager
     def writing(self, path: str) -> Generator[Any]:
-        with self._telling(f"writing {path}"):
-            with waits.on(self.location, f"a folder for {path}"):
+        with self._translating(f"writing {path}"), ExitStack() as stack:
+            with waits.on(self.location, f"opening {path}"):
                 self._make_folder_of(path)
-            # What a stream leaves that is closed for an error is never named, and swept.
-            with self._system.open_output_stream(self._path(path), compression=None) as stream:
-                yield stream
+                # What a stream leaves that is closed for an error is never named, and swept.
+                stream = stack.enter_context(self._system.open_output_stream(self._path(path), compression=None))
+            yield stream
+            with waits.on(self.location, f"uploading the rest of {path}"):
+                stack.close()
 
     def read(self, path: str) -> bytes:
         with (
@@ -102,7 +104,7 @@ class RemoteFiles:
             return stream.read()
 
     def exists(self, path: str) -> bool:
-        with self._telling(f"looking for {path}"), waits.on(self.location, f"looking for {path}"):
+        with self._telling(f"looking for {path}"):
             return self._system.get_file_info(self._path(path)).type == _fs.FileType.File
 
     def publish(self, staged: str, published: str) -> bool:
@@ -113,7 +115,7 @@ class RemoteFiles:
                 )
             return True
         source, target = self._path(staged), self._path(published)
-        with self._telling(f"publishing {published}"), waits.on(self.location, f"publishing {published}"):
+        with self._telling(f"publishing {published}"):
             self._make_folder_of(published)
             try:
                 if self._renames:
@@ -191,6 +193,12 @@ class RemoteFiles:
 
     @contextmanager
     def _telling(self, doing: str) -> Generator[None]:
+        """A call that is waited for, and whose errors are as `_translating` has them."""
+        with self._translating(doing), waits.on(self.location, doing):
+            yield
+
+    @contextmanager
+    def _translating(self, doing: str) -> Generator[None]:
         """Raises ConfigError for what somebody must change, FileNotFoundError as it is, RetriableError for the rest."""
         try:
             yield

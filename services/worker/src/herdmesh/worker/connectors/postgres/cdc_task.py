@@ -238,7 +238,7 @@ class CdcSourceTask(SourceTask):
             if ours or (not self._took_over and slot.application.startswith(self._connector_name)):
                 cdc_catalog.end_user_of(connection, slot)
                 for _ in range(_ENDINGS_MAX):
-                    time.sleep(_WAIT_S)
+                    time.sleep(_WAIT_S)  # waits: `_ENDINGS_MAX` times at most; then the step says what it waits for
                     slot = cdc_catalog.find_slot(connection, settings)
                     if slot is None or slot.active_pid is None:
                         break
@@ -380,16 +380,17 @@ class CdcSourceTask(SourceTask):
     def _drop_slot(self) -> None:
         """As slot.drop.on.stop asks; a server that is away keeps it."""
         deadline_s = time.monotonic() + _DROP_S
-        while True:
-            try:
-                with connected(self._settings.connection, self._run_name) as connection:
-                    cdc_catalog.drop_slot(connection, self._settings)
-                return
-            except ConnectError as error:  # our last connection to it may not be gone yet
-                if time.monotonic() > deadline_s:
-                    _log.warning("slot %s is not dropped: %s", self._settings.slot, error)
+        with waits.on(server(self._settings.connection), f"to drop slot {self._settings.slot}"):
+            while True:
+                try:
+                    with connected(self._settings.connection, self._run_name) as connection:
+                        cdc_catalog.drop_slot(connection, self._settings)
                     return
-                time.sleep(0.05)
+                except ConnectError as error:  # our last connection to it may not be gone yet
+                    if time.monotonic() > deadline_s:
+                        _log.warning("slot %s is not dropped: %s", self._settings.slot, error)
+                        return
+                    time.sleep(0.05)
 
 
 def _stored(offset: Mapping[str, Any]) -> Stored:

@@ -17,7 +17,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.sdk.grouping import group_partitions
 from herdmesh.worker.connectors.frame import SIGN_KEPT_S, KeptSigns, Lookout
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_table, tables
-from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, is_of_another
+from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, is_of_another, server
 from herdmesh.worker.connectors.postgres.source_config import (
     JAVA_CLASSES,
     KEYS,
@@ -65,7 +65,10 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
         topic can be called. (Of one that is made later its task says so.)"""
         super().start(config)
         every_s = None if self.settings.query else self.settings.tables_ms / 1000
-        self._tables = Lookout("tables to read", self._look, every_s, self.context)
+        self._tables = Lookout(
+            f"tables to read in {server(self.settings.connection)}", self._look, every_s, self.context,
+            nothing="table.whitelist, table.blacklist, table.types, catalog.pattern and schema.pattern",
+        )  # fmt: skip
         try:
             check_tables(config, self.settings, self._tables.found)
         except ConfigError:

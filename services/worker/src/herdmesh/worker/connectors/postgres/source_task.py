@@ -111,7 +111,7 @@ class PostgresSourceTask(SourceTask):
         waiting = [source for source in self._sources if source.waiting is not None]
         if batch is None and waiting:
             # Not "nothing", which would end the run: there are rows already.
-            raise RetriableError("; ".join(map(_reason, waiting)))
+            raise RetriableError("; ".join(map(_reason, waiting)), waits_for=place)
         return batch
 
     def wake_after_ms(self) -> int:
@@ -158,7 +158,7 @@ class PostgresSourceTask(SourceTask):
                     return batch
             elif any(one.waiting for one in self._sources) and now_s < give_up_s:
                 # Most transactions take milliseconds.
-                time.sleep(_LOOK_AGAIN_S)
+                time.sleep(_LOOK_AGAIN_S)  # waits: no longer than `_WAIT_S`; then the poll raises what it waits for
                 looked_at = {one for one in looked_at if one.waiting is None}
             else:
                 return None

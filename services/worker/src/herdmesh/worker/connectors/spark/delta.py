@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from herdmesh.engine import failpoints
 from herdmesh.worker.connectors.spark.settings import FORMAT, SparkSettings
-from herdmesh.worker.connectors.spark.targets import SparkWriter
+from herdmesh.worker.connectors.spark.targets import SparkWriter, place_of
 from herdmesh.worker.spark import task_session
 
 
@@ -27,12 +27,13 @@ class DeltaTarget:
         self._spark = SparkWriter(settings)
         self._folder = settings.options["path"]
         self._what = f"{FORMAT}={settings.format}, writing {self._folder}"
+        self._place = place_of(settings)
 
     def begin(self) -> None:
         self._spark.begin()
 
     def last_number(self, writer: str) -> int:
-        with task_session.telling(self._what, FORMAT):
+        with task_session.telling(self._what, FORMAT, self._place):
             session: Any = self._spark.session()
             # Nothing of Delta's that an application is meant to call tells it.
             logs = task_session.java_class(session, "org.apache.spark.sql.delta.DeltaLog")
@@ -45,7 +46,7 @@ class DeltaTarget:
         assert number is not None
         if self.last_number(writer) >= number:
             return
-        with task_session.telling(self._what, FORMAT):
+        with task_session.telling(self._what, FORMAT, self._place):
             rows = self._spark.rows(path)
             self._spark.appending(rows, txnAppId=writer, txnVersion=str(number)).save()
         failpoints.hit("after-target-commit")

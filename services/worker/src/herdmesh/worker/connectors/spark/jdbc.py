@@ -30,7 +30,7 @@ from herdmesh.engine import failpoints
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker.connectors.spark.settings import FORMAT, TABLE, SparkSettings
-from herdmesh.worker.connectors.spark.targets import SparkWriter
+from herdmesh.worker.connectors.spark.targets import SparkWriter, place_of
 from herdmesh.worker.spark import task_session
 
 LEDGER: Final = "herdmesh_writes"
@@ -50,6 +50,7 @@ class JdbcTarget:
     def __init__(self, settings: SparkSettings) -> None:
         self._spark = SparkWriter(settings)
         self._options = settings.options
+        self._place = place_of(settings)
         self._table = settings.options["dbtable"].strip()
         schema = self._table.rpartition(".")[0]
         self._beside = f"{schema}." if schema else ""
@@ -141,7 +142,7 @@ class JdbcTarget:
 
     @contextmanager
     def _telling(self) -> Generator[None]:
-        with task_session.telling(f"{FORMAT}=jdbc, writing {self._table}", TABLE):
+        with task_session.telling(f"{FORMAT}=jdbc, writing {self._table}", TABLE, self._place):
             yield
 
     @contextmanager

@@ -124,7 +124,7 @@ class Stream:
         writing = self._rows().writeStream.format("parquet").trigger(once=True)
         query = writing.option("checkpointLocation", checkpoint.as_uri()).start(rows.as_uri())
         try:
-            query.awaitTermination()
+            query.awaitTermination()  # waits: `_telling` has said it
         except task_session.ERRORS:
             # Kafka's source (4.1) has no metrics of a recovered batch. They are asked for after its commit.
             if not (checkpoint / "commits/1").exists():
@@ -134,7 +134,7 @@ class Stream:
     @contextmanager
     def _telling(self, doing: str) -> Generator[None]:
         what = f"{FORMAT}={self._settings.name}: {doing}"
-        with task_session.telling(what, FORMAT):
+        with task_session.telling(what, FORMAT, f"Spark source {self._settings.name}"):
             try:
                 yield
             except (Py4JNetworkError, OSError) as error:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
+from herdmesh.connect.connection_urls import database_place
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.spark.settings import DELTA, FILE_FORMATS, FORMAT, ICEBERG, SparkSettings
 from herdmesh.worker.spark import task_session
@@ -75,6 +76,13 @@ class SparkWriter:
         return writer.partitionBy(*self._settings.partition_by) if self._settings.partition_by else writer
 
 
+def place_of(settings: SparkSettings) -> str:
+    """The target as waits name it: `mysql db:3306`, `delta /lake/orders`."""
+    if settings.format == "jdbc":
+        return database_place(settings.options["url"])
+    return f"{settings.format} {settings.options.get('path', 'target')}"
+
+
 class FormatTarget:
     """Any format, by its DataFrameWriter and nothing else."""
 
@@ -83,6 +91,7 @@ class FormatTarget:
     def __init__(self, settings: SparkSettings) -> None:
         self._spark = SparkWriter(settings)
         self._what = f"{FORMAT}={settings.format}"
+        self._place = place_of(settings)
         self._table = settings.options["path"] if settings.format == ICEBERG else ""
         self._partition_by = settings.partition_by
         self._folder = settings.options["path"] if settings.format in FILE_FORMATS else ""
@@ -94,7 +103,7 @@ class FormatTarget:
         raise ConfigError(f"{self._what} keeps no numbers of {writer}", field=FORMAT)
 
     def write(self, path: Path, writer: str, number: int | None) -> None:
-        with task_session.telling(f"{self._what}, writing {path.name}", FORMAT):
+        with task_session.telling(f"{self._what}, writing {path.name}", FORMAT, self._place):
             rows = self._spark.rows(path)
             if self._folder:
                 self._write_beside_others(rows)
