@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections import defaultdict
@@ -258,6 +259,36 @@ def test_a_batch_larger_than_the_room_is_taken_when_nothing_else_waits() -> None
     assert len(target.taken[0]) == 3 * http_lanes.LANE_RECORDS_MAX
 
 
+def test_a_receiver_that_fails_or_does_not_answer_is_named_though_nothing_is_drained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A loop that has records drains once a minute."""
+    monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
+    waits.current().clear()
+    answer: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def send(_: HttpRequest) -> None:
+        asked.put(None)
+        if (outcome := answer.get(timeout=WAIT_S)) is not None:
+            raise outcome
+
+    with lanes(send) as made:
+        made.give(requests(0, 0, 1))
+        asked.get(timeout=WAIT_S)
+        hangs = waits.current().shown()
+        assert hangs is not None
+        assert hangs.text() == "waits for HTTP here: an answer to a request of 1 records"
+        answer.put(Busy("503 from the receiver", 0.001))
+        asked.get(timeout=WAIT_S)
+        fails = waits.current().shown()
+        assert fails is not None
+        assert (fails.waits_for, fails.tries) == ("HTTP here", 1)
+        answer.put(None)
+        made.drain()
+        assert waits.current().shown() is None
+
+
 def test_a_drain_says_what_it_waits_for_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """The receiver is busy until the wait has its reason; then it takes the request, and nothing waits any more."""
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
@@ -273,5 +304,7 @@ def test_a_drain_says_what_it_waits_for_and_why(monkeypatch: pytest.MonkeyPatch)
     with lanes(send, retries=1_000) as made:
         made.give(requests(0, 1, 1))
         made.drain()
-    assert [(one.waits_for, one.message) for one in seen] == [("HTTP here", "503 from the receiver")]
+    assert [(one.waits_for, one.message) for one in seen] == [("HTTP here", "an answer to a request of 1 records")], (
+        "the tries are those of the failure around it"
+    )
     assert waits.current().shown() is None

@@ -87,6 +87,8 @@ class Lanes:
         self._records = 0
         self._refused: list[tuple[HttpRequest, RequestRefused]] = []
         self._failure: Exception | None = None
+        #: said as soon as a request does not work: the loop may go on giving for a minute before it drains.
+        self._fails = waits.Standing()
 
     def give(self, requests: Sequence[HttpRequest]) -> None:
         """Have requests of one partition sent after those it has. All of them, or none.
@@ -133,6 +135,7 @@ class Lanes:
         """End the threads. False = one waits for an answer still, and ends when it has it."""
         with self._changed:
             self._closed = True
+            self._fails.over()
             self._changed.notify_all()
         end_s = time.monotonic() + _CLOSE_WAIT_S
         for thread in self._threads:
@@ -157,13 +160,11 @@ class Lanes:
             pulse.moved()
 
     def _say(self, wait: waits.Standing) -> None:
-        """What `drain` waits for, and when the next try of a request that did not work is due."""
-        failed = max(self._lanes.values(), key=lambda lane: lane.failures, default=None)
-        if failed is None or failed.why is None:
+        """What `drain` waits for, unless requests fail, of which `_fails` tells."""
+        if self._fails.begun:
+            wait.over()
+        else:
             wait.goes_on(self._receiver, f"{self._records} records wait to be taken by it")
-            return
-        next_try_s = max(0.0, self._later[0][0] - time.monotonic()) if self._later else None
-        wait.goes_on(self._receiver, str(failed.why), tried=failed.failures > wait.tries, next_try_s=next_try_s)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -185,7 +186,8 @@ class Lanes:
             request = lane.waiting[0]
             outcome: Exception | None = None
             try:
-                self._send(request)
+                with waits.on(self._receiver, f"an answer to a request of {len(request.places)} records"):
+                    self._send(request)
             except Exception as error:  # noqa: BLE001 - what it means is said below, in the thread that asks
                 outcome = error
             with self._changed:
@@ -222,6 +224,9 @@ class Lanes:
                 is_old = outcome.is_broken and lane.failures == 1
                 wait_s = 0.0 if is_old else max(self._backoff_s, outcome.wait_s or 0.0)
                 lane.is_served = True
+                if not self._closed:
+                    is_new = lane.failures > self._fails.tries
+                    self._fails.goes_on(self._receiver, str(outcome), tried=is_new, next_try_s=wait_s)
                 heapq.heappush(self._later, (time.monotonic() + wait_s, next(self._order), lane))
                 return
             case RequestRefused() if len(request.places) > 1 and (self._splits or outcome.too_large):
@@ -233,6 +238,8 @@ class Lanes:
             case _:
                 self._failure = self._failure or outcome
         lane.failures, lane.why = 0, None
+        if self._fails.begun and all(one.why is None for one in self._lanes.values()):
+            self._fails.over()
         if lane.waiting and self._failure is None:
             lane.is_served = True
             self._ready.append(lane)  # the thread that calls comes back at once
