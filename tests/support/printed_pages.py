@@ -3,7 +3,8 @@
 Owns the blocks of a page, and which parts of an output differ from run to run. What is done between the blocks is the
 test's. A page has `sh` blocks of one `herd` command, or one piped into `grep`, each followed by a `text` block.
 
-Invariant: what is compared is all of an output but times, counts of tries, generations, process ids and white space.
+Invariant: what is compared is all of an output but times, counts of tries, generations, process ids, which worker it
+is, and white space.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _BLOCK = re.compile(r"^```sh\n(?P<command>[^\n]*)\n```\n\n```text\n(?P<output>.*
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _VARIES = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
+    (re.compile(r"\b127\.0\.0\.1:720[45]\b"), "WORKER"),
     (re.compile(r"\b\d+ (?:try|tries)\b"), "N tries"),
     (re.compile(r"\bfor \d+[smh]\b"), "for AGE"),
     (re.compile(r"\bgeneration \d+\b"), "generation N"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import PartitionProgress, Progress, Properties
-from herdmesh.worker.connectors.file_stream import FileStreamSink
+from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
 from herdmesh.worker.effects import idle_watch
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.specs import RunSpecs
@@ -80,6 +81,32 @@ async def test_a_source_that_is_away_wakes_nobody() -> None:
         watch.watch(WatchTask(unit, 2, spec, None, 1))
         async with asyncio.timeout(WAIT_S):
             assert (await _wake(woken)).reason == "its time has come"
+    finally:
+        await watch.close()
+
+
+async def test_an_idle_source_whose_file_is_not_there_says_so_until_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its task returned nothing, as if there were no new lines."""
+    monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
+    specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(FileStreamSource)]))
+    told: asyncio.Queue[TaskHasWork | TaskWaits] = asyncio.Queue(10)
+    watch = IdleWatch("127.0.0.1:1", {}, 3_600_000, specs, told.put)
+    file = tmp_path / "orders.txt"
+    config = {"connector.class": "FileStreamSource", "topic": "t", "file": str(file)}
+    unit, spec = UnitId("c", 0), TaskSpec(config, config, 1)
+    try:
+        watch.remember_sign(unit, spec)
+        watch.watch(WatchTask(unit, 1, spec, None, 0))
+        async with asyncio.timeout(WAIT_S):
+            event = await told.get()
+            assert isinstance(event, TaskWaits)
+            assert event.wait is not None
+            assert event.wait.text().startswith(f"waits for file {file}: it does not exist on this worker")
+            file.write_text("a line\n")
+            assert await told.get() == TaskWaits(unit, None)
+            assert (await _wake(told)).reason == "its sign"
     finally:
         await watch.close()
 

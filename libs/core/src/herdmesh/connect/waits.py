@@ -219,6 +219,20 @@ class Standing:
         self.over()
 
 
+class Absent(str):
+    """A source's sign while what it reads is not there: the task stays idle, and its status says what it waits for."""
+
+    __slots__ = ("why",)
+
+    def __new__(cls, waits_for: str, why: str) -> Absent:
+        """Equal to every other that waits for the same."""
+        made = super().__new__(cls, waits_for)
+        made.why = why
+        return made
+
+    why: str
+
+
 _of_process: Final = Waits()
 _current: ContextVar[Waits] = ContextVar("herdmesh_waits", default=_of_process)
 

@@ -37,6 +37,7 @@ from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, is_utf8
 from herdmesh.connect.validators import non_empty_string
+from herdmesh.connect.waits import Absent, Standing
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.topic_names import topic_problems
@@ -128,8 +129,8 @@ class FileStreamSource(SourceConnector):
     def sign(self, task_config: Config) -> str | None:
         try:
             found = os.stat(task_config.get("file") or "")
-        except OSError:
-            return "absent"
+        except OSError as error:
+            return Absent(*_absent(task_config.get("file") or "", error))
         return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
 
 
@@ -146,6 +147,7 @@ class FileStreamSourceTask(SourceTask):
         self._keep_position_lost = (config.get("herdmesh.offsets.missing") or "").strip() != "reset"
         self._position = _stored_position(context.committed_offset(self._partition))
         self._file: IO[bytes] | None = None
+        self._no_file = Standing()
         self._unread = b""
         self._texts: Sequence[str] = ()
         #: bytes of each with its end.
@@ -190,8 +192,10 @@ class FileStreamSourceTask(SourceTask):
     def _open(self) -> bool:
         try:
             file = open(self._path, "rb")  # noqa: SIM115 - lasts as long as the task
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            self._no_file.goes_on(*_absent(self._path, error))
             return False
+        self._no_file.over()
         self._file = file
         self._check_size(os.fstat(file.fileno()).st_size)
         file.seek(self._position)
@@ -218,6 +222,12 @@ class FileStreamSourceTask(SourceTask):
         file = getattr(self, "_file", None)
         if file is not None:
             file.close()
+
+
+def _absent(path: str, error: OSError) -> tuple[str, str]:
+    """What is waited for while the file cannot be looked at, and why."""
+    why = "it does not exist" if isinstance(error, FileNotFoundError) else f"it cannot be looked at: {error.strerror}"
+    return f"file {path}", f"{why} on this worker; it is read as soon as it is there (file)"
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:

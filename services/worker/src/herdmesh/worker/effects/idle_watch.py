@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.waits import Standing, Wait, Waits
+from herdmesh.connect.waits import Absent, Standing, Wait, Waits
 from herdmesh.engine.clients import offset_of, opened
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.loop_waits import kafka, no_topic
@@ -227,7 +227,10 @@ class IdleWatch:
             away.failed(error)
             return before
         else:
-            away.answered()
+            if isinstance(found, Absent):
+                away.is_missing(found, found.why)
+            else:
+                away.answered()
             return found
         finally:
             for wait in away.news():
