@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, unquote
 
 import structlog
 
+from herdmesh.connect import waits
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.secret_stores.params import Params
 from herdmesh.connect.errors import ConfigError
@@ -158,18 +159,20 @@ class SecretStore(ConfigProvider):
     def _tried(self, at: SecretPath, call: Callable[[], _T]) -> _T:
         """The answer of the first try that has one; the last try's trouble as ConfigError."""
         patience = self._patience
-        for attempt in range(1, patience.tries + 1):
-            try:
-                return call()
-            except ConfigError:
-                raise
-            except Exception as error:  # noqa: BLE001 - a library may raise anything
-                found = self._trouble(error, at)
-                if not found.passes or attempt == patience.tries or self._closed.is_set():
-                    tries = f" ({attempt} tries)" if attempt > 1 else ""
-                    raise ConfigError(f"{self.title}, secret {at.name}: {found.why}{tries}", fix=found.fix) from None
-                _log.warning("secret_store_tried_again", store=self.title, secret=at.name, error=found.why)
-            self._closed.wait(patience.interval_s)
+        with waits.on(self.title, f"secret {at.name}"):
+            for attempt in range(1, patience.tries + 1):
+                try:
+                    return call()
+                except ConfigError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - a library may raise anything
+                    found = self._trouble(error, at)
+                    if not found.passes or attempt == patience.tries or self._closed.is_set():
+                        tries = f" ({attempt} tries)" if attempt > 1 else ""
+                        message = f"{self.title}, secret {at.name}: {found.why}{tries}"
+                        raise ConfigError(message, fix=found.fix) from None
+                    _log.warning("secret_store_tried_again", store=self.title, secret=at.name, error=found.why)
+                self._closed.wait(patience.interval_s)
         raise AssertionError("the last try returns or raises")
 
     def _values(self, at: SecretPath, secret: Secret) -> Mapping[str, str]:

@@ -252,7 +252,7 @@ class VaultConfigProvider(SecretStore):
 
         def renew() -> None:
             wait_s = ttl_s / 2
-            while not self._closed.wait(wait_s):
+            while not self._closed.wait(wait_s):  # waits: for the time of the next renewal, in a thread of its own
                 try:
                     wait_s = max(1.0, client.auth.token.renew_self()["auth"]["lease_duration"] / 2)
                 except Exception as error:  # noqa: BLE001 - a look-up says what is wrong, once it is
