@@ -58,7 +58,7 @@ async def test_life_of_a_connector(mesh: Mesh, tmp_path: Path, tmp_topic: Callab
     assert (code, document["result"], document["name"]) == (0, "created", name)
     await mesh.until_running(name, 2)
     # a flat config from standard input updates it
-    flat = {"name": name, **parquet_sink(topic, tmp_path / "out"), "herdmesh.linger.ms": "1000"}
+    flat = {"name": name, **parquet_sink(topic, tmp_path / "out"), "herdmesh.linger.ms": "1000", "flush.sise": "1"}
     code, document, _ = await herd(mesh, "apply", "-f", "-", *json_out, stdin=json.dumps(flat))
     assert (code, document["result"]) == (0, "updated")
     await mesh.until_running(name, 2)
@@ -68,6 +68,7 @@ async def test_life_of_a_connector(mesh: Mesh, tmp_path: Path, tmp_topic: Callab
     code, text, _ = await herd(mesh, "describe", "connector", name)
     assert code == 0
     assert "herdmesh.linger.ms" in text
+    assert "flush.sise has no effect" in text
     code, document, _ = await herd(mesh, "get", "workers", *json_out)
     assert (code, len(document)) == (0, 2)
     code, document, _ = await herd(mesh, "get", "plugins", *json_out)

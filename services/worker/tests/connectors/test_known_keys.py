@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from pydantic import SecretStr
 
 from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.worker_keys import NOT_READ, READ, WORKER_KEYS
 from herdmesh.worker.connectors.known_keys import FAMILIES, published
 from herdmesh.worker.effects.plugins import discover
 from herdmesh.worker.effects.validation import validate
 from herdmesh.worker.settings import WorkerSettings
+from services.worker.tests.connectors.published_keys.page import PAGE, TITLES, page, row
+from tests.support.sizes import soak_or
 
 _REGISTRY = discover("").registry
 _PG = {"connection.url": "jdbc:postgresql://h/db", "connection.user": "u"}
@@ -18,6 +22,16 @@ _MM = "org.apache.kafka.connect.mirror."
 CONFIGS: Mapping[str, dict[str, str]] = {
     "jdbc-source": {"connector.class": "PostgresSource", **_PG, "mode": "bulk", "topic.prefix": "p"},
     "jdbc-sink": {"connector.class": "PostgresSink", **_PG, "topics": "t"},
+    "debezium-jdbc": {"connector.class": "PostgresSink", **_PG, "topics": "t"},
+    "s3-sink": {
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector", "topics": "t", "s3.bucket.name": "b",
+        "s3.region": "eu-west-1", "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+        "storage.class": "io.confluent.connect.s3.storage.S3Storage", "flush.size": "3",
+    },
+    "hdfs-sink": {
+        "connector.class": "io.confluent.connect.hdfs.HdfsSinkConnector", "topics": "t", "hdfs.url": "hdfs://h:1",
+        "format.class": "io.confluent.connect.hdfs.json.JsonFormat", "flush.size": "3",
+    },
     "debezium-postgres": {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "h",
         "database.user": "u", "database.dbname": "d", "topic.prefix": "p",
@@ -52,18 +66,43 @@ def said(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_plain_config_has_nothing_said_of_it(name: str) -> None:
     warnings, errors = said(CONFIGS[name])
-    assert set(errors) <= {"connection.url", "file"}, "no server and no file is there"
+    away = {"connection.url", "file", "store.url", "hdfs.url", "s3.bucket.name"}
+    assert set(errors) <= away, "no server and no file is there"
     assert warnings == {}
 
 
+def test_the_page_of_known_keys_says_what_validation_says() -> None:
+    """Of published keys of every definition (all in the soak, here each tenth), and none is called unknown."""
+    written = PAGE.read_text(encoding="utf-8")
+    lines = iter(written.splitlines())
+    rows = {  # by definition and key, as they are written
+        (name, key): next(line for line in lines if line.startswith(f"| `{key.replace('|', '&#124;')}` |"))
+        for name in TITLES
+        for key in sorted(published()[name])
+    }
+    assert page(lambda name, key: rows[name, key]) == written, f"python -m {page.__module__}"
+    for name, key in list(rows)[:: soak_or(10, 1)]:
+        assert row(name, key, CONFIGS[name], said) == rows[name, key], f"python -m {page.__module__}"
+
+
 @pytest.mark.parametrize("name", CONFIGS)
-def test_no_published_key_of_a_connector_is_called_unknown(name: str) -> None:
-    """Of its own definition and of those that stand beside it in the same configs."""
-    keys = {key for owner in FAMILIES[name] for key in published()[owner]}
-    for key in sorted(keys - CONFIGS[name].keys()):
-        warnings, _ = said({**CONFIGS[name], key: "1"})
+def test_no_key_of_what_stands_beside_it_is_called_unknown(name: str) -> None:
+    """All of them in one config: each is told of."""
+    keys = {key for owner in FAMILIES.get(name, ()) if owner != name for key in published()[owner]}
+    warnings, _ = said({**dict.fromkeys(sorted(keys), "1"), **CONFIGS[name]})
+    for key in keys:
         assert "did you mean" not in warnings.get(key, ""), key
         assert "no such setting" not in warnings.get(key, ""), key
+
+
+def test_each_property_of_a_worker_is_read_or_told_of() -> None:
+    assert NOT_READ.keys().isdisjoint(READ)
+    assert NOT_READ.keys() | READ == WORKER_KEYS
+    settings = WorkerSettings(worker_properties=SecretStr("rest.advertised.port=1,session.timeout.ms=5,foo.bar=1"))
+    told = {one.field: f"{one.message} ({one.fix})" for one in settings.warnings()}
+    assert "there is no REST server" in told["rest.advertised.port"]
+    assert "set HERDMESH_SESSION_TIMEOUT_MS" in told["session.timeout.ms"]
+    assert "neither Connect nor Herdmesh knows" in told["foo.bar"]
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -9,9 +10,12 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
+from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.commands.get import fetch_connector, fetch_worker
+from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import (
     TASK_COLUMNS,
     Format,
@@ -27,15 +31,20 @@ from herdmesh.cli.output import (
 )
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 
+_VALIDATION_S = 3.0
+"""A connector may look at its database when its config is validated: describe does not wait longer for that."""
+
 describe_app = typer.Typer(no_args_is_help=True, help="Show one thing in full.")
 
 
 @describe_app.command("connector")
 def describe_connector(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Show a connector: owner, generation, restarts, last error with its trace, lag, what happens next, config."""
+    """Show a connector: owner, generation, restarts, last error with its trace, lag, what happens next, config, and its
+    settings that have not the effect they ask for."""
 
     async def work(client: HerderClient) -> None:
         found = await fetch_connector(client, name)
+        found["warnings"] = await _warnings(client, found["config"])
         if output is Format.JSON:
             print_json(found)
         else:
@@ -96,6 +105,17 @@ def describe_plugin(
         out.print(table("\nconfig", ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "MEANING"), rows))
 
     with_herder(output, herder, work)
+
+
+async def _warnings(client: HerderClient, config: views.Json) -> list[views.Json] | None:
+    """What a worker says of the settings now; None = none could say, or none in time."""
+    request = messages.ValidateConfigRequest(config=to_properties(config))
+    try:
+        async with asyncio.timeout(_VALIDATION_S):
+            reply = await client.call(lambda stub: stub.ValidateConfig, request, timeout_s=_VALIDATION_S)
+    except (CommandError, TimeoutError):
+        return None
+    return views.warnings(reply.validation.warnings)
 
 
 def story(unit: views.Json) -> Iterator[str]:
@@ -175,6 +195,11 @@ def _print_connector(found: views.Json) -> None:
         )
     rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in found["config"].items()]
     out.print(table("\nconfig", ("KEY", "VALUE"), rows))
+    if found["warnings"] is None:
+        out.print("\nno worker could say in time which settings have no effect: `herd validate` asks again")
+    elif found["warnings"]:
+        rows = [[escape(one["message"]), escape(one["fix"])] for one in found["warnings"]]
+        out.print(table("\nsettings that have not the effect they ask for", ("WHAT", "NEXT STEP"), rows))
 
 
 def _print_story(title: str, unit: views.Json) -> None:

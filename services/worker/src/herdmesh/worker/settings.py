@@ -16,7 +16,7 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders, Resolved
 from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
-from herdmesh.connect.worker_keys import unknown_properties
+from herdmesh.connect.worker_keys import NOT_READ, not_read, unknown_properties
 from herdmesh.engine.trial import worker_violations
 from herdmesh.rpc.settings import AdvertisedSettings, is_wildcard, name_value_pairs, topic_name
 
@@ -209,9 +209,10 @@ class WorkerSettings(AdvertisedSettings):
             FieldViolation(key, f"{key} has no effect: {why}", "leave it out")
             for key in config
             for prefix, why in _WITHOUT_EFFECT.items()
-            if key.startswith(prefix)
+            if key.startswith(prefix) and key not in NOT_READ
         ]
-        return [*worker_warnings(config), *unread, *unknown_properties(self._properties())]
+        written = self._properties()
+        return [*worker_warnings(config), *unread, *not_read(written), *unknown_properties(written)]
 
     def _properties(self) -> dict[str, str]:
         return name_value_pairs(self.worker_properties.get_secret_value())
