@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
+from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.connect.schemas import Field, Schema
 from herdmesh.connect.transforms.base import MADE, Code, Made, Part
@@ -119,6 +120,14 @@ def null_check(schema: Schema, left_out: Collection[str] = ()) -> Callable[[list
             require(field, values[field.index])
 
     return check
+
+
+def checked_struct(schema: Schema, values: list[Any]) -> Struct:
+    """The struct of these values. Raises DataError where the schema wants something and there is null."""
+    check = null_check(schema)
+    if check is not None:
+        check(values)
+    return Struct(schema, values)
 
 
 def require(field: Field, value: Any) -> None:

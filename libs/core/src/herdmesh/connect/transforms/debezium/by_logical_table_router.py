@@ -11,17 +11,17 @@ import re
 from typing import Any
 
 from herdmesh.connect.data import Batch, Struct
-from herdmesh.connect.errors import ConfigError, DataError, NullPointerError
+from herdmesh.connect.errors import ConfigError, NullPointerError
 from herdmesh.connect.javaregex import compiled, syntax_error
-from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.regex_replacement import Replacement
 from herdmesh.connect.schemas import STRING, Schema, SchemaBuilder
 from herdmesh.connect.transforms.base import Alone, Cells, Column, Compiled, Diverged, Shape, Transformation
 from herdmesh.connect.transforms.debezium import definitions
-from herdmesh.connect.transforms.debezium.envelopes import is_envelope
-from herdmesh.connect.transforms.structs import null_check
+from herdmesh.connect.transforms.debezium.envelopes import is_envelope, required_struct
+from herdmesh.connect.transforms.structs import checked_struct
 
 _NOT_AVRO = re.compile(r"^[^A-Za-z_]|[^A-Za-z0-9_.]")
+_PURPOSE = "Updating schema"
 _MADE_MOST = 1_000
 """Schemas that are remembered."""
 
@@ -55,10 +55,10 @@ class ByLogicalTableRouter(Transformation, Alone):
             return cells, shape
         key_schema = None
         if key is not None:
-            key, key_schema = self._key(_struct(key, shape.key), topic, to)
+            key, key_schema = self._key(required_struct(key, shape.key, _PURPOSE), topic, to)
         shape = shape.with_part("key", key_schema)
         if value is not None and is_envelope(shape.value):
-            value = self._event(_struct(value, shape.value), to)
+            value = self._event(required_struct(value, shape.value, _PURPOSE), to)
             shape = shape.with_part("value", value.schema)
         return (key, value, to, *cells[3:]), shape
 
@@ -75,7 +75,7 @@ class ByLogicalTableRouter(Transformation, Alone):
         if self._field is not None:
             identifier = None if self._identifier is None else _replaced(self._identifier, topic)
             values.append(topic if identifier is None else identifier)
-        return _checked(schema, values), schema
+        return checked_struct(schema, values), schema
 
     def _event(self, event: Struct, to: str) -> Struct:
         schema = self._envelopes.get((event.schema, to))
@@ -85,9 +85,9 @@ class ByLogicalTableRouter(Transformation, Alone):
         for field in schema.fields:
             value = event.get(field.name)
             if field.name in ("before", "after") and value is not None:
-                value = _checked(field.schema, list(_struct(value, field.schema).values))
+                value = checked_struct(field.schema, list(required_struct(value, field.schema, _PURPOSE).values))
             values.append(value)
-        return _checked(schema, values)
+        return checked_struct(schema, values)
 
     def _envelope(self, old: Schema, to: str) -> Schema:
         row = old.field("before") or old.field("after")
@@ -131,19 +131,6 @@ def _like(schema: Schema, name: str) -> SchemaBuilder:
     """As the schema, without fields and under another name."""
     builder = SchemaBuilder.like(schema.replace(name=None, version=schema.version)).name(name)
     return builder.optional() if schema.optional else builder
-
-
-def _struct(value: Any, schema: Schema | None) -> Struct:
-    if type(value) is not Struct:
-        raise DataError(f"Only Struct objects supported for [Updating schema], found: {java_class(value, schema)}")
-    return value
-
-
-def _checked(schema: Schema, values: list[Any]) -> Struct:
-    check = null_check(schema)
-    if check is not None:
-        check(values)
-    return Struct(schema, values)
 
 
 def _keep(made: dict[tuple[Schema, str], Schema], key: tuple[Schema, str], schema: Schema) -> Schema:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import DataError, IllegalArgumentError, NullPointerError
+from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.schemas import Field, Schema, SchemaBuilder
 
 _ROOT = frozenset(("op", "ts_ms", "ts_us", "ts_ns"))
@@ -31,6 +32,22 @@ def typed_field(schema: Schema, name: str, type: str) -> Field:
     if field.schema.type != type:
         raise DataError(f"Field '{name}' is not of type {type}")
     return field
+
+
+def known_field(schema: Schema, name: str) -> Field:
+    """The field as Java's ExtractField finds it. Raises IllegalArgumentError: there is none."""
+    field = schema.field(name)
+    if field is None:
+        raise IllegalArgumentError(f"Unknown field: {name}")
+    return field
+
+
+def required_struct(value: Any, schema: Schema | None, purpose: str) -> Struct:
+    """The value, which has to be a struct, as Java's `Requirements.requireStruct` has it. Raises DataError."""
+    if type(value) is not Struct:
+        found = "null" if value is None else java_class(value, schema)
+        raise DataError(f"Only Struct objects supported for [{purpose}], found: {found}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

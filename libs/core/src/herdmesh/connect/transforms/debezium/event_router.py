@@ -19,7 +19,6 @@ from herdmesh.connect.errors import (
     ConfigError,
     ConnectError,
     DataError,
-    IllegalArgumentError,
     IllegalStateError,
     NullPointerError,
 )
@@ -27,7 +26,7 @@ from herdmesh.connect.headers import Headers
 from herdmesh.connect.javavalues import java_class, java_text
 from herdmesh.connect.schemas import Field, Schema, SchemaBuilder
 from herdmesh.connect.transforms.base import Alone, Cells, Code, Column, Compiled, Diverged, Shape, Transformation
-from herdmesh.connect.transforms.debezium.envelopes import is_envelope, typed_field
+from herdmesh.connect.transforms.debezium.envelopes import is_envelope, known_field, required_struct, typed_field
 from herdmesh.connect.transforms.debezium.event_router_definition import EVENT_ROUTER
 from herdmesh.connect.transforms.debezium.json_payload import JsonPayload
 from herdmesh.connect.transforms.regex_router import RegexRouter
@@ -99,7 +98,7 @@ class EventRouter(Transformation, Alone):
         if schema is None or not is_envelope(schema):
             return Compiled(shape, self._emit_tombstone)
         try:
-            after = _found(schema.field("after"), "after")
+            after = known_field(schema, "after")
             row = after.schema
             operation = typed_field(schema, "op", "STRING")
             event_id, key, payload = (_column(row, name) for name in (self._id, self._key, self._payload))
@@ -199,7 +198,7 @@ class EventRouter(Transformation, Alone):
             return None
         if not is_envelope(shape.value):
             return cells, shape
-        event = _struct(event, shape.value, "Detect Debezium Operation")
+        event = required_struct(event, shape.value, "Detect Debezium Operation")
         operation = event.get_typed("op", "STRING")
         if operation is None:
             raise NullPointerError("the change event has no operation")
@@ -208,8 +207,8 @@ class EventRouter(Transformation, Alone):
         if operation == "u":
             self._refuse_update(key)
             return None
-        after = _found(event.schema.field("after"), "after")
-        row = _struct(event.values[after.index], after.schema, "Read Outbox Event")
+        after = known_field(event.schema, "after")
+        row = required_struct(event.values[after.index], after.schema, "Read Outbox Event")
         return self._event(event, row, headers, shape)
 
     def _event(self, event: Struct, row: Struct, headers: list[Header], shape: Shape) -> tuple[Cells, Shape]:
@@ -307,12 +306,6 @@ def _value_of(code: Code, field: Field) -> str:
     return f"({text} if {text} is not None else {code.bind(field.schema.default)})"
 
 
-def _found(field: Field | None, name: str) -> Field:
-    if field is None:
-        raise IllegalArgumentError(f"Unknown field: {name}")
-    return field
-
-
 def _column(row: Schema, name: str) -> Field:
     field = row.field(name)
     if field is None:
@@ -330,10 +323,3 @@ def _divisor(field: Field) -> int:
     if divisor is None:
         raise ConnectError(f"Unsupported field type {name} for event timestamp")
     return divisor
-
-
-def _struct(value: Any, schema: Schema | None, purpose: str) -> Struct:
-    if type(value) is not Struct:
-        found = "null" if value is None else java_class(value, schema)
-        raise DataError(f"Only Struct objects supported for [{purpose}], found: {found}")
-    return value

@@ -18,15 +18,22 @@ from herdmesh.connect.errors import (
     ConfigError,
     ConnectError,
     DataError,
-    IllegalArgumentError,
     NullPointerError,
 )
 from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.schemas import OPTIONAL_STRING, STRING, Field, Schema, SchemaBuilder
 from herdmesh.connect.transforms.base import Alone, Cells, Code, Column, Compiled, Diverged, Shape, Transformation
 from herdmesh.connect.transforms.debezium import definitions
-from herdmesh.connect.transforms.debezium.envelopes import Found, Reference, find_all, is_envelope, typed_field
-from herdmesh.connect.transforms.structs import emit_struct, field_value, null_check
+from herdmesh.connect.transforms.debezium.envelopes import (
+    Found,
+    Reference,
+    find_all,
+    is_envelope,
+    known_field,
+    required_struct,
+    typed_field,
+)
+from herdmesh.connect.transforms.structs import checked_struct, emit_struct, field_value
 
 _PLANS_MOST = 64
 """Schemas whose plan is remembered, as many as Debezium remembers."""
@@ -98,7 +105,7 @@ class ExtractNewRecordState(Transformation, Alone):
         if schema is None or not is_envelope(schema):
             return Compiled(shape, self._emit_tombstone)
         try:
-            before, after = _row_field(schema, "before"), _row_field(schema, "after")
+            before, after = known_field(schema, "before"), known_field(schema, "after")
             plan = self._plan(schema, after.schema)
             headers = find_all(self._headers, schema)
             typed_field(schema, "op", "STRING")
@@ -177,8 +184,7 @@ class ExtractNewRecordState(Transformation, Alone):
             return None if self._drop_tombstones else ((key, None, topic, headers, *cells[4:]), shape)
         if schema is None or not envelope:
             return cells, shape
-        if type(value) is not Struct:
-            raise DataError(f"Only Struct objects supported for [field extraction], found: {java_class(value, schema)}")
+        value = required_struct(value, schema, "field extraction")
         created, row_schema = _row_of(value, schema, "after")
         before, before_schema = (None, None) if created is not None else _row_of(value, schema, "before")
         if created is None and (before is None or self._deletes == "drop"):
@@ -214,7 +220,7 @@ class ExtractNewRecordState(Transformation, Alone):
             field.schema.default if one is None and self._null_to_default else one
             for field, one in zip(schema.fields, row.values, strict=True)
         ]
-        return _checked(after, [*values, deleted]), after
+        return checked_struct(after, [*values, deleted]), after
 
     def _routed(self, schema: Schema, row: Any, topic: str | None, delete: bool) -> str | None:
         assert self._route is not None
@@ -228,8 +234,7 @@ class ExtractNewRecordState(Transformation, Alone):
 
     def _with_fields(self, cells: Cells, shape: Shape, event: Struct, envelope: Schema) -> tuple[Cells, Shape]:
         key, row = cells[:2]
-        if type(row) is not Struct:
-            raise DataError(f"Only Struct objects supported for [source field insertion], found: {java_class(row)}")
+        row = required_struct(row, None, "source field insertion")
         typed_field(envelope, "op", "STRING")
         plan = self._plan_of(row.schema, envelope)
         values = list(row.values)
@@ -238,7 +243,7 @@ class ExtractNewRecordState(Transformation, Alone):
             if found.schema.type == "STRUCT":
                 check_value(found.schema, value, found.name)
             values.append(value)
-        made = _checked(plan.after, values)
+        made = checked_struct(plan.after, values)
         return (key, made, *cells[2:]), shape.with_part("value", plan.after)
 
     def _with_headers(self, headers: list[Header], event: Any, schema: Schema | None) -> list[Header]:
@@ -309,22 +314,7 @@ class ExtractNewRecordState(Transformation, Alone):
         return made
 
 
-def _row_field(envelope: Schema, name: str) -> Field:
-    """The event's field of that name. Raises IllegalArgumentError when there is none."""
-    field = envelope.field(name)
-    if field is None:
-        raise IllegalArgumentError(f"Unknown field: {name}")
-    return field
-
-
 def _row_of(event: Struct, schema: Schema, name: str) -> tuple[Any, Schema]:
     """The value of the event's field of that name, and its schema."""
-    field = _row_field(schema, name)
+    field = known_field(schema, name)
     return event.get(name), field.schema
-
-
-def _checked(schema: Schema, values: list[Any]) -> Struct:
-    check = null_check(schema)
-    if check is not None:
-        check(values)
-    return Struct(schema, values)
