@@ -162,6 +162,26 @@ def test_a_value_that_does_not_fit_its_schema_is_not_hoisted(schema: Schema, val
     )
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "where"),
+    [
+        (Schema("ARRAY", value_schema=INT32), [1, "two"],
+         'INT32: class java.lang.String for element of array field: "w"'),
+        (Schema("MAP", key_schema=STRING, value_schema=BOOLEAN), {"a": "b"},
+         'BOOLEAN: class java.lang.String for value of map field: "w"'),
+        (Schema("MAP", key_schema=INT32, value_schema=BOOLEAN), {"a": True},
+         'INT32: class java.lang.String for key of map field: "w"'),
+    ],
+)  # fmt: skip
+def test_what_a_list_or_map_holds_has_to_fit_where_it_is_hoisted(schema: Schema, value: Any, where: str) -> None:
+    batch = Batch("t", 0, [None], [value], [0], [0], None, schema, [[]])
+    made = make_transformation("type", "org.apache.kafka.connect.transforms.HoistField$Value")
+    made.configure({"field": "w"})
+    with pytest.raises(DataError) as failed:
+        Loop([Step("r", made)], Shape(None, schema), owned=False).run(batch)
+    assert str(failed.value) == f"Invalid Java object for schema with type {where}"
+
+
 def test_the_default_of_a_struct_is_not_put_for_null_but_copied_to_a_header() -> None:
     inner = struct_of(x=INT32.replace(optional=True))
     schema = struct_of(s=inner.replace(optional=True, default=Struct(inner, [1])))

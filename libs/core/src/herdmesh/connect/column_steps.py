@@ -63,6 +63,8 @@ class FieldCode(Code):
         self.names = ["fields[0]"]
         filled: set[int] = set()
         schema = after.fields[0].schema
+        if schema.type in ("ARRAY", "MAP"):
+            raise NotByColumns  # every element has to fit
         self.statements.append(f"if not {self.bind(all_fit)}({self.bind(schema)}, fields[0]): return None")
         if not schema.optional:
             self.statements.append("if None in fields[0]: return None")

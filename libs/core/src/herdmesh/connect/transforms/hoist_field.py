@@ -20,8 +20,6 @@ _TYPES = {
     "BOOLEAN": "bool",
     "BYTES": "bytes",
     "FLOAT32": "float",
-    "ARRAY": "list",
-    "MAP": "dict",
 }
 
 
@@ -60,8 +58,8 @@ class HoistField(PartTransformation):
 
 
 def _surely_fits(code: Code, schema: Schema, value: str) -> str:
-    """A cheap condition that nearly all values meet; any other value is looked at closely. What lists and maps hold is
-    not looked at: converters read nothing else, and the next one that writes refuses it."""
+    """A cheap condition that nearly all values meet; any other value is looked at closely, and so are lists and maps,
+    whose every element Java's `Struct.put` checks."""
     bits = BITS.get(schema.type)
     if schema.type == "STRUCT":
         return f"type({value}) is {code.bind(Struct)} and {value}.schema is {code.bind(schema)}"
