@@ -19,6 +19,7 @@ import pytest
 
 from herdmesh.connect.chain_config import has_defaults
 from herdmesh.connect.connector import SinkBatch
+from herdmesh.connect.converters import make_converter
 from herdmesh.connect.data import BigInteger, Float32, JavaDate, Struct
 from herdmesh.connect.errors import DataError, RecordError
 from herdmesh.connect.javareading import float32
@@ -246,3 +247,50 @@ def test_a_refused_record_is_found_by_halves() -> None:
 def test_the_page_shows_what_sinks_write() -> None:
     """`python -m services.worker.tests.connectors.values_page` writes it."""
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize("sink", OF_JSON)
+def test_numbers_of_json_without_a_schema_that_no_java_number_holds(sink: str, tmp_path: Path) -> None:
+    """A double that is infinite once it is read is so in the JSON, beside nulls and the text null."""
+    made = make_converter("c", {"c": "JsonConverter", "c.schemas.enable": "false"}, role="value")
+    raw = [b'{"a":1e999,"b":null}', b'{"a":-1e999,"b":"null"}', b'{"a":[[1]],"b":null}']
+    values = made.unread(raw, lambda data: list(made.read_many(data)[1]))
+    data = SINKS[sink](tmp_path / "out", [batch_of(values, None)], context_of(None))
+    assert read_json(data) == [{"a": "Infinity", "b": None}, {"a": "-Infinity", "b": "null"}, {"a": [[1]], "b": None}]
+
+
+@pytest.mark.parametrize("sink", OF_JSON)
+def test_integers_without_a_schema_keep_their_digits(sink: str, tmp_path: Path) -> None:
+    values = [{"a": 1 << 70, "b": [-(1 << 63) - 1]}, {"a": 1 << 63, "b": [{"c": 10**30}]}]
+    data = SINKS[sink](tmp_path / "out", [batch_of(values, None)], context_of(None))
+    assert read_json(data) == values
+
+
+_ODD = Schema("STRUCT", fields=[("\udc00k", INT32)])
+_ODD_WITHIN = Schema("STRUCT", fields=[("x", _ODD)])
+_ODD_NAMES: dict[str, tuple[Schema | None, list[Any]]] = {
+    "key": (None, [{"\udc00k": 1}, {"k": 1}]),
+    "field": (_ODD, [Struct(_ODD, [1])]),
+    "field within": (_ODD_WITHIN, [Struct(_ODD_WITHIN, [Struct(_ODD, [1])])]),
+}
+
+
+@pytest.mark.parametrize("name", list(_ODD_NAMES))
+@pytest.mark.parametrize("sink", ["parquet", "csv", "spark"])
+def test_a_name_that_no_column_can_have_is_an_error_of_its_records(sink: str, name: str, tmp_path: Path) -> None:
+    schema, values = _ODD_NAMES[name]
+    refused = Refused()
+    data = SINKS[sink](tmp_path / "out", [batch_of(values, schema)], context_of(refused))
+    if (sink, name) == ("csv", "field within"):
+        assert data == [b'"x"\n"{""\\uDC00k"":1}"\n']  # it is within JSON
+        return
+    assert refused.offsets == [0]
+    assert "half of a surrogate pair: rename it" in str(refused.errors[0])
+    if sink != "csv":
+        assert read_parquet(data) == values[1:]
+
+
+@pytest.mark.parametrize("sink", ["parquet", "csv", "spark"])
+def test_keys_of_a_map_that_are_no_texts_are_columns_by_their_text(sink: str, tmp_path: Path) -> None:
+    data = SINKS[sink](tmp_path / "out", [batch_of([{1: "a"}], None)], context_of(None))
+    assert (read_csv(data) if sink == "csv" else read_parquet(data)) == [{"1": "a"}]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -160,8 +160,9 @@ def _tidied(root: Any) -> Any:
     return holder[0]
 
 
-def dumps(value: Any) -> bytes:
-    """Write a value in Jackson's bytes: no whitespace, Java's doubles, supplementary characters escaped.
+def dumps(value: Any, *, whole: bool = False) -> bytes:
+    """Write a value in Jackson's bytes: no whitespace, Java's doubles, supplementary characters escaped. Integers
+    beyond 64 bits are wrapped as Java's long is; with `whole` they are written as they are.
 
     Raises:
         DataError: a value without a Connect type, with Connect's text.
@@ -174,7 +175,7 @@ def dumps(value: Any) -> bytes:
         if not differs(data) and _LONG_NUMBER not in data.translate(_DIGITS_AS_ZERO):
             return data
     parts: list[str] = []
-    _write(value, parts)
+    _write(value, parts, int.__repr__ if whole else _wrapped)
     return "".join(parts).encode("utf-8")
 
 
@@ -260,7 +261,11 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{code:04X}"
 
 
-def _write(value: Any, parts: list[str]) -> None:
+def _wrapped(value: int) -> str:
+    return str(wrap_int64(value))
+
+
+def _write(value: Any, parts: list[str], integer: Callable[[int], str]) -> None:
     kind = type_of(value)
     if kind is str:
         parts.append(quote(value))
@@ -269,14 +274,14 @@ def _write(value: Any, parts: list[str]) -> None:
     elif kind is bool:
         parts.append("true" if value else "false")
     elif kind is int:
-        parts.append(str(wrap_int64(value)))
+        parts.append(integer(value))
     elif kind is float:
         text = double_text(value)
         parts.append(text if math.isfinite(value) else f'"{text}"')
     elif kind is dict:
-        _write_map(cast("dict[Any, Any]", value), parts)
+        _write_map(cast("dict[Any, Any]", value), parts, integer)
     elif kind is list or kind is tuple:
-        _write_list(cast("list[Any]", value), parts)
+        _write_list(cast("list[Any]", value), parts, integer)
     elif kind in (bytes, bytearray, memoryview):
         parts.append('"' + base64.b64encode(value).decode("ascii") + '"')
     elif kind is msgspec.Raw:
@@ -299,31 +304,31 @@ def _write_marked(value: Any, parts: list[str]) -> None:
         parts.append(int.__repr__(value))
 
 
-def _write_map(value: dict[Any, Any], parts: list[str]) -> None:
+def _write_map(value: dict[Any, Any], parts: list[str], integer: Callable[[int], str]) -> None:
     """Connect writes a map whose keys are all strings as an object, any other as an array of pairs (reference 4.1)."""
     if all(isinstance(key, str) for key in value):
         separator = "{"
         for key, item in value.items():
             parts.append(f"{separator}{quote(key)}:")
-            _write(item, parts)
+            _write(item, parts, integer)
             separator = ","
         parts.append("}" if value else "{}")
         return
     separator = "["
     for key, item in value.items():
         parts.append(f"{separator}[")
-        _write(key, parts)
+        _write(key, parts, integer)
         parts.append(",")
-        _write(item, parts)
+        _write(item, parts, integer)
         parts.append("]")
         separator = ","
     parts.append("]")
 
 
-def _write_list(value: list[Any], parts: list[str]) -> None:
+def _write_list(value: list[Any], parts: list[str], integer: Callable[[int], str]) -> None:
     separator = "["
     for item in value:
         parts.append(separator)
-        _write(item, parts)
+        _write(item, parts, integer)
         separator = ","
     parts.append("]" if value else "[]")

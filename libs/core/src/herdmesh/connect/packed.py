@@ -96,8 +96,19 @@ class PackedTexts(LazyColumn[str]):
 
 
 class UnreadJson(LazyColumn[Any]):
-    """A topic's values without a schema as JsonConverter reads them, when somebody does: there is nothing in them that
-    JSON has no form for."""
+    """A topic's values without a schema as JsonConverter reads them, when somebody does: all in them is of JSON, but
+    that a number may be too large for a double, and infinite."""
+
+    def __init__(self, data: Sequence[Any], make: Callable[[Sequence[Any]], list[Any]]) -> None:
+        super().__init__(data, make)
+        self._data = data
+
+    def nulls(self) -> int | None:
+        """How often `null` stands in the texts, within others too; None where that is not known."""
+        try:
+            return b"\n".join(self._data).count(b"null")
+        except TypeError:  # a tombstone, or values that were read before
+            return None
 
 
 class UnreadTexts(LazyColumn[str | None]):

@@ -27,7 +27,7 @@ from herdmesh.connect.checks import fits
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javavalues import java_class
+from herdmesh.connect.javavalues import java_class, java_text
 from herdmesh.connect.schemas import DATE, DECIMAL, LOGICAL, TIME, TIMESTAMP, Schema
 from herdmesh.connect.struct_column import StructColumn
 
@@ -101,7 +101,7 @@ class ArrowWriter:
         self._schema = schema
         self._is_struct = is_struct(schema)
         columns = [(one.name, one.schema) for one in schema.fields] if self._is_struct else [(VALUE_COLUMN, schema)]
-        self._names = [name for name, _ in columns]
+        self._names = [column_name(name) for name, _ in columns]
         self._makes = [compiler.column(one, name) for name, one in columns]
 
     def columns(self, values: Column) -> dict[str, Any]:
@@ -119,6 +119,17 @@ class ArrowWriter:
         """The same as rows; of a struct without fields one column `value` of nulls. Raises as `columns`."""
         arrays = self.columns(values) or {VALUE_COLUMN: pa.nulls(len(values), pa.string())}
         return pa.record_batch(list(arrays.values()), names=list(arrays))
+
+
+def column_name(key: Any) -> str:
+    """The name of the column of a field, or of a key of a map without a schema. Raises DataError for half of a
+    surrogate pair, which Arrow's names (UTF-8) cannot hold."""
+    name = key if isinstance(key, str) else java_text(key)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"the field name {name!r} has half of a surrogate pair: rename it (ReplaceField)") from error
+    return name
 
 
 def is_struct(schema: Schema) -> bool:
@@ -295,6 +306,8 @@ def _offsets(values: Column) -> Any:
 
 def _structs(schema: Schema, fields: Sequence[tuple[str, Make]], where: str) -> Make:
     """Field by field."""
+    for name, _ in fields:
+        column_name(name)
 
     def structs(values: Column) -> Any:
         present, places = _present(values)
@@ -335,8 +348,9 @@ def _found_columns(values: Column) -> pyarrow.RecordBatch:
     if not all(value is None or isinstance(value, dict) for value in values):
         return pa.record_batch([_guessed(values, VALUE_COLUMN)], names=[VALUE_COLUMN])
     rows = [cast("dict[str, Any]", value or {}) for value in values]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    arrays = [_guessed([row.get(name) for row in rows], name) for name in names]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    names = list(map(column_name, keys))
+    arrays = [_guessed([row.get(key) for row in rows], name) for key, name in zip(keys, names, strict=True)]
     if not names:
         return pa.record_batch([pa.nulls(len(rows))], names=[VALUE_COLUMN])
     return pa.record_batch(arrays, names=names)

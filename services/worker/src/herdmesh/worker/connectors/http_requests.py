@@ -22,7 +22,7 @@ from urllib.parse import quote
 from herdmesh.connect.connector import PartitionId, SinkBatch
 from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.worker.connectors.http_config import HttpSettings
-from herdmesh.worker.connectors.values.lines import is_text, text_of
+from herdmesh.worker.connectors.values.lines import text_of, texts_of
 from herdmesh.worker.connectors.values.payloads import payloads
 from herdmesh.worker.connectors.values.refusals import part_of
 
@@ -165,9 +165,7 @@ def _written(batch: SinkBatch, settings: HttpSettings) -> list[bytes | None]:
     """Raises ConnectError when one of them has no JSON."""
     values, schema = batch.values, batch.value_schema
     writer = payloads(defaults=settings.value_defaults)
-    if settings.as_text and (schema is None or is_text(schema)):
-        return [None if value is None else text_of(value, schema, writer) for value in values]
-    texts = writer.texts(values, schema)
+    texts = texts_of(values, schema, writer) if settings.as_text else writer.texts(values, schema)
     return [None if value is None else text for value, text in zip(values, texts, strict=True)]
 
 

@@ -21,6 +21,7 @@ from typing import Any, cast
 import pyarrow
 
 from herdmesh.connect.data import Float32
+from herdmesh.sdk.arrow.writing import column_name
 from herdmesh.worker.connectors.values.payloads import payloads
 
 pa: Any = pyarrow
@@ -36,6 +37,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 """For plain ints alone: a range is searched through for one of a class of its own."""
 _TAKEN_AS_WELL: dict[Any, frozenset[type]] = {pa.binary(): frozenset((str,)), pa.float64(): frozenset((bool, Float32))}
 """What Arrow silently takes for another type: the bytes of a string, 1.0 for true, all digits of a float."""
+_NESTED: frozenset[type] = frozenset((dict, list, type(None)))
 _NUMBERS = frozenset((pa.int64(), pa.float32(), pa.float64()))
 _PLAIN = frozenset((pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary()))
 
@@ -44,12 +46,12 @@ def chunk_of(rows: Sequence[Any]) -> Chunk:
     """Columns of one batch of rows, in the order in which fields first appear."""
     if any(type(row) is not dict for row in rows):
         rows = [_as_object(row) for row in rows]
-    names = list(rows[0]) if rows else []
-    if names and all(map(_has_exactly(names), rows)):
+    keys = list(rows[0]) if rows else []
+    if keys and all(map(_has_exactly(keys), rows)):
         columns: Iterable[Sequence[Any]] = zip(*map(_values_of, rows), strict=True)
-        return {name: column_of(values) for name, values in zip(names, columns, strict=True)}
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {name: column_of([row.get(name) for row in rows]) for name in names}
+        return {column_name(key): column_of(values) for key, values in zip(keys, columns, strict=True)}
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    return {column_name(key): column_of([row.get(key) for row in rows]) for key in keys}
 
 
 def _has_exactly(names: list[str]) -> Callable[[dict[str, Any]], bool]:
@@ -70,12 +72,16 @@ def column_of(values: Sequence[Any]) -> Array:
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return _careful_column(values)
     taken_as_well = _TAKEN_AS_WELL.get(column.type)
-    if taken_as_well is not None and not taken_as_well.isdisjoint(map(type, values)):
+    if taken_as_well is not None and not taken_as_well.isdisjoint(set(map(type, values))):
         return _careful_column(values)
     return column if column.type in _PLAIN else _careful_column(values)
 
 
 def _careful_column(values: Sequence[Any]) -> Array:
+    if _NESTED.issuperset(map(type, values)):
+        present = [value for value in values if value is not None]
+        texts = iter(payloads().texts(present, None))
+        return pa.array([None if value is None else str(next(texts), "utf-8") for value in values], pa.string())
     kinds = {_kind(value) for value in values if value is not None}
     if kinds == {"bytes"}:
         return pa.array(values, pa.binary())

@@ -30,12 +30,26 @@ def lines_of(values: Sequence[Any], schema: Schema | None, writer: Payloads) -> 
         values = writer.with_defaults(values, schema)
     if (joined := _as_read(values)) is not None:
         return joined
-    kinds = set(map(type, values))
-    if kinds <= _TEXT and (schema is None or schema.type == "STRING"):
-        return "\n".join([*values, ""]).encode("utf-8", "replace")  # a lone surrogate has no UTF-8
-    if kinds.isdisjoint(_AS_THEY_ARE):
+    if schema is None or schema.type == "STRING":
+        try:
+            return "\n".join([*values, ""]).encode("utf-8", "replace")  # a lone surrogate has no UTF-8
+        except TypeError:  # not all are texts
+            pass
+    if _AS_THEY_ARE.isdisjoint(map(type, values)):
         return writer.lines(values, schema)
     return b"".join([text_of(value, schema, writer) + b"\n" for value in values])
+
+
+def texts_of(values: Sequence[Any], schema: Schema | None, writer: Payloads) -> list[bytes]:
+    """`text_of` of each; of none in a column of texts or bytes, `null`."""
+    if schema is not None and not is_text(schema):
+        return writer.texts(values, schema)
+    kinds = set(map(type, values))
+    if schema is None and kinds.isdisjoint(_AS_THEY_ARE):
+        return writer.texts(values, None)
+    if _TEXT.issuperset(kinds) and (schema is None or schema.type == "STRING"):
+        return [value.encode("utf-8", "replace") for value in values]
+    return [b"null" if value is None else text_of(value, schema, writer) for value in values]
 
 
 def text_of(value: Any, schema: Schema | None, writer: Payloads) -> bytes:
