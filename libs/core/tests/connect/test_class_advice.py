@@ -8,13 +8,15 @@ import re
 import pytest
 
 from herdmesh.connect import class_advice
-from herdmesh.connect.builtin import third_party_classes
+from herdmesh.connect.builtin import PluginKind, third_party_classes
 from herdmesh.connect.config import Type, parse_value
+from herdmesh.connect.config_providers.resolver import BUILTIN, ConfigProviders
 from herdmesh.connect.converters import CONVERTERS
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.predicates import PREDICATES
 from herdmesh.connect.transforms import TRANSFORMATIONS, make_transformation
+from herdmesh.connect.unknown_keys import unread_keys
 
 _PLUGINS = PluginRegistry([], third_party_classes())
 
@@ -27,7 +29,7 @@ def test_validation_knows_every_class_that_runs(name: str) -> None:
 
 
 def test_advice_names_only_classes_that_exist() -> None:
-    known = {one.partition("$")[0] for one in (*TRANSFORMATIONS, *CONVERTERS, *PREDICATES)}
+    known = {one.partition("$")[0] for one in (*TRANSFORMATIONS, *CONVERTERS, *PREDICATES, *BUILTIN)}
     named = {
         name.rstrip(".")
         for text in class_advice.TWINS.values()
@@ -68,3 +70,25 @@ def test_a_transformation_that_no_chain_can_make_says_the_same() -> None:
     with pytest.raises(ConfigError, match="could not be found") as refused:
         make_transformation("transforms.a.type", "io.debezium.transforms.HeaderToValue")
     assert "RecordTransformation" in refused.value.fix
+
+
+def test_keys_of_a_transformation_that_nothing_reads_are_told() -> None:
+    config = {
+        "transforms": "o,d", "transforms.o.type": "EventRouter", "transforms.o.tracing.operation.name": "x",
+        "transforms.o.route.by.field": "kind", "transforms.o.route.by.feild": "kind",
+        "transforms.d.type": "io.confluent.connect.transforms.Drop$Value", "transforms.d.schema.behaviour": "retain",
+    }  # fmt: skip
+    found = unread_keys(config, PluginKind.SOURCE, (), _PLUGINS.class_named)
+    assert [(one.field, one.fix) for one in found] == [
+        ("transforms.o.tracing.operation.name", "leave it out"),
+        ("transforms.o.route.by.feild", "did you mean transforms.o.route.by.field?"),
+        ("transforms.d.schema.behaviour", "did you mean transforms.d.schema.behavior?"),
+    ]
+    assert "OpenTelemetry" in found[0].message
+
+
+def test_a_config_provider_that_is_not_built_is_answered_with_what_is() -> None:
+    worker = {"config.providers": "k", "config.providers.k.class": "io.strimzi.kafka.KubernetesSecretConfigProvider"}
+    with pytest.raises(ConfigError, match="no config provider") as refused:
+        ConfigProviders.of(worker)
+    assert "DirectoryConfigProvider" in refused.value.fix

@@ -22,6 +22,7 @@ _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _CCOMPAT = "with the registry's address that speaks Confluent's API (/apis/ccompat/v7)"
 _GLUE = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
+_PROVIDER = "org.apache.kafka.common.config.provider."
 _TIMESCALE = "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb"
 
 TWINS: Mapping[str, str] = {
@@ -93,6 +94,11 @@ TWINS: Mapping[str, str] = {
     f"{_CCOMPAT}",
     _GLUE: "io.confluent.connect.avro.AvroConverter with a registry of Confluent's API; AWS Glue's is not built",
     "com.blueapron.connect.protobuf.ProtobufConverter": "io.confluent.connect.protobuf.ProtobufConverter",
+    "io.strimzi.kafka.KubernetesSecretConfigProvider": f"{_PROVIDER}DirectoryConfigProvider reads a mounted one",
+    "io.strimzi.kafka.KubernetesConfigMapConfigProvider": f"{_PROVIDER}FileConfigProvider reads a mounted one",
+    "io.strimzi.kafka.EnvVarConfigProvider": f"{_PROVIDER}EnvVarConfigProvider",
+    "com.amazonaws.kafka.config.providers.SsmParamStoreConfigProvider": "SecretsManagerConfigProvider asks another of "
+    "AWS's stores",
 }  # fmt: skip
 """By Java class, without `$Key` and `$Value`: what does its work here."""
 

@@ -11,7 +11,7 @@ Invariant: a key below one of the framework's prefixes is read, or refused, or n
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from herdmesh.connect.builtin import PluginClass, PluginKind
 from herdmesh.connect.client_overrides import CLIENTS, client_keys
@@ -27,6 +27,19 @@ _STEP_KEYS = {
     "transforms": ("type", "plugin.version", "predicate", "negate"),
     "predicates": ("type", "plugin.version"),
 }
+_TRACING = "it is for OpenTelemetry's Java libraries"
+_IGNORED: Mapping[str, Mapping[str, str]] = {
+    "io.debezium.transforms.outbox.EventRouter": {
+        "table.field.event.type": "nothing reads it, in Debezium neither; table.fields.additional.placement can",
+        "tracing.span.context.field": _TRACING,
+        "tracing.operation.name": _TRACING,
+        "tracing.with.context.field.only": _TRACING,
+    },
+    "io.debezium.transforms.ByLogicalTableRouter": {
+        "logical.table.cache.size": "what is remembered has a bound of its own",
+    },
+}
+"""By class: keys that it takes and that do nothing here, and why."""
 
 
 def closest(name: str, known: Iterable[str]) -> str:
@@ -125,3 +138,5 @@ def _of_steps(
         known = {f"{prefix}{one}" for one in (*_STEP_KEYS[field], *cls.definition.keys)}
         if key not in known:
             yield unknown(key, f"{cls.name.rpartition('.')[2]} has no such setting", known)
+        elif why := _IGNORED.get(cls.name, {}).get(key.removeprefix(prefix)):
+            yield FieldViolation(key, f"{key} has no effect here: {why}", _LEAVE_OUT)

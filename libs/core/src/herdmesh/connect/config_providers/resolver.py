@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import cast
 
+from herdmesh.connect.class_advice import TWINS
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.config_providers.base import ENTRY_POINT_GROUP, ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.builtin import BUILTIN
@@ -220,6 +221,8 @@ def _made(name: str, worker: RawConfig) -> ConfigProvider:
     if cls is None:
         meant = closest(written, (*BUILTIN, *JAVA_NAMES, *entries))
         fix = f"did you mean {meant}? Known are {known}" if meant else f"use one of {known}"
+        if twin := TWINS.get(written):
+            fix = f"not built here: {twin}"
         raise ConfigError(f"{at}: no config provider {written}", field=at, fix=fix)
     provider = cls()
     params = f"{prefix}param."
