@@ -154,3 +154,13 @@ def test_a_null_in_what_became_the_key_is_a_record_without_one(database: Databas
         ("u", None, {"a": None, "v": "x"}, {"a": 1, "v": "x"}),
         ("c", {"a": 2}, None, {"a": 2, "v": "y"}),
     ]
+
+
+def test_what_a_publication_does_not_send_is_warned_of(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """A table that was made again is another table to it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE u (id int PRIMARY KEY)",
+                 "CREATE PUBLICATION dbz_publication FOR TABLE t, u WITH (publish = 'insert, update')")  # fmt: skip
+    events, _ = told(database, "DROP TABLE t", "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    assert events == []
+    assert 'added "public"."t"; what was changed in them before is captured only by a snapshot' in caplog.text
+    assert "dbz_publication does not send delete, so these are not captured" in caplog.text

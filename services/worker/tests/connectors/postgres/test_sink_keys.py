@@ -19,7 +19,7 @@ from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.schemas import DECIMAL, Schema, date_schema, timestamp_schema
 from herdmesh.devstack.postgres import Postgres
 from herdmesh.worker.connectors.postgres.sink_settings import TableName
-from herdmesh.worker.connectors.postgres.sink_text import Form, texts
+from herdmesh.worker.connectors.postgres.sink_text import Form, Texts, texts
 from herdmesh.worker.connectors.postgres.writing.keys import KeyColumn, KeyType, proven
 from herdmesh.worker.connectors.postgres.writing.tables import looked_up
 from services.worker.tests.connectors.postgres.sink_driver import Driven, ask
@@ -49,6 +49,7 @@ class Kind:
 
 KINDS: Sequence[Kind] = (
     Kind("uuid", [UUID, UUID.upper(), "{" + UUID + "}", UUID.replace("-", "")], [UUID.replace("a", "b")]),
+    Kind("uuid", [UUID, UUID], [UUID.replace("a", "b"), "{" + UUID.replace("a", "b").upper()[:-1] + "e}"]),
     Kind("numeric", ["1", "1.0", "1.00", "01", Decimal("1.000"), 1, "1e0"], [Decimal("1.01"), "-1", "NaN"]),
     Kind("numeric(4,1)", [Decimal("1.04"), "1.0", Decimal("0.96")], [Decimal("1.1"), 2]),
     Kind("price", [Decimal("1.04"), Decimal("1.00")], [Decimal("1.1")]),
@@ -285,6 +286,29 @@ USUAL: Sequence[tuple[KeyColumn, Sequence[Any]]] = (
     (column("timestamptz", timestamp_schema(), ZoneInfo("Asia/Tokyo")), [JavaDate(0)]),
     (column("timestamp", timestamp_schema()), [JavaDate(0)]),
 )  # fmt: skip
+
+
+def test_uuids_have_one_token_however_a_group_of_records_writes_them() -> None:
+    hyphens = UUID.replace("-", "")
+    moved = "-".join(hyphens[at : at + 4] for at in (0, 4, 8, 12)) + "-" + hyphens[16:]
+    assert len(moved) == len(UUID)
+    tokens: set[Any] = set()
+    groups: Sequence[Texts] = (
+        [UUID],
+        [UUID.upper()],
+        [hyphens],
+        ["{" + UUID + "}"],
+        [moved],
+        [UUID, moved],
+        [UUID, None],
+    )
+    for group in groups:
+        keys = proven([column("uuid")], [group], [group])
+        assert keys is not None
+        tokens.add(keys.identities[0])
+    assert tokens == {UUID}
+
+
 UNUSUAL: Sequence[tuple[KeyColumn, Sequence[Any]]] = (
     (column(""), ["a"]),
     (column("int8"), ["01"]),

@@ -26,7 +26,12 @@ SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, (SELECT i.inhparent::
     WHERE i.inhrelid = c.oid AND c.relispartition)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' ORDER BY 2, 3"""
-_PUBLICATION = "SELECT puballtables, pubviaroot FROM pg_publication WHERE pubname = %s"
+_PUBLICATION = """
+SELECT puballtables, pubviaroot, array_remove(ARRAY[CASE WHEN NOT pubinsert THEN 'c' END,
+    CASE WHEN NOT pubupdate THEN 'u' END, CASE WHEN NOT pubdelete THEN 'd' END,
+    CASE WHEN NOT pubtruncate THEN 't' END], NULL)
+FROM pg_publication WHERE pubname = %s"""
+_WORDS = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
 _MEMBERS = """
 SELECT r.prrelid::int8 FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = %(name)s
 UNION SELECT c.oid::int8 FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
@@ -47,7 +52,7 @@ def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
         if not found:
             _make(connection, settings, wanted)
             found = _rows(connection, _PUBLICATION, name)
-        of_all, via_root = found[0] if found else (False, False)
+        of_all, via_root, left_out = found[0] if found else (False, False, ())
         _check_option(settings, wanted, via_root=via_root)
         if found and settings.autocreate is Autocreate.FILTERED and not of_all:
             _add(connection, name, wanted, via_root=via_root)
@@ -60,6 +65,7 @@ def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
             fix="name tables as schema.table that exist, or leave out the lists",
         )
     _warn_of_identities(tables)
+    _warn_of_operations(settings, left_out)
 
 
 def _make(connection: Connection, settings: CdcSettings, wanted: Wanted) -> None:
@@ -98,7 +104,10 @@ def _add(connection: Connection, name: str, wanted: Wanted, *, via_root: bool) -
     if missing := [one for one in wanted.members(via_root=via_root) if one.oid not in there]:
         tables = _sql(missing)
         _run(connection, f"ALTER PUBLICATION {quoted(name)} ADD TABLE {tables}")
-        _log.info("publication %s: added %s", name, tables)
+        _log.warning(
+            "publication %s: added %s; what was changed in them before is captured only by a snapshot of this run; "
+            "where none is due, reset the connector's offsets to have one", name, tables,
+        )  # fmt: skip
 
 
 def _check_option(settings: CdcSettings, wanted: Wanted, *, via_root: bool) -> None:
@@ -156,6 +165,14 @@ def _warn_of_identities(tables: Iterable[Published]) -> None:
             "DELETE of them, from anybody: add a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL",
             ", ".join(bare),
         )
+
+
+def _warn_of_operations(settings: CdcSettings, left_out: Sequence[str]) -> None:
+    if silent := [_WORDS[one] for one in left_out if one not in settings.skipped]:
+        _log.warning(
+            "publication %s does not send %s, so these are not captured: ALTER PUBLICATION ... SET (publish = 'insert, "
+            "update, delete, truncate'), or name them in skipped.operations", settings.publication, ", ".join(silent),
+        )  # fmt: skip
 
 
 def _sql(relations: Sequence[Relation]) -> str:

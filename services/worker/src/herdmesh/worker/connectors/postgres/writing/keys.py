@@ -95,6 +95,8 @@ _INTEGERS: Final = frozenset((int, Int8, Int16, Int32, Int64, BigInteger))
 _BYTES: Final = frozenset((bytes, bytearray, memoryview))
 _INTEGER_TEXT: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 _UUID_NOISE: Final = str.maketrans("ABCDEF", "abcdef", "-{}")
+_UUID_CHARS: Final = 36
+_UUID_HYPHENS: Final = (8, 13, 18, 23)
 _MILLISECONDS_DIGITS: Final = 3
 
 
@@ -126,7 +128,25 @@ def _of_uuids(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens
     """All texts that PostgreSQL reads as one uuid differ in capitals, hyphens and braces alone."""
     if not _are(values, frozenset((str,))):
         return None
-    return [None if text is None else text.translate(_UUID_NOISE) for text in texts]
+    return texts if _are_usual_uuids(texts) else [None if text is None else _usual_uuid(text) for text in texts]
+
+
+def _are_usual_uuids(texts: Texts) -> bool:
+    """As PostgreSQL writes them. Looks at all texts at once, which takes a tenth of the time of one by one."""
+    if None in texts or set(map(len, cast("list[str]", texts))) != {_UUID_CHARS}:
+        return False
+    joined = "".join(cast("list[str]", texts))
+    hyphens = "-" * len(texts)
+    return (
+        all(joined[at::_UUID_CHARS] == hyphens for at in _UUID_HYPHENS)
+        and joined.count("-") == len(_UUID_HYPHENS) * len(texts)
+        and joined.lower() == joined
+    )
+
+
+def _usual_uuid(text: str) -> str:
+    digits = text.translate(_UUID_NOISE)
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _of_bytes(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
