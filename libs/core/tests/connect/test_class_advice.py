@@ -92,3 +92,24 @@ def test_a_config_provider_that_is_not_built_is_answered_with_what_is() -> None:
     with pytest.raises(ConfigError, match="no config provider") as refused:
         ConfigProviders.of(worker)
     assert "DirectoryConfigProvider" in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("io.debezium.connector.mysql.MySqlConnector", "change data capture is built for PostgreSQL"),
+        ("io.debezium.connector.jdbc.JdbcSinkConnector", "PostgresSink, with pk.mode"),
+        ("io.debezium.connector.postgresql.PostgresConnecter", "did you mean io.debezium.connector.postgresql.Postg"),
+        ("io.aiven.kafka.connect.s3.AivenKafkaConnectS3SinkConnector", "S3Sink, under Confluent's name too"),
+        ("io.confluent.connect.elasticsearch.ElasticsearchSinkConnector", "it is not built; HttpSink"),
+        ("com.snowflake.kafka.connector.SnowflakeSinkConnector", "it is not built; SparkSink"),
+        ("com.wepay.kafka.connect.bigquery.BigQuerySinkConnector", "it is not built; SparkSink"),
+        ("PostgreSink", "did you mean PostgresSink?"),
+        ("com.example.Unheard", ""),
+    ],
+)
+def test_a_connector_that_nobody_has_is_answered_with_what_does_its_work(name: str, fix: str) -> None:
+    known = ("PostgresSink", "HttpSink", "io.debezium.connector.postgresql.PostgresConnector", "JdbcSinkConnector")
+    found = class_advice.connector_advice(name, known)
+    assert found.startswith(fix)
+    assert bool(found) is bool(fix)

@@ -181,3 +181,26 @@ def test_an_empty_separator_is_taken_where_names_are_kept() -> None:
         identity = {"replication.policy.class": f"{_MM}IdentityReplicationPolicy"}
         assert said({**CONFIGS[name], **empty, **identity})[1] == {}
         assert set(said({**CONFIGS[name], **empty})[1]) == {"replication.policy.separator"}
+
+
+@pytest.mark.parametrize(
+    ("of", "mistakes"),
+    [
+        ("jdbc-source", {"mode": "increment", "poll.interval.ms": "5s", "numeric.mapping": "best-fit"}),
+        ("jdbc-source", {"query.masked": "select 1"}),
+        ("jdbc-sink", {"insert.mode": "upsrt", "pk.mode": "key", "auto.create": "yes", "errors.tolerance": "al"}),
+        ("debezium-postgres", {"snapshot.mode": "initial-only", "slot.name": "My-Slot", "table.include.list": "p.(a"}),
+        ("mirror-source", {"replication.policy.class": "x.Y", "tasks.max": "0"}),
+        ("mirror-source", {"topics": "[a"}),
+        ("s3-sink", {"flush.size": "many", "format.class": "JsonFormat", "storage.class": "x"}),
+        ("http-sink", {"http.authorization.type": "none-such", "batching.enabled": "si"}),
+        ("file-sink", {"consumer.override.max.poll.records": "x", "consumer.override.fetch.min.bytes": "y"}),
+        ("file-sink", {"value.converter": "org.apache.kafka.connect.json.JsonConvertor", "tasks.max": "x"}),
+    ],
+)
+def test_all_mistakes_are_told_at_once_each_with_a_fix(of: str, mistakes: dict[str, str]) -> None:
+    worker = WorkerSettings().worker_config()
+    found = validate({"name": "v", **CONFIGS[of], **mistakes}, _REGISTRY, worker, ConfigProviders.of(worker))
+    told = {one.name: list(zip(one.errors, one.fixes, strict=True)) for one in found.fields if one.errors}
+    assert mistakes.keys() <= told.keys()
+    assert [(name, error) for name in mistakes for error, fix in told[name] if not fix] == []

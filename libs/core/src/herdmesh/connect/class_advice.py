@@ -7,7 +7,8 @@ every class that an advice names exists (`test_class_advice.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from herdmesh.connect.unknown_keys import closest
@@ -112,6 +113,60 @@ _PACKAGES: Mapping[str, str] = {
     _CONFLUENT: "this one of Confluent's transformations is not built; " + _OWN,
 }
 """By the beginning of a class's name, where there is nothing to say of the class."""
+
+
+_SPARK_JDBC = "SparkSink with spark.format=jdbc writes to other databases, SparkJdbcSource reads them, through Spark"
+_FILES = "FileSink writes files to a folder, S3Sink to S3 and what speaks like it, HdfsSink to Hadoop's file systems"
+#: By a part of a connector's class in small letters, the first that is in it: what does its work here.
+_CONNECTORS: tuple[tuple[str, str], ...] = (
+    ("debezium.connector.jdbc", "PostgresSink, with pk.mode, pk.fields, table.name.format and auto.create for "
+     "primary.key.mode, primary.key.fields, collection.name.format and schema.evolution"),
+    ("debezium", "change data capture is built for PostgreSQL (PostgresCdcSource); SparkJdbcSource reads tables of "
+     "other databases again and again"),
+    ("jdbc", f"PostgresSource and PostgresSink for PostgreSQL; {_SPARK_JDBC}"),
+    ("s3source", "SparkStreamSource reads files that Spark reads"),
+    ("s3", "S3Sink, under Confluent's name too (io.confluent.connect.s3.S3SinkConnector): s3.bucket.name, s3.region, "
+     "format.class and flush.size"),
+    ("hdfs", "HdfsSink"),
+    ("gcs", f"the store is not built; {_FILES}"),
+    ("azure.blob", f"the store is not built; {_FILES}"),
+    ("datalake", f"the store is not built; {_FILES}"),
+    ("elasticsearch", "it is not built; HttpSink sends records to a URL, such as an index's _doc"),
+    ("opensearch", "it is not built; HttpSink sends records to a URL, such as an index's _doc"),
+    ("splunk", "it is not built; HttpSink sends records to a URL, such as an event collector's"),
+    ("snowflake", "it is not built; SparkSink writes what Spark has a format for, and S3Sink writes files to load"),
+    ("bigquery", "it is not built; SparkSink writes what Spark has a format for, and S3Sink writes files to load"),
+    ("redshift", "it is not built; S3Sink writes files to load"),
+    ("iceberg", "SparkSink with spark.format=iceberg"),
+    ("delta", "SparkSink with spark.format=delta"),
+    ("mongo", "it is not built; SparkSink writes what Spark has a format for"),
+    ("cassandra", "it is not built; SparkSink writes what Spark has a format for"),
+    ("clickhouse", f"it is not built; {_SPARK_JDBC}"),
+    ("replicator", "MirrorSource copies topics between clusters, with MirrorCheckpoint and MirrorHeartbeat"),
+    ("http", "HttpSink; an HTTP source is not built"),
+    ("spooldir", "SparkStreamSource reads files that Spark reads, FileStreamSource lines of one file"),
+    ("filepulse", "SparkStreamSource reads files that Spark reads, FileStreamSource lines of one file"),
+)  # fmt: skip
+
+
+_TYPO = 0.93
+"""Of `difflib`: full names of classes differ by a letter or two, and not by MySql and Postgres."""
+
+
+def connector_advice(name: str, known: Iterable[str]) -> str:
+    """What to write as `connector.class` instead of a class that no worker has; "" = nothing is like it.
+
+    `known`: class names and aliases that there are.
+    """
+    names, small = sorted(known), name.lower()
+    typo = difflib.get_close_matches(name, names, n=1, cutoff=_TYPO)
+    found = "" if typo else next((text for part, text in _CONNECTORS if part in small), "")
+    meant = typo[0] if typo else "" if found else closest(name, names)
+    if meant:
+        return f"did you mean {meant}?"
+    if not found:
+        return ""
+    return f"{found}; or write a connector of your own (docs/tutorial.md)"
 
 
 @cache

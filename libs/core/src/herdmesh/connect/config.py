@@ -316,7 +316,8 @@ def _value_of(key: ConfigKey, config: RawConfig, classes: FindClass | None = Non
     if key.name in config:
         return parse_value(key.name, config[key.name], key.type, classes)
     if key.default is REQUIRED:
-        raise ConfigError(f'Missing required configuration "{key.name}" which has no default value.', field=key.name)
+        message = f'Missing required configuration "{key.name}" which has no default value.'
+        raise ConfigError(message, field=key.name, fix=f"set {key.name}")
     return key.default
 
 
@@ -356,7 +357,7 @@ def _parse_text(field: str, text: str, kind: Type) -> Any:
     if kind is Type.BOOLEAN:
         if trimmed.lower() in ("true", "false"):
             return trimmed.lower() == "true"
-        raise ConfigError.for_value(field, text, "Expected value to be either true or false")
+        raise ConfigError.for_value(field, text, "Expected value to be either true or false", fix="write true or false")
     if kind is Type.LIST:
         return _LIST_SEPARATOR.split(trimmed) if trimmed else []
     if kind is Type.DOUBLE:

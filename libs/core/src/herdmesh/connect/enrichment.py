@@ -107,10 +107,13 @@ def check_concrete(cls: PluginClass, kind: PluginKind) -> None:
     """Raises ConfigError unless the class is of that kind and can be made."""
     if kind not in cls.kinds:
         java = "interface" if cls.interface else "class"
-        raise ConfigError(f"Class {java} {cls.name} does not implement the {_INTERFACES[kind]} interface")
+        raise ConfigError(
+            f"Class {java} {cls.name} does not implement the {_INTERFACES[kind]} interface", fix=f"write a {kind.value}"
+        )
     if cls.abstract:
         hint = f" Did you mean {', '.join(cls.nested)}?" if cls.nested else ""
-        raise ConfigError(f"This class is abstract and cannot be created.{hint}")
+        fix = f"write {' or '.join(cls.nested)}" if cls.nested else "write a class that derives from it"
+        raise ConfigError(f"This class is abstract and cannot be created.{hint}", fix=fix)
 
 
 _INTERFACES = {

@@ -47,6 +47,9 @@ def syntax_error(pattern: str) -> str | None:
     return None
 
 
+REGEX_FIX = "correct the expression; \\ before a character takes it as it is"
+
+
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> regex.Pattern[str]:
     """The expression, ready to match as Java matches.
@@ -56,7 +59,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
     """
     wrong = syntax_error(pattern)
     if wrong is not None:
-        raise ConfigError(f"Invalid regex: {wrong}")
+        raise ConfigError(f"Invalid regex: {wrong}", fix=REGEX_FIX)
     try:
         return regex.compile(translated(pattern), regex.V1)
     except (Untranslatable, regex.error, RecursionError) as error:

@@ -20,7 +20,7 @@ def at_least(minimum: int) -> Validator:
 
     def check(field: str, value: Any) -> None:
         if value is None:
-            raise ConfigError.for_value(field, None, "Value must be non-null")
+            raise ConfigError.for_value(field, None, "Value must be non-null", fix=f"write {minimum} or more")
         if value < minimum:
             raise ConfigError.for_value(
                 field, value, f"Value must be at least {minimum}", fix=f"write {minimum} or more"
@@ -224,14 +224,14 @@ def regex() -> Validator:
     """A regular expression Java compiles; null fails."""
 
     def check(field: str, value: Any) -> None:
-        from herdmesh.connect.javaregex import syntax_error  # not needed where records move
+        from herdmesh.connect.javaregex import REGEX_FIX, syntax_error  # not needed where records move
 
         if value is None:
             wrong = 'Cannot invoke "String.isEmpty()" because "this.pattern" is null'
         else:
             wrong = syntax_error(value)
         if wrong is not None:
-            raise ConfigError.for_value(field, value, f"Invalid regex: {wrong}")
+            raise ConfigError.for_value(field, value, f"Invalid regex: {wrong}", fix=REGEX_FIX)
 
     return Validator("valid regex", check)
 

@@ -82,6 +82,7 @@ def _validation(
     except ConfigError as error:
         result = _without_plugin(config)
         refused = [*for_the_herder, FieldViolation(error.field, str(error), error.fix)]
+        refused += _other_overrides(error.field, config, plugins, worker)
         for one in result.fields:
             if one.name == error.field:
                 result.error_count -= len(one.value.problems)
@@ -105,6 +106,21 @@ def _validation(
         if has_reference(written := raw.get(shown_field.name)):
             shown_field.value = without_url_passwords(written or "")
     return message
+
+
+def _other_overrides(
+    found: str, config: Properties, plugins: PluginRegistry, worker: Properties
+) -> list[FieldViolation]:
+    """Client settings that are wrong besides the one at which Connect ends: all are told at once."""
+    if ".override." not in found:
+        return []
+    left = {key: value for key, value in config.items() if key != found}
+    try:
+        kind = PluginKind(_plugin(left, plugins).kind.value)
+        used = clients_of(kind, left, exactly_once=True)
+        return client_violations(used, left, worker, TaskKind.SINK if kind is PluginKind.SINK else TaskKind.SOURCE)
+    except ConfigError:
+        return []
 
 
 def _connectors_warnings(

@@ -310,7 +310,9 @@ def settings_of(config: Config) -> CdcSettings:
         tombstones=values["tombstones.on.delete"],
         skipped=frozenset(values[_SKIPPED]) - {"none"},
         heartbeat_s=values["heartbeat.interval.ms"] / 1_000,
-        heartbeat_topic=f"{values['topic.heartbeat.prefix']}{values['topic.delimiter']}{values[PREFIX]}",
+        heartbeat_topic=_NOT_IN_TOPICS.sub(
+            "_", f"{values['topic.heartbeat.prefix']}{values['topic.delimiter']}{values[PREFIX]}"
+        ),
         modes=Modes(values[DECIMALS], values[TIMES], values[BINARY], values[INTERVALS], values[PLACEHOLDER]),
         batch_changes=values["max.batch.size"],
         status_s=values["status.update.interval.ms"] / 1_000,

@@ -103,7 +103,9 @@ def connection_settings(config: Config) -> ConnectionSettings:
     """
     url = (config.get(URL) or "").strip()
     if not url:
-        raise ConfigError(f'Missing required configuration "{URL}" which has no default value.', field=URL)
+        raise ConfigError(
+            f'Missing required configuration "{URL}" which has no default value.', field=URL, fix=f"set {URL}"
+        )
     found = jdbc_url.read(URL, url)
     found["user"] = (config.get(USER) or "").strip() or found.get("user", "")
     found["password"] = config.get(PASSWORD) or found.get("password", "")

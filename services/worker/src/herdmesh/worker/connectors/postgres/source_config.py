@@ -266,6 +266,7 @@ def settings_of(config: Config) -> SourceSettings:
     named = ((INCREMENTING, [values[INCREMENTING]]), (TIMESTAMP, timestamps), (KEY_COLUMNS, values[KEY_COLUMNS] or ()))
     for key, columns in named:
         check_names(key, filter(None, columns), "write the column's own name")
+    _no_masked_query(config)
     initial = initial_of(config, values)
     if query:
         check_topics(config, [("the query", values["topic.prefix"])], "write another prefix, which is the whole name")
@@ -313,6 +314,16 @@ def initial_of(config: Config, values: Mapping[str, Any]) -> int | None:
     if found < 0:
         raise ConfigError.for_value(INITIAL_MS, text, "Value must be at least 0", fix=f"{TIMESTAMP_INITIAL}=-1 is now")
     return found
+
+
+def _no_masked_query(config: Config) -> None:
+    """Confluent's other name of the query: without it, tables would be read that nobody asked for."""
+    if (config.get("query.masked") or "").strip():
+        raise ConfigError(
+            "query.masked is not built: texts of a query are shown as they are written",
+            field="query.masked",
+            fix=f"write {QUERY}, with references to a config provider for what nobody is to see",
+        )
 
 
 def _query_of(values: Mapping[str, Any]) -> str:
