@@ -20,6 +20,7 @@ from herdmesh.sdk import (
     ConfigDef,
     ConfigError,
     ConfigKey,
+    DataError,
     Importance,
     LedgerSinkTask,
     Manifest,
@@ -335,6 +336,31 @@ class PickyWorld(LinesSinkWorld):
     """Says that tombstones are refused."""
 
     takes_tombstones = False
+
+
+class FailsForTheBatch(LinesSinkTask):
+    """Lets the error of one record out, and the run ends."""
+
+    def put(self, batch: SinkBatch) -> None:
+        for value in batch.values:
+            if isinstance(value, Struct) and value.values[-1] == 5:
+                raise DataError("a name that is no text")
+        super().put(batch)
+
+
+class GivesUpTheBatch(FailsForTheBatch):
+    """Gives up all records of a batch for one."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        self.context = context
+
+    def put(self, batch: SinkBatch) -> None:
+        try:
+            super().put(batch)
+        except DataError as error:
+            for place in range(len(batch)):
+                self.context.give_up(batch, place, error)
 
 
 class LosesOnFlush(LinesSinkTask):

@@ -17,6 +17,7 @@ ALL_SENT = "test_all_records_come_once_and_in_order"
 ALL_WRITTEN = "test_all_records_are_written"
 CONFIG = "test_config_errors_name_their_field"
 TASKS = "test_task_configs_are_the_same_whenever_they_are_asked_for"
+ONE_BAD = "test_one_bad_record_is_given_up_alone"
 LIFECYCLE = "test_lifecycle"
 
 
@@ -195,6 +196,8 @@ def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
         (examples.FlushNeedsRecords, examples.LinesSinkWorld, LIFECYCLE, "IndexError"),
         (examples.NoTombstones, examples.LinesSinkWorld, "test_tombstones", "TypeError"),
         (examples.LinesSinkTask, examples.PickyWorld, "test_tombstones", "DID NOT RAISE"),
+        (examples.FailsForTheBatch, examples.LinesSinkWorld, ONE_BAD, "DataError: a name that is no text"),
+        (examples.GivesUpTheBatch, examples.LinesSinkWorld, ONE_BAD, "records [4] that were put are not there"),
         (examples.FieldsOfTheFirst, examples.LinesSinkWorld, "test_a_schema_that_changes", "no column for"),
         (examples.SinkStopNeedsStart, examples.LinesSinkWorld, LIFECYCLE, "AttributeError"),
         (examples.LinesSinkTask, examples.IdempotentWorld, "test_records_that_come_again", "are there more than once"),

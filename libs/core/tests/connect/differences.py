@@ -189,6 +189,15 @@ _UNSEEN = """\
   counts it and commits, so that the record is lost. One that is too large is cut first, and says so in the header
   `__herdmesh.cut`.
 - JSON nested deeper than about 3,000 levels cannot be written.
+- File, HTTP and text sinks write without a schema what JsonConverter refuses (BigDecimal, Date, a Struct in a map) as
+  they do under one, and integers beyond 64 bits with all their digits (docs/values.md).
+- A sink gives up the one record of a batch that it cannot write, and writes the others; Connect's own sinks, and most
+  of Confluent's, fail the task for it, whatever is tolerated.
+- Records of a schema that comes back go on in the Parquet file that they had; Confluent's begin another at each change
+  (`schema.compatibility=NONE`). `BACKWARD`, `FORWARD` and `FULL`, which project records, have no effect here, and
+  validation says so.
+- ProtobufConverter reads a message that is missing in a map as null; Confluent's fails on a Decimal or Date there, and
+  makes an empty struct or 1970 of others (docs/schema-registry.md).
 - Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that nobody reads passes where Java
   fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the
   value has it decoded, and the error is Java's.

@@ -123,6 +123,24 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
             with pytest.raises(DataError):
                 trial.run()
 
+    def test_one_bad_record_is_given_up_alone(self, new_world: NewWorld[SinkWorld]) -> None:
+        """With `errors.tolerance=all` a value that is none of its schema's is written or given up (`context.give_up`),
+        and every other record of its batch is written."""
+        world = new_world()
+        if Form.STRUCT not in world.forms:
+            pytest.skip("it takes no structs")
+        trial = self._trial(world, Form.STRUCT)
+        trial.write(range(3))
+        place = trial.write_unfit(RECORDS)
+        trial.write(range(3, RECORDS))
+        trial.run(tolerated=True)
+        assert set(trial.reported) <= {place}, f"{trial.reported} were given up, and only {place} is bad"
+        found = Counter(world.found())
+        written = found.pop(RECORDS, 0)
+        assert (written > 0) != bool(trial.reported), "the bad record is to be either written or given up"
+        lost = sorted(set(range(RECORDS)) - found.keys())
+        assert not lost, f"records {lost} are lost beside one that was given up"
+
     def test_staged_and_published_once(self, new_world: NewWorld[SinkWorld]) -> None:
         """What is committed may be recovered and published again, also by an owner who stood still meanwhile."""
         trial = self._trial(new_world())

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from herdmesh.connect.connector import PartitionId, SinkBatch, SinkConnector, SinkTask, StagingSinkTask, TaskContext
+from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine.ledger import LedgerSinkTask
@@ -63,6 +64,8 @@ class SinkTrial:
         self.manifests = dict.fromkeys(self.topic, "")
         """Of the last commit of each partition."""
         self.dead: list[SinkTask] = []
+        self.reported: list[tuple[PartitionId, int]] = []
+        """Partition and offset of each record that was given up."""
 
     def write(self, numbers: Iterable[int], *, changed: bool = False) -> None:
         """Records, dealt out to the partitions; behind each, one that a transformation drops."""
@@ -74,18 +77,37 @@ class SinkTrial:
         """A record with a key of its own and no value."""
         self.topic[TOPIC, 0].append(Entry(None))
 
+    def write_unfit(self, number: int) -> tuple[PartitionId, int]:
+        """A struct whose last field has a value of another class than its schema's; its partition and offset."""
+        value, schema = self.world.record(number, Form.STRUCT, changed=False)
+        assert schema is not None
+        last = schema.fields[-1].schema
+        unfit = Struct(schema, [*value.values[:-1], 5 if last.type == "STRING" else "no such value"])
+        entries = self.topic[TOPIC, 0]
+        entries.append(Entry(None, unfit, schema))
+        return (TOPIC, 0), len(entries) - 1
+
     def rewind(self) -> None:
         """Have the next run read everything again, as after `herd offsets reset`."""
         self.committed = dict.fromkeys(self.topic, 0)
         self.manifests = dict.fromkeys(self.topic, "")
 
-    def run(self, *, deadly: int | None = None, every: int = 1, tasks_max: int = 1, fails_at: int = 0) -> Points:
+    def run(
+        self,
+        *,
+        deadly: int | None = None,
+        every: int = 1,
+        tasks_max: int = 1,
+        fails_at: int = 0,
+        tolerated: bool = False,
+    ) -> Points:
         """One run of each task, one after the other, until all is read; the points it passed.
 
         Args:
             deadly: the point at which everything dies.
             every: batches to a commit.
             fails_at: the batch after which the run ends with an error, 0 = none does.
+            tolerated: records may be given up, as with `errors.tolerance=all`; they are `reported`.
         """
         points = Points(deadly)
         configs = task_configs_of(self._connector, self._config, tasks_max)
@@ -94,7 +116,8 @@ class SinkTrial:
             owned = [one for one in self.topic if one[1] % len(configs) == number]
             run = _Run(self, task, owned, points, every, fails_at)
             try:
-                run.go(config, replace(context_of(number, len(configs)), reading=run.reading))
+                context = replace(context_of(number, len(configs)), reading=run.reading)
+                run.go(config, replace(context, errant=_Reporter(self.reported)) if tolerated else context)
             except Died:
                 self.dead.append(task)
                 return points
@@ -147,6 +170,19 @@ class SinkTrial:
 def context_of(task: int, task_count: int) -> TaskContext:
     """As a run of its own has it."""
     return TaskContext(NAME, task, task_count, f"connect-{NAME}", uuid.uuid4().hex)
+
+
+class _Reporter:
+    """Where records are given up."""
+
+    def __init__(self, reported: list[tuple[PartitionId, int]]) -> None:
+        self._reported = reported
+
+    def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+        self._reported.append(((batch.original_topic, batch.partition), batch.offsets[index]))
+
+    def settle(self) -> None:
+        return
 
 
 class _Run:
