@@ -22,6 +22,7 @@ from typing import Any, Final
 import psutil
 import psycopg
 import pytest
+from psycopg import pq
 from typer.testing import CliRunner
 
 from herdmesh.cli.app import app
@@ -56,7 +57,8 @@ class Night:
         self.written: dict[int, str] = {}
         self.took_s: dict[str, float] = {}
         self._left = shown_in(PAGE)
-        self._sent = 0
+        self.sent = 0
+        """Records in the sink's topic, numbered from 0."""
 
     @property
     def dsn(self) -> str:
@@ -69,8 +71,8 @@ class Night:
 
     async def send(self, records: int) -> None:
         """To the sink's topic."""
-        first, self._sent = self._sent, self._sent + records
-        await asyncio.to_thread(self.mesh.produce, TOPIC, range(first, self._sent))
+        first, self.sent = self.sent, self.sent + records
+        await asyncio.to_thread(self.mesh.produce, TOPIC, range(first, self.sent))
 
     async def until_shown(self, trouble: str, name: str, says: Callable[[dict[str, Any]], bool]) -> None:
         """The first task of the connector has a condition that says so."""
@@ -207,6 +209,9 @@ async def test_a_night(mesh: Mesh, tmp_path: Path, disk: Path | None) -> None:
         await _full(night, disk)
         await _stands_still(night)
         await _rotated(night)
+        with psycopg.connect(night.dsn) as connection:
+            rows = connection.execute("SELECT id FROM orders ORDER BY id").fetchall()
+        assert [row[0] for row in rows] == list(range(night.sent)), "each record once, whatever the night brought"
         night.end()
         print(night.took_s)
 
@@ -216,6 +221,9 @@ async def _away(night: Night) -> None:
     await night.send(10)
     await night.until_shown("away", SINK, _waits_with("Connection refused"))
     await night.until_shown("away from changes", SOURCE, _waits_with("Connection refused"))
+    shown = await night.mesh.get(SINK)
+    (wait,) = [one["wait"] for one in shown["tasks"][0]["conditions"] if one["type"] == "WAITING"]
+    assert all(wait[key] for key in ("waits_for", "message", "since", "tries", "next_time")), wait
     await night.compare("The server is away", 3)
     await night.server.start()
     await night.until_well(SINK, SOURCE)
@@ -230,8 +238,7 @@ async def _locked_and_taken(night: Night) -> None:
         night.dsn, autocommit=True, replication="database", application_name="pg_recvlogical"
     ) as taker:  # fmt: skip
         other.execute("LOCK TABLE orders IN ACCESS EXCLUSIVE MODE")
-        options = b"(proto_version '1', publication_names 'dbz_publication')"
-        taker.pgconn.exec_(b"START_REPLICATION SLOT %s LOGICAL 0/0 %s" % (SLOT.encode(), options))
+        await _take_slot(taker)
         await night.mesh.lifecycle("ResumeConnector", SOURCE)
         await night.send(10)
         await night.until_shown("locked", SINK, _waits_with("lock timeout"))
@@ -243,6 +250,18 @@ async def _locked_and_taken(night: Night) -> None:
     await night.until_well(SINK, SOURCE)
     await night.compare("A table is locked", 1)
     await night.compare("The replication slot is taken", 1)
+
+
+async def _take_slot(taker: psycopg.Connection[Any]) -> None:
+    """Once the server has noticed that the paused task let go of it."""
+    options = b"(proto_version '1', publication_names 'dbz_publication')"
+    deadline_s = time.monotonic() + _SAME_S
+    while True:
+        answer = taker.pgconn.exec_(b"START_REPLICATION SLOT %s LOGICAL 0/0 %s" % (SLOT.encode(), options))
+        if answer.status == pq.ExecStatus.COPY_BOTH:
+            return
+        assert time.monotonic() < deadline_s, answer.error_message
+        await asyncio.sleep(0.05)
 
 
 async def _full(night: Night, disk: Path | None) -> None:

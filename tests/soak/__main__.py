@@ -81,7 +81,7 @@ PARTS = {
     "night": Part(
         "the operator's night with PostgreSQL (docs/how-to/operate.md), a stand-still of 30 s in it, and the 10 s that "
         "statuses have",
-        ("tests/e2e/test_operate_page.py", "tests/e2e/test_waiting.py"),
+        ("tests/e2e/test_operate_page.py",),
     ),
     "java": Part(
         "a live Java Connect worker on the same topics, in both directions, a mirror between two clusters too; 20,000 "

@@ -247,8 +247,13 @@ def waits_have_reasons(source: Source) -> Iterator[str]:
         if isinstance(node, ast.With) and any(_names_a_wait(item.context_expr) for item in node.items)
     ]
     lines = source.text.splitlines()
-    for line, name in _calls(source):
-        if name.rpartition(".")[2] not in WAITING_CALLS or name.startswith(("asyncio.", "ended.")):
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        line, name = node.lineno, _dotted(node.func)
+        called = name.rpartition(".")[2]
+        waits = called in WAITING_CALLS or (name.endswith("producer.flush") and bool(node.args))
+        if not waits or name.startswith(("asyncio.", "ended.")):
             continue
         explained = any("# waits: " in text for text in lines[max(0, line - 2) : line])
         if not (explained or any(first <= line <= last for first, last in named)):

@@ -82,6 +82,12 @@ CASES: list[tuple[Rule, str, str, str]] = [
     ),
     (
         rules.waits_have_reasons,
+        "libs/core/src/herdmesh/engine/a.py",
+        "while producer.flush(1.0):\n    pass\n",
+        'with waits.on("Kafka", "to take records"):\n    producer.flush(1.0)\nstream.flush()\n',
+    ),
+    (
+        rules.waits_have_reasons,
         f"{WORKER}/spark/task_session.py",
         "query.awaitTermination()\n",
         "# waits: the caller has said it\nquery.awaitTermination()\n",

@@ -85,6 +85,7 @@ class Fence:
 
     def abort(self) -> None:
         """Abort the open transaction once all that was produced in it is at the broker. Raises as `commit`."""
+        # waits: who sends has said it
         self._until_done(lambda: self.producer.flush(CALL_TIMEOUT_S), "sending")
         self._until_done(self._watched(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S)), "aborting")
         self._in_transaction = False
@@ -174,7 +175,7 @@ class Fence:
             KafkaException: as `raise_lost`.
         """
         deadline = time.monotonic() + RETRY_TIMEOUT_S
-        while self.producer.flush(_TURN_S):
+        while self.producer.flush(_TURN_S):  # waits: who commits has said it
             if self.trouble() is not None:  # what is queued stays there
                 return
             pulse.moved()

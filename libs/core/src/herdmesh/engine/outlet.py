@@ -171,7 +171,7 @@ class AtLeastOnce(Outlet):
     def _settle(self) -> None:
         deadline_s = time.monotonic() + RETRY_TIMEOUT_S
         before = len(self.producer)
-        while before and (left := self.producer.flush(_TURN_S)):
+        while before and (left := self.producer.flush(_TURN_S)):  # waits: who commits has said it
             if left == before:
                 self._contact.doubt()
             before = left

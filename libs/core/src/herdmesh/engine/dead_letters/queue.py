@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource  # the package re-exports these, but not for type checkers
 from confluent_kafka.admin._resource import ResourceType
 
+from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
@@ -89,22 +90,24 @@ def queued(
     if letter.time_ms is not None:
         more["timestamp"] = letter.time_ms
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
-    while True:
-        try:
-            producer.produce(topic, letter.value, letter.key, on_delivery=on_delivery, **more)
-        except BufferError:
-            if len(producer) == 0:  # it is larger than all the room there is
-                return KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "it is larger than producer.buffer.memory")
-            if time.monotonic() >= deadline_s:
-                raise TaskFailed(f"dead letters wait in vain for {topic}", ErrorClass.RETRIABLE) from None
-            producer.poll(_QUEUE_PAUSE_S)
-            pulse.moved()
-            between()
-        except KafkaException as error:
-            return error.args[0]
-        else:
-            producer.poll(0)
-            return None
+    with waits.Standing() as no_room:
+        while True:
+            try:
+                producer.produce(topic, letter.value, letter.key, on_delivery=on_delivery, **more)
+            except BufferError:
+                if len(producer) == 0:  # it is larger than all the room there is
+                    return KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "it is larger than producer.buffer.memory")
+                if time.monotonic() >= deadline_s:
+                    raise TaskFailed(f"dead letters wait in vain for {topic}", ErrorClass.RETRIABLE) from None
+                no_room.goes_on(f"dead letter queue {topic}", "Kafka takes no letters, and there is no room for more")
+                producer.poll(_QUEUE_PAUSE_S)
+                pulse.moved()
+                between()
+            except KafkaException as error:
+                return error.args[0]
+            else:
+                producer.poll(0)
+                return None
 
 
 def flush(producer: Producer, topic: str, between: Callable[[], None]) -> None:
@@ -114,13 +117,14 @@ def flush(producer: Producer, topic: str, between: Callable[[], None]) -> None:
         TaskFailed: RETRIABLE, when nobody says so in a minute.
     """
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
-    while len(producer) and producer.flush(1.0):
-        between()
-        pulse.moved()
-        if time.monotonic() >= deadline_s:
-            raise TaskFailed(
-                f"dead letters are not acknowledged by {topic}; no offset is committed", ErrorClass.RETRIABLE
-            )
+    with waits.on(f"dead letter queue {topic}", "Kafka has not acknowledged the letters"):
+        while len(producer) and producer.flush(1.0):
+            between()
+            pulse.moved()
+            if time.monotonic() >= deadline_s:
+                raise TaskFailed(
+                    f"dead letters are not acknowledged by {topic}; no offset is committed", ErrorClass.RETRIABLE
+                )
 
 
 def told_cut(topic: str, letter: Letter) -> None:

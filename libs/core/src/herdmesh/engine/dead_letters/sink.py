@@ -90,6 +90,7 @@ class SinkDeadLetters:
 
     def close(self) -> None:
         """Wait a little for what is on its way, and give the rest up: its offsets are not committed."""
+        # waits: for CLOSE_S at most
         if len(self.producer) and (self._contact.is_in_doubt or self.producer.flush(CLOSE_S)):
             self.producer.purge()
             self.producer.poll(0)
