@@ -91,6 +91,7 @@ _EXTRACT_CONFIGS: tuple[Mapping[str, str], ...] = (
     {"route.by.field": "name", "delete.tombstone.handling.mode": "drop"},
     {"route.by.field": "name", "delete.tombstone.handling.mode": "rewrite"},
     {"route.by.field": "status"},
+    {"route.by.field": "status", "delete.tombstone.handling.mode": "rewrite-with-tombstone"},
     {"route.by.field": "id"},
     {"route.by.field": "missing"},
     {"drop.fields.header.name": "gone"},

@@ -124,11 +124,14 @@ class ExtractNewRecordState(Transformation, Alone):
                     for one in headers
                 )
                 code.write("headers", f"[*{code.read('headers')}, {made}]")
+            defaults = self._rewrite and self._null_to_default
             if routed is not None:
                 code.line(f"to = row.values[{routed.index}]")
+                if defaults and routed.schema.default is not None:
+                    # Java marks a row that is there before it looks for its topic, and a deleted one after it.
+                    code.line(f"if to is None and deleted == 'false': to = {code.bind(routed.schema.default)}")
                 code.write("topic", f"to if to is not None and to.strip() else {code.read('topic')}")
             code.write("value", "row")
-            defaults = self._rewrite and self._null_to_default
             values = [field_value(code, one, null_to_default=defaults) for one in after.schema.fields]
             values += ["deleted"] if self._rewrite else []
             emit_struct(code, "value", plan.after, [*values, *(one.expression("envelope") for one in plan.added)])
