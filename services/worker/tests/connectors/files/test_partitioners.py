@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.data import Float32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import (
     INT32,
@@ -202,6 +202,23 @@ def test_a_null_stays_one_where_defaults_are_off(field: str) -> None:
 def test_a_date_is_in_the_folder_of_its_day(field: str, day: str) -> None:
     partitioner = TimePartitioner("yyyy-MM-dd", DAY_MS, "UTC", FieldTimes(field))
     assert partitioner.folders(under(ROW, VALUE)) == [day]
+
+
+@pytest.mark.parametrize("value", [1_700_000_000_000, 1.7e12])
+def test_milliseconds_without_a_schema_may_be_a_double(value: float) -> None:
+    assert FieldTimes("at").of(batch([{"at": value}])) == [1_700_000_000_000]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.5, True, Float32(1.7e12)])
+def test_numbers_that_are_no_milliseconds(value: Any) -> None:
+    (found,) = FieldTimes("at").of(batch([{"at": value}]))
+    assert "the field at has no time" in str(found)
+
+
+def test_a_float_has_not_the_digits_of_a_time() -> None:
+    schema = Schema("STRUCT", fields=[("at", Schema("FLOAT32"))])
+    (found,) = FieldTimes("at").of(under(schema, [1_699_999_973_376.0]))
+    assert "the field at has no time" in str(found)
 
 
 def test_a_time_of_day_is_no_time() -> None:

@@ -25,7 +25,7 @@ from math import gcd
 from typing import Any, Protocol, cast
 
 from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.data import JavaDate
+from herdmesh.connect.data import Float32, JavaDate
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_text
 from herdmesh.connect.schemas import TIME, Schema
@@ -235,6 +235,8 @@ class FieldTimes:
         if reader.schema is not None and reader.schema.name == TIME:
             problem = DataError(f"the field {self._field} is a Time, which is of no day; name a Date or a Timestamp")
             return [problem] * len(batch)
+        if reader.schema is not None and reader.schema.type == "FLOAT32":
+            return [self._no_time()] * len(batch)
         return [self._time(reader.read(value)) for value in batch.values]
 
     def _time(self, value: Any) -> int | DataError:
@@ -242,6 +244,11 @@ class FieldTimes:
             return int(value)
         if isinstance(value, str) and (found := milliseconds_of(value)) is not None:
             return found
+        if isinstance(value, float) and value.is_integer() and not isinstance(value, Float32):
+            return int(value)  # JSON's 1.7e12; a float32 has not the digits of a time
+        return self._no_time()
+
+    def _no_time(self) -> DataError:
         return DataError(
             f"the field {self._field} has no time: milliseconds since 1970 or a date as 2026-11-22T13:00:00Z"
         )
