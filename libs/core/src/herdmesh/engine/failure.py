@@ -12,6 +12,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -21,6 +22,9 @@ from herdmesh.connect.redaction import redacted
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 
+MESSAGE_CHARS_MAX, TRACE_CHARS_MAX = 8_000, 64_000
+"""Of what a failure says: it goes into a status, which is a record for Kafka."""
+_GROUP_SHOWN = 5
 _FENCED_CODES = frozenset(
     (
         KafkaError._FENCED,
@@ -145,8 +149,13 @@ def _class_alone(error: BaseException) -> ErrorClass:
 
 
 def message_of(error: BaseException) -> str:
-    """One line, never empty; names the type where the text alone would not say what it is."""
-    text = " ".join(str(error).split())
+    """One line, never empty; names the type where the text alone would not say what it is, and what is in a group."""
+    text = " ".join(_text_of(error).split())
+    if isinstance(error, BaseExceptionGroup):
+        within: list[str] = [
+            message_of(one) for one in cast("BaseExceptionGroup[Any]", error).exceptions[:_GROUP_SHOWN]
+        ]
+        text = f"{text}: {'; '.join(within)}"
     if isinstance(error, TaskFailed | ConnectError) and text:
         return text
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
@@ -154,13 +163,37 @@ def message_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def shortened(text: str, characters: int) -> str:
+    """The beginning and the end of a text that is longer than that: an error may have a whole answer in it."""
+    if len(text) <= characters:
+        return text
+    left, half = len(text) - characters, characters // 2
+    return f"{text[:half]} ... ({left} characters left out) ... {text[-half:]}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as other:  # noqa: BLE001 - an author's `__str__` may raise anything
+        return f"its text cannot be made: {type(other).__name__}"
+
+
+def _trace_of(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception as other:  # noqa: BLE001 - as `_text_of`
+        return f"{message_of(error)} (its stack trace cannot be made: {type(other).__name__})"
+
+
 def classify(error: BaseException) -> tuple[str, str, ErrorClass]:
     """Message, stack trace and class of what a run raised, without the secrets this process has resolved."""
-    trace = "".join(traceback.format_exception(error))
     found, message = error_class(error), message_of(error)
+    trace = _trace_of(error)
     if found is ErrorClass.BAD_CONFIG and _brokers.refused and _class_alone(error) is ErrorClass.RETRIABLE:
         message = f"the broker refuses the login: {_brokers.refused}; {message}"
-    return escaped(redacted(message)), escaped(redacted(trace)), found
+    # Shortened last: half a secret would not be known for one.
+    shown = shortened(redacted(message), MESSAGE_CHARS_MAX), shortened(redacted(trace), TRACE_CHARS_MAX)
+    return escaped(shown[0]), escaped(shown[1]), found
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from herdmesh.connect.collected import checked_times
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
-from herdmesh.connect.errors import RecordError
+from herdmesh.connect.errors import ConnectError, RecordError
 from herdmesh.engine import (
     claims,
     clients,
@@ -56,6 +56,7 @@ from herdmesh.engine.contract import (
 )
 from herdmesh.engine.control import Control
 from herdmesh.engine.garbage import Garbage
+from herdmesh.engine.given import check_given
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.loop_waits import LoopWaits, kafka
 from herdmesh.engine.meter import Meter
@@ -326,16 +327,24 @@ class SourceLoop:
     def _hand_over(self, batch: SourceBatch | None) -> int:
         """Send what was polled, and end transactions where the task asked for it; the bytes, as `_send`."""
         if self._boundaries is None:
-            return 0 if batch is None else self._send(batch)
+            return 0 if batch is None else self._sent(batch)
         byte_count, pieces = 0, self._boundaries.pieces(batch)
         for number, (piece, end) in enumerate(pieces, 1):
             if piece is not None:
-                byte_count += self._send(piece)
+                byte_count += self._sent(piece)
             if end is End.ABORT:
                 self._abort()
             if end is not None:
                 self._commit(all_polled=all(later is None for later, _ in pieces[number:]))
         return byte_count
+
+    def _sent(self, batch: SourceBatch) -> int:
+        """As `_send`; where that fails for a field of a wrong type, raises DataError that names it."""
+        try:
+            return self._send(batch)
+        except (TypeError, AttributeError, ValueError, OverflowError, ConnectError):
+            check_given(batch)
+            raise
 
     def _send(self, batch: SourceBatch) -> int:
         """Convert a batch and produce it in the open transaction; its bytes, 0 where nobody wants to know."""

@@ -33,6 +33,7 @@ from herdmesh.connect.connector import (
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.source_transactions import RecordMetadata
+from herdmesh.sdk.record_checks import check_records
 from herdmesh.sdk.record_transactions import RecordTransactions
 
 _log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class SourceOffset(msgspec.Struct, gc=False):
 
 Given = SourceRecord | SourceOffset
 """What a source's task gives, in order."""
+_KINDS = (SourceRecord, SourceOffset)
 _Stretch = tuple[Sequence[SourceRecord], list[Any] | None]
 """Records that share a batch; with their values where none has a key, a time or headers."""
 
@@ -106,9 +108,16 @@ class RecordQueue:
         return bool(self._ready)
 
     def add(self, records: Sequence[Given]) -> None:
-        """Take records and offsets, in order."""
+        """Take records and offsets, in order. Raises DataError for what is neither."""
         if not records:
             return
+        try:
+            self._add(records)
+        except (AttributeError, TypeError):
+            check_records(records, _KINDS)
+            raise
+
+    def _add(self, records: Sequence[Given]) -> None:
         values = _plain(records)
         if values is not None:
             self._ready.append((cast("Sequence[SourceRecord]", records), values))
@@ -134,7 +143,11 @@ class RecordQueue:
             self._unplaced.extend(records)
         if self._transactions is not None:
             self._transactions.handed(records)
-        return _batch(records, values)
+        try:
+            return _batch(records, values)
+        except (AttributeError, TypeError):
+            check_records(records, _KINDS)
+            raise
 
     def _pass_over(self, last: SourceRecord) -> None:
         """An offset behind the record that has the same moves nothing. Handed on it would look like the end of what

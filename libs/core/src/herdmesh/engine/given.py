@@ -1,0 +1,95 @@
+"""What a source's task may give, looked at once sending it has failed: the field that is wrong, by name.
+
+Owns the rules of types and their words. Nothing here is called for a batch that was sent: records are not looked at one
+by one unless the run ends anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
+from typing import Any, Final, NoReturn
+
+from herdmesh.connect import offsets_topic
+from herdmesh.connect.connector import SourceBatch
+from herdmesh.connect.data import Header
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.schemas import Schema
+
+_SHOWN_MAX: Final = 100
+_Fault = tuple[str, Any, str]
+"""A field, what it is, and what it must be."""
+
+
+def check_given(batch: SourceBatch, owner: str = "SourceBatch") -> None:
+    """Raise DataError for the first field of a batch that no record for Kafka can be made of; `owner` has it."""
+    for field, value, wanted in _faults(batch):
+        refuse(owner, field, value, wanted, batch)
+
+
+def refuse(owner: str, field: str, value: Any, wanted: str, at: Any) -> NoReturn:
+    """Raise the DataError that names a field, and the record by where it is in the source (`at` has its fields)."""
+    raise DataError(
+        f"{owner}.{field} is {shown(value)}: it must be {wanted}. The record has topic {shown(at.topic)}, source "
+        f"partition {shown(at.source_partition)} and source offset {shown(at.source_offset)}"
+    )
+
+
+def shown(value: Any) -> str:
+    """A value of any type for a message, with its class; also one whose `repr` raises."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - an author's code may raise anything
+        text = f"one whose repr raises {type(error).__name__}"
+    return f"{text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + '...'} ({type(value).__name__})"
+
+
+def _faults(batch: SourceBatch) -> Iterator[_Fault]:
+    if not isinstance(batch.topic, str) or (len(batch) and not batch.topic):
+        yield "topic", batch.topic, "the name of a topic, as text"
+    if batch.partition is not None and not _is_whole(batch.partition):
+        yield "partition", batch.partition, "a whole number, or None for the producer's choice"
+    for field in ("key_schema", "value_schema"):
+        schema = getattr(batch, field)
+        if schema is not None and not isinstance(schema, Schema):
+            yield field, schema, "a Schema, or None"
+    for field in ("source_partition", "source_offset"):
+        value = getattr(batch, field)
+        if value is not None and not isinstance(value, Mapping):
+            yield field, value, "a dict, or None"
+        elif value is not None and (why := _why_no_json(value)):
+            yield field, value, f"a map of texts to primitives ({why})"
+    yield from _columns(batch)
+
+
+def _columns(batch: SourceBatch) -> Iterator[_Fault]:
+    for field in ("keys", "timestamps_ms", "headers"):
+        column: Any = getattr(batch, field)
+        if not isinstance(column, Sequence) and not hasattr(column, "__len__"):
+            yield field, column, "a sequence"
+        elif len(column) not in (0, len(batch)):
+            yield field, column, f"empty, or as long as the values, which are {len(batch)}"
+    for time_ms in batch.timestamps_ms:
+        if time_ms is not None and not _is_whole(time_ms):
+            yield "timestamp_ms", time_ms, "milliseconds since 1970 as a whole number, or None"
+    for headers in batch.headers:
+        if isinstance(headers, str | bytes | Mapping) or not hasattr(headers, "__iter__"):
+            yield "headers", headers, "a sequence of Header(key, value)"
+            continue
+        for one in headers:
+            if not isinstance(one, Header):
+                yield "headers", one, "a sequence of Header(key, value), and this is one of its members"
+            elif not isinstance(one.key, str | bytes):
+                yield "headers", one.key, "a sequence of Header(key, value) with a text as key, and this is a key"
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _why_no_json(value: Mapping[Any, Any]) -> str:
+    try:
+        offsets_topic.encode_value(value)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is why
+        return str(error)[:_SHOWN_MAX]
+    return ""

@@ -1,0 +1,35 @@
+"""What a task of records gave that is no record, or has a field of a wrong type, named once making a batch has failed.
+
+Owns the look at each record. The rules are `engine.given`'s. Called for no batch that was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from herdmesh.connect.connector import SourceBatch
+from herdmesh.connect.errors import DataError
+from herdmesh.engine.given import check_given, shown
+
+
+def check_records(given: Sequence[Any], kinds: tuple[type, ...]) -> None:
+    """Raise DataError for the first that is of none of these kinds, or has a field of a wrong type."""
+    for one in given:
+        if not isinstance(one, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise DataError(f"the task gave {shown(one)} in the place of a record: give a {names}")
+        headers: Any = one.headers
+        batch = SourceBatch(
+            one.topic,
+            () if one.topic is None and one.headers == () and not hasattr(one, "value") else (one,),
+            one.source_partition,
+            one.source_offset,
+            timestamps_ms=() if one.timestamp_ms is None else (one.timestamp_ms,),
+            key_schema=one.key_schema,
+            value_schema=one.value_schema,
+            partition=one.partition,
+            headers=() if headers is None else (headers,),
+        )
+        if batch.values:
+            check_given(batch, "SourceRecord")
