@@ -20,7 +20,7 @@ from herdmesh.connect import offsets_topic
 from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.engine import clients
+from herdmesh.engine import clients, manifest, partitions
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
@@ -448,6 +448,13 @@ def test_what_a_commit_said_beside_its_offset_is_kept_with_the_new_one(
         here.change(config, (at(topic), {"kafka_offset": 1}))
         [found] = consumer.committed([TopicPartition(topic, 0)], 10)
         assert (found.offset, found.metadata) == (1, "staged")
+        # of a topic that was made again: a task would take the new offset for one of the topic before, and for none
+        before = manifest.encode("staged", "another-id")
+        consumer.commit(offsets=[TopicPartition(topic, 0, 4, before)], asynchronous=False)
+        here.change(config, (at(topic), {"kafka_offset": 2}))
+        [found] = consumer.committed([TopicPartition(topic, 0)], 10)
+        [topic_id] = partitions.topic_ids(kafka.admin, [topic]).values()
+        assert (found.offset, found.metadata) == (2, manifest.encode("staged", topic_id))
     finally:
         consumer.close()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -151,16 +151,19 @@ def _class_alone(error: BaseException) -> ErrorClass:
 def message_of(error: BaseException) -> str:
     """One line, never empty; names the type where the text alone would not say what it is, and what is in a group."""
     text = " ".join(_text_of(error).split())
-    if isinstance(error, BaseExceptionGroup):
-        within: list[str] = [
-            message_of(one) for one in cast("BaseExceptionGroup[Any]", error).exceptions[:_GROUP_SHOWN]
-        ]
-        text = f"{text}: {'; '.join(within)}"
+    text += _within(error)
     if isinstance(error, TaskFailed | ConnectError) and text:
         return text
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         return f"Kafka: {error.args[0].str()} ({error.args[0].name()})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _within(error: Any) -> str:
+    """What is in a group of exceptions, or "" for no group."""
+    if not issubclass(type(error), BaseExceptionGroup):
+        return ""
+    return f": {'; '.join(map(message_of, error.exceptions[:_GROUP_SHOWN]))}"
 
 
 def shortened(text: str, characters: int) -> str:

@@ -6,7 +6,7 @@ by one unless the run ends anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from numbers import Integral
 from typing import Any, Final, NoReturn
 
@@ -44,7 +44,8 @@ def shown(value: Any) -> str:
     return f"{text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + '...'} ({type(value).__name__})"
 
 
-def _faults(batch: SourceBatch) -> Iterator[_Fault]:
+def _faults(batch: Any) -> Iterator[_Fault]:
+    """`batch`: a SourceBatch by its name alone."""
     if not isinstance(batch.topic, str) or (len(batch) and not batch.topic):
         yield "topic", batch.topic, "the name of a topic, as text"
     if batch.partition is not None and not _is_whole(batch.partition):
@@ -54,18 +55,18 @@ def _faults(batch: SourceBatch) -> Iterator[_Fault]:
         if schema is not None and not isinstance(schema, Schema):
             yield field, schema, "a Schema, or None"
     for field in ("source_partition", "source_offset"):
-        value = getattr(batch, field)
+        value: Any = getattr(batch, field)
         if value is not None and not isinstance(value, Mapping):
             yield field, value, "a dict, or None"
-        elif value is not None and (why := _why_no_json(value)):
+        elif why := _why_no_json(batch, field):
             yield field, value, f"a map of texts to primitives ({why})"
     yield from _columns(batch)
 
 
-def _columns(batch: SourceBatch) -> Iterator[_Fault]:
+def _columns(batch: Any) -> Iterator[_Fault]:
     for field in ("keys", "timestamps_ms", "headers"):
         column: Any = getattr(batch, field)
-        if not isinstance(column, Sequence) and not hasattr(column, "__len__"):
+        if not hasattr(column, "__len__"):
             yield field, column, "a sequence"
         elif len(column) not in (0, len(batch)):
             yield field, column, f"empty, or as long as the values, which are {len(batch)}"
@@ -79,17 +80,17 @@ def _columns(batch: SourceBatch) -> Iterator[_Fault]:
         for one in headers:
             if not isinstance(one, Header):
                 yield "headers", one, "a sequence of Header(key, value), and this is one of its members"
-            elif not isinstance(one.key, str | bytes):
-                yield "headers", one.key, "a sequence of Header(key, value) with a text as key, and this is a key"
+            elif type(key := one.key) not in (str, bytes):
+                yield "headers", key, "a sequence of Header(key, value) with a text as key, and this is a key"
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return type(value) is not bool and isinstance(value, Integral)
 
 
-def _why_no_json(value: Mapping[Any, Any]) -> str:
+def _why_no_json(batch: Any, field: str) -> str:
     try:
-        offsets_topic.encode_value(value)
+        offsets_topic.encode_value(getattr(batch, field))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is why
         return str(error)[:_SHOWN_MAX]
     return ""

@@ -30,7 +30,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import claims, clients, forgetting, partitions
+from herdmesh.engine import claims, clients, forgetting, manifest, partitions
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import ForeignMembers, TaskFailed
 from herdmesh.engine.fence import Fence
@@ -142,11 +142,7 @@ class _Change:
             self._require_unchanged()
             if forgotten:
                 refuse_late(given_up_s, "the connector's alter_offsets, or Kafka,")
-            entries = tuple(
-                (partition[0], partition[1], offset, stable[partition][1])
-                for partition, offset in self.wanted.items()
-                if offset is not None
-            )
+            entries = self._entries(stable)
             if self.question.prepare:
                 return known, agreed, Prepared(group=self.settings.group, group_offsets=entries)
             written = [TopicPartition(*entry) for entry in entries]
@@ -161,6 +157,17 @@ class _Change:
             return known, agreed, None
         finally:
             fence.close()
+
+    def _entries(self, stable: Mapping[PartitionId, tuple[int | None, str]]) -> tuple[tuple[str, int, int, str], ...]:
+        """The offsets to commit, with what the last commit said beside them: but of a topic that was made again since,
+        the id of the topic as it is now. A task takes an offset of another topic for none."""
+        said = {topic for (topic, _), (_, text) in stable.items() if manifest.topic_id_of(text)}
+        ids = partitions.topic_ids(self.admin, said & {topic for topic, _ in self.wanted})
+        return tuple(
+            (topic, number, offset, _of_topic(stable[topic, number][1], ids.get(topic, "")))
+            for (topic, number), offset in self.wanted.items()
+            if offset is not None
+        )
 
     def _require_unchanged(self) -> None:
         """Raise TaskFenced when the connector has tasks, or another change was begun, since this one was asked for."""
@@ -200,6 +207,12 @@ class _Change:
                 _refuse_members(self.admin, group)
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
+
+
+def _of_topic(text: str, topic_id: str) -> str:
+    """Metadata of an offset that is of the topic with this id; "" = not known: it stays as it is."""
+    said = manifest.topic_id_of(text)
+    return manifest.encode(manifest.decode(text), topic_id) if said and topic_id not in ("", said) else text
 
 
 def _committed(consumer: Consumer, admin: AdminClient, group: str) -> dict[PartitionId, int]:
