@@ -110,7 +110,7 @@ def _equal_generations() -> Generator[None]:
 
 def _lost_timer() -> Generator[None]:
     """Nothing is ever looked at again because its time has come."""
-    with patch.object(Mesh, "wake", _nothing):
+    with patch.object(Mesh, "wake", _nothing), patch.object(Mesh, "wake_unit", _nothing):
         yield
 
 

@@ -9,6 +9,8 @@ before. Being wrong about a lost worker is safe: the fence of the data plane dec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.herder.state.instructions import StartUnit, StopUnit
 from herdmesh.herder.state.mesh import Mesh
@@ -93,23 +95,47 @@ def scope_of(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int)
     Of several groups the config's counts, where a task has committed under it; else the one of this number. The herder
     does not resolve references: a group that is given by one is found only by a number that committed itself.
     """
-    statuses = mesh.statuses.get(entry.name, {})
-    scopes = {
-        number: one.commit_scope
-        for number, one in statuses.items()
-        if number is not None and one.commit_scope is not None and remembers(connector, one)
-    }
-    own = scopes.get(task)
+    if connector.committed is None:
+        connector.committed = {}
+        for status in mesh.statuses.get(entry.name, {}).values():
+            _take_in_scope(connector, status)
+    committed = connector.committed
+    status = mesh.status_of(UnitId(entry.name, task))
+    own = status.commit_scope if status is not None and remembers(connector, status) else None
     given = entry.config.get(GROUP_KEY)
     group = given if isinstance(given, str) and given else f"connect-{entry.name}"
-    if all(scope.group != group for scope in scopes.values()):
+    if group not in committed:
         if own is None or not own.group:  # of a source: no group holds its offsets, each task looks for its own
             return own
         group = own.group
     mine = own if own is not None and own.group == group else CommitScope(group, ())
-    return mine.beside(
-        topic for scope in scopes.values() if scope.group == group for topic in scope.topics + scope.elsewhere
-    )
+    return mine.beside(committed[group])
+
+
+def scope_told(mesh: Mesh, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None) -> None:
+    """A status changed: what the connector's tasks have committed is read anew, unless this one only adds to it."""
+    connector = mesh.connectors.get(unit.connector)
+    if connector is None or connector.committed is None or unit.task is None:
+        return
+    was = before.commit_scope if before is not None and remembers(connector, before) else None
+    scope = now.commit_scope if now is not None and remembers(connector, now) else None
+    if scope == was:
+        return
+    if was is not None and (scope is None or scope.group != was.group or not _topics(scope) >= _topics(was)):
+        connector.committed = None
+    elif now is not None:
+        _take_in_scope(connector, now)
+
+
+def _take_in_scope(connector: Connector, status: StatusEntry) -> None:
+    scope = status.commit_scope
+    if status.unit.task is None or scope is None or connector.committed is None or not remembers(connector, status):
+        return
+    connector.committed.setdefault(scope.group, set()).update(_topics(scope))
+
+
+def _topics(scope: CommitScope) -> set[str]:
+    return {*scope.topics, *scope.elsewhere}
 
 
 def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
@@ -193,7 +219,7 @@ def stop(
     if unit.id.task is None:
         _forget_generation(connector)
     mesh.tell(hold.worker_id, StopUnit(unit.id, hold.assignment, reason))
-    mesh.touch(connector.name)
+    mesh.touch_unit(unit.id)
 
 
 def stops_by_itself(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
@@ -203,7 +229,7 @@ def stops_by_itself(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) ->
     unit.because = f"worker {hold.worker_id} gave it up"
     if unit.id.task is None:
         _forget_generation(connector)
-    mesh.touch(connector.name)
+    mesh.touch_unit(unit.id)
 
 
 def acknowledged(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
@@ -217,10 +243,10 @@ def acknowledged(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> No
         backoff_ms = min(GIVEN_UP_BACKOFF_MS * 2**unit.given_up_count, GIVEN_UP_BACKOFF_MS_MAX)
         unit.given_up_count = min(unit.given_up_count + 1, 10)
         unit.not_before_ms = mesh.now + backoff_ms
-        mesh.wake(connector.name, unit.not_before_ms)
+        mesh.wake_unit(unit.id, unit.not_before_ms)
         if unit.id.task is None:
             _forget_generation(connector)
-    mesh.touch(connector.name)
+    mesh.touch_unit(unit.id)
 
 
 def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
@@ -239,9 +265,9 @@ def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
         unit.waits_until_ms = mesh.now + mesh.rules.rebalance_delay_ms
         if mesh.rules.rebalance_delay_ms:
             mesh.awaited[hold.worker_id] = unit.waits_until_ms
-            mesh.wake(connector.name, unit.waits_until_ms)
+            mesh.wake_unit(unit.id, unit.waits_until_ms)
     mesh.place_again = True
-    mesh.touch(connector.name)
+    mesh.touch_unit(unit.id)
 
 
 def lose_all(mesh: Mesh, member: Member) -> None:
@@ -253,9 +279,9 @@ def lose_all(mesh: Mesh, member: Member) -> None:
             lost(mesh, connector, unit, hold)
 
 
-def expire_stops(mesh: Mesh, connector: Connector) -> None:
+def expire_stops(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
     """A stop not acknowledged in `stop_timeout_ms` counts as lost, so that a stuck task blocks nothing for ever."""
-    for unit in list(connector.units.values()):
+    for unit in units:
         for hold in list(unit.strays):
             if mesh.now - hold.stop_sent_ms >= mesh.rules.stop_timeout_ms:
                 lost(mesh, connector, unit, hold)

@@ -8,6 +8,8 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from herdmesh.herder.state import abilities, holds, leadership, reign, restarts, status_notes, tasksets
 from herdmesh.herder.state.instructions import DeleteStatuses, SetUnitTarget
 from herdmesh.herder.state.mesh import Mesh
@@ -16,26 +18,36 @@ from herdmesh.herder.state.records import Connector, Generate, Op, OpKind, Unit
 
 #: between two removals of statuses of one connector: the watch needs a moment to show the first.
 CLEAN_PAUSE_MS = 2_000
+#: between a change of a unit and the look whether statuses can be removed since.
+CLEAN_SOON_MS = 100
 
 
-def settle(mesh: Mesh, connector: Connector) -> None:
-    """Do everything that can be done for one connector now."""
-    holds.expire_stops(mesh, connector)
+def settle(mesh: Mesh, connector: Connector, tasks: Collection[int | None] | None = None) -> None:
+    """Do everything that can be done for one connector now. `tasks`: nothing changed but these units of it (None = the
+    connector itself), so that no other is looked at."""
     entry = connector.stored
-    _stop_unwanted(mesh, connector, entry)
-    if entry is None and not reign.adopting(mesh):
-        connector.commits_from = mesh.next_generation
-    if entry is not None:
+    if entry is None:
+        if not reign.adopting(mesh):
+            connector.commits_from, connector.committed = mesh.next_generation, None
+    elif tasks is None:
         _make_units(connector, entry)
-        _set_targets(mesh, connector, entry)
+    if tasks is None:
+        units = list(connector.units.values())
+    else:
+        ordered = sorted(tasks, key=lambda task: -1 if task is None else task)
+        units = [unit for task in ordered if (unit := connector.units.get(task)) is not None]
+    holds.expire_stops(mesh, connector, units)
+    _stop_unwanted(mesh, connector, entry, units)
+    if entry is not None:
+        _set_targets(mesh, entry, units)
         tasksets.settle(mesh, connector)
-        restarts.settle(mesh, connector)
-        _start_ready(mesh, connector, entry)
-        status_notes.settle(mesh, connector)
-    for task, unit in list(connector.units.items()):
+        restarts.settle(mesh, connector, units)
+        _start_ready(mesh, connector, entry, units)
+        status_notes.settle(mesh, connector, units)
+    for unit in units:
         if unit.hold is None and not unit.strays and (entry is None or not holds.wanted(entry, unit.id)):
-            del connector.units[task]
-    _clean_statuses(mesh, connector, entry)
+            connector.units.pop(unit.id.task, None)
+    _clean_statuses(mesh, connector, entry, tasks)
     nothing_left = not (connector.units or connector.unfenced or connector.cleaning)
     if entry is None and nothing_left and connector.name not in mesh.statuses:
         del mesh.connectors[connector.name]
@@ -80,8 +92,8 @@ def start_at_destination(mesh: Mesh, connector: Connector, unit: Unit) -> bool:
     return True
 
 
-def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None) -> None:
-    for unit in list(connector.units.values()):
+def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None, units: Iterable[Unit]) -> None:
+    for unit in units:
         hold = unit.hold
         if hold is None:
             continue
@@ -111,8 +123,8 @@ def _make_units(connector: Connector, entry: ConnectorEntry) -> None:
             connector.unit(task)
 
 
-def _set_targets(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
-    for unit in connector.units.values():
+def _set_targets(mesh: Mesh, entry: ConnectorEntry, units: Iterable[Unit]) -> None:
+    for unit in units:
         hold = unit.hold
         target = holds.target_of(entry, unit.id)
         if hold is None or hold.target is target:
@@ -121,8 +133,8 @@ def _set_targets(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> Non
             hold.target = target
 
 
-def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
-    for unit in list(connector.units.values()):
+def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry, units: Iterable[Unit]) -> None:
+    for unit in units:
         if not ready(mesh, entry, unit):
             continue
         if unit.destination is None or not able(mesh, entry, unit.destination):
@@ -132,13 +144,23 @@ def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> Non
             return
 
 
-def _clean_statuses(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None) -> None:
-    """Remove statuses of what is configured no longer, once nobody can write them (reference/status-topic.md 6).
+def _clean_statuses(
+    mesh: Mesh, connector: Connector, entry: ConnectorEntry | None, tasks: Collection[int | None] | None
+) -> None:
+    """Remove statuses of what is configured no longer, once nobody can write them (reference/status-topic.md 6). What
+    only some units (`tasks`) have to do with is looked at a moment later, once for all that change until then.
 
     A stopped connector keeps its tasks' statuses, unlike in Connect: they remember that offsets were committed, without
     which offsets lost while it was stopped would look like a first start.
     """
     stored = mesh.statuses.get(connector.name)
+    if tasks is None:
+        connector.has_leftovers = connector.cleaning_due = False
+    elif entry is not None:
+        count = len(entry.tasks)
+        if connector.has_leftovers or any(task is not None and task >= count for task in tasks):
+            _clean_soon(mesh, connector)
+        return
     if not stored or connector.cleaning or reign.adopting(mesh) or mesh.now < connector.clean_ms:
         return
     if entry is None:
@@ -153,10 +175,17 @@ def _clean_statuses(mesh: Mesh, connector: Connector, entry: ConnectorEntry | No
         return  # no task set that we know of; the first that we commit decides
     count = len(entry.tasks)
     left = [status for task, status in stored.items() if task is not None and task >= count]
+    connector.has_leftovers = bool(left)
     if all(status.unit.task in connector.units for status in left):
         return
     if not any(holds.remembers(connector, status) for status in left) or _is_told(mesh, connector, entry):
         _clean(mesh, connector, count)
+
+
+def _clean_soon(mesh: Mesh, connector: Connector) -> None:
+    if not connector.cleaning_due:
+        connector.cleaning_due = True
+        mesh.wake(connector.name, mesh.now + CLEAN_SOON_MS)
 
 
 def _is_told(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> bool:

@@ -16,6 +16,7 @@ from herdmesh.herder.state import (
     calls,
     configs,
     hedges,
+    holds,
     leadership,
     lifecycle,
     loggers,
@@ -32,7 +33,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.configs import given_name
 from herdmesh.herder.state.instructions import Instruction, RenewEpoch, Reply
 from herdmesh.herder.state.mesh import Mesh, Role
-from herdmesh.herder.state.model import ConnectorEntry, Plugin, Rules, TargetState
+from herdmesh.herder.state.model import ConnectorEntry, Plugin, Rules, StatusEntry, TargetState, UnitId
 from herdmesh.herder.state.records import OpKind
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
@@ -273,14 +274,17 @@ class Herder:
                 mesh.statuses_known = True
                 names.update(mesh.statuses)
             case ev.StatusPut(status=status):
-                mesh.statuses.setdefault(status.unit.connector, {})[status.unit.task] = status
-                names = {status.unit.connector}
+                of_connector = mesh.statuses.setdefault(status.unit.connector, {})
+                before, of_connector[status.unit.task] = of_connector.get(status.unit.task), status
+                self._told(status.unit, before, status)
+                return
             case ev.StatusDeleted(unit=unit):
                 of_connector = mesh.statuses.get(unit.connector, {})
-                of_connector.pop(unit.task, None)
+                before = of_connector.pop(unit.task, None)
                 if not of_connector:
                     mesh.statuses.pop(unit.connector, None)
-                names = {unit.connector}
+                self._told(unit, before, None)
+                return
             case ev.LeasesChanged(leases=leases):
                 mesh.leases = {lease.worker_id: lease for lease in leases}
                 first, mesh.leases_known = not mesh.leases_known, True
@@ -290,8 +294,16 @@ class Herder:
             mesh.place_again = True
         if mesh.role is Role.LEADING:
             for name in sorted(names):
-                mesh.connector(name)
+                mesh.connector(name).committed = None
                 mesh.touch(name)
+
+    def _told(self, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None) -> None:
+        """The status of one unit changed."""
+        mesh = self._mesh
+        if mesh.role is Role.LEADING:
+            mesh.connector(unit.connector)
+            holds.scope_told(mesh, unit, before, now)
+            mesh.touch_unit(unit)
 
     def _written(self, event: ev.WriteDone | ev.WriteFailed) -> None:
         mesh = self._mesh
@@ -315,7 +327,7 @@ class Herder:
             return
         if op.kind is OpKind.STATUS:
             error = event.error if isinstance(event, ev.WriteFailed) else None
-            status_notes.written(mesh, connector, event.op, error)
+            status_notes.written(mesh, connector, event.op, op, error)
         elif op.kind is OpKind.CLEAN:
             lifecycle.cleaned(mesh, connector)
         elif isinstance(event, ev.WriteDone):
@@ -337,9 +349,7 @@ class Herder:
             return
         sessions.tick(mesh, late if late >= STALL_MS else 0)
         session_keys.rotate_if_due(mesh)
-        for name in mesh.due():
-            if name in mesh.connectors:
-                mesh.touch(name)
+        mesh.touch_due()
         balance.tick(mesh)
 
     def _settle(self) -> None:
@@ -359,11 +369,10 @@ class Herder:
         while left > 0 and self.unsettled:
             names = sorted(mesh.dirty)[:left]
             left -= max(1, len(names))
-            mesh.dirty.difference_update(names)
-            for name in names:
+            for name, tasks in [(name, mesh.dirty.pop(name)) for name in names]:
                 connector = mesh.connectors.get(name)
                 if connector is not None and mesh.role is Role.LEADING:
-                    lifecycle.settle(mesh, connector)
+                    lifecycle.settle(mesh, connector, tasks)
             if mesh.dirty or mesh.role is not Role.LEADING:
                 continue
             if mesh.place_again:

@@ -14,7 +14,6 @@ Invariants:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from enum import StrEnum, unique
 
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
@@ -32,6 +31,9 @@ from herdmesh.herder.state.policy import Account
 from herdmesh.herder.state.records import Balance, Call, Command, Connector, Hold, Member, Op, OpKind, Unit
 from herdmesh.herder.state.traces import Traces
 from herdmesh.topicstore.contract import Revision
+
+#: in the place of a task's number among wake-ups: of the connector itself, and of all that it has.
+_CONNECTOR, _WHOLE = -1, -2
 
 
 @unique
@@ -83,14 +85,16 @@ class Mesh:
         #: the connector classes that workers told of, by class and alias. What a class is outlives any reign.
         self.connectors_told: dict[str, Plugin] = {}
         # bookkeeping
-        self.dirty: set[str] = set()
+        #: connectors to look at before this event ends, and which of their units; None = at all of them.
+        self.dirty: dict[str, set[int | None] | None] = {}
         #: connectors with a `wait_revision`.
         self.waiting: set[str] = set()
         #: every unit is to be placed anew: workers, or what may run, changed.
         self.place_again = False
         #: connectors with units that look for a place, while nothing else changed.
         self.place_names: set[str] = set()
-        self._wakeups: list[tuple[int, str]] = []
+        #: when, the connector, and the number of the task, `_CONNECTOR` or `_WHOLE`.
+        self._wakeups: list[tuple[int, str, int]] = []
         self._changed_connectors: set[str] = set()
         self._changed_workers: set[str] = set()
         self._begin_knowledge()
@@ -203,9 +207,17 @@ class Mesh:
     # --- marks
 
     def touch(self, name: str) -> None:
-        """Something about a connector changed: look at it again before this event ends."""
-        self.dirty.add(name)
+        """Something about a connector changed: look at all of it again before this event ends."""
+        self.dirty[name] = None
         self._changed_connectors.add(name)
+
+    def touch_unit(self, unit: UnitId) -> None:
+        """Something about one unit changed: look at it, and at what its connector waits for, before this event ends.
+        What happens to each of N tasks would take N x N looks otherwise."""
+        tasks = self.dirty.setdefault(unit.connector, set())
+        if tasks is not None:
+            tasks.add(unit.task)
+        self._changed_connectors.add(unit.connector)
 
     def show(self, name: str) -> None:
         """Only the view of a connector changed."""
@@ -216,12 +228,23 @@ class Mesh:
 
     def wake(self, name: str, at_ms: int) -> None:
         """Look at a connector again at `at_ms`."""
-        heapq.heappush(self._wakeups, (at_ms, name))
+        heapq.heappush(self._wakeups, (at_ms, name, _WHOLE))
 
-    def due(self) -> Iterator[str]:
-        """The connectors whose time has come."""
+    def wake_unit(self, unit: UnitId, at_ms: int) -> None:
+        """Look at one unit again at `at_ms`."""
+        order = _CONNECTOR if unit.task is None else unit.task
+        heapq.heappush(self._wakeups, (at_ms, unit.connector, order))
+
+    def touch_due(self) -> None:
+        """Touch what is to be looked at again by now."""
         while self._wakeups and self._wakeups[0][0] <= self.now:
-            yield heapq.heappop(self._wakeups)[1]
+            _, name, order = heapq.heappop(self._wakeups)
+            if name not in self.connectors:
+                continue
+            if order == _WHOLE:
+                self.touch(name)
+            else:
+                self.touch_unit(UnitId(name, None if order == _CONNECTOR else order))
 
     # --- records
 
@@ -273,7 +296,9 @@ class Mesh:
         hold.stop_sent_ms = self.now
         unit.strays.append(hold)
         self._load(unit.id, hold.worker_id, +1)
-        self.wake(unit.id.connector, self.now + self.rules.stop_timeout_ms)
+        self.wake_unit(unit.id, self.now + self.rules.stop_timeout_ms)
+        if unit.id.task is not None:
+            self.connectors[unit.id.connector].stray_tasks += 1
 
     def drop(self, unit: Unit, hold: Hold) -> None:
         """`hold` is over."""
@@ -282,6 +307,8 @@ class Mesh:
             unit.progress = unit.wait = None
         else:
             unit.strays.remove(hold)
+            if unit.id.task is not None:
+                self.connectors[unit.id.connector].stray_tasks -= 1
         if unit.hold is None and not unit.strays:
             unit.idle_since_ms = self.now
         self._load(unit.id, hold.worker_id, -1)

@@ -210,10 +210,17 @@ class Connector:
     generate_ms: int = 0
     write_attempts: int = 0
     write_ms: int = 0
+    #: how many stops of tasks are not acknowledged.
+    stray_tasks: int = 0
     cleaning: bool = False
+    #: it has statuses of tasks that are not in its set, and a look at them comes.
+    has_leftovers: bool = False
+    cleaning_due: bool = False
     clean_ms: int = 0
     #: statuses of lower generations are of an earlier life of the name: what they say of commits does not count.
     commits_from: int = 0
+    #: topics that its tasks have committed, by group, as their statuses say; None = not read yet.
+    committed: dict[str, set[str]] | None = None
     #: task numbers that may still run on a worker we lost: a changed task set must fence them first. Also those that
     #: run elsewhere by now: the lost worker may take the id back from one that is idle.
     unfenced: set[int] = field(default_factory=set[int])
@@ -321,6 +328,8 @@ class Op:
     kind: OpKind
     connector: str = ""
     call: int = 0
+    #: of a write of statuses: whose.
+    tasks: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

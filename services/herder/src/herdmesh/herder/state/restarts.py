@@ -14,6 +14,7 @@ leader that hears of it. None is decided before the statuses are known: they hol
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 from herdmesh.herder.state import holds, policy, reign
 from herdmesh.herder.state.mesh import Mesh
@@ -29,15 +30,15 @@ def restart_unit(mesh: Mesh, connector: Connector, unit: Unit) -> None:
     unit.account = Account(tag, from_generation=mesh.next_generation)
     unit.not_before_ms = 0
     _restart(mesh, connector, unit, "a restart was asked for")
-    mesh.touch(connector.name)
+    mesh.touch_unit(unit.id)
 
 
-def settle(mesh: Mesh, connector: Connector) -> None:
-    """Read accounts back, decide failures, carry out what is due."""
+def settle(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
+    """Of these units: read accounts back, decide failures, carry out what is due."""
     entry = connector.stored
     if entry is None or not mesh.statuses_known:
         return
-    for unit in connector.units.values():
+    for unit in units:
         if not holds.wanted(entry, unit.id):
             continue
         hold = unit.hold
@@ -51,7 +52,7 @@ def settle(mesh: Mesh, connector: Connector) -> None:
             holds.read_account(mesh, entry, unit)
             assert unit.account is not None
             if unit.account.next_ms is not None:
-                mesh.wake(connector.name, unit.account.next_ms)
+                mesh.wake_unit(unit.id, unit.account.next_ms)
         elif unit.account.tag != tag:
             unit.account = Account(tag)
         if entry.wanted_state is TargetState.STOPPED:
@@ -93,7 +94,7 @@ def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
     rules = policy.policy_of(mesh.rules.restart, entry.config)
     account.fail(rules, failure, mesh.now, ran_ms, chance, before_us=not hold.since_known)
     if account.next_ms is not None:
-        mesh.wake(connector.name, account.next_ms)
+        mesh.wake_unit(unit.id, account.next_ms)
     mesh.show(connector.name)
 
 

@@ -133,7 +133,7 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
     """True when the worker may keep what it claims; otherwise it is a stray until the worker says it is gone."""
     connector = mesh.connector(holding.unit.connector)
     unit = connector.unit(holding.unit.task)
-    mesh.touch(connector.name)
+    mesh.touch_unit(unit.id)
     hold = unit.hold
     if hold is not None and hold.worker_id == member.worker_id and hold.assignment == holding.assignment:
         if holding.stopping:
@@ -232,7 +232,7 @@ def reported(mesh: Mesh, event: UnitReported) -> None:
     # What it has done is the last that it was told, as far as we can know: it may have begun to pause before it dialled
     # in as RUNNING. Anything else that it should do it is told again.
     hold.target = _TOLD.get(event.state, hold.target)
-    mesh.touch(connector.name)
+    mesh.touch_unit(unit.id)
 
 
 def task_configs(mesh: Mesh, event: TaskConfigsMade) -> None:
@@ -285,7 +285,7 @@ def broken(mesh: Mesh, event: StreamBroken) -> None:
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
     for unit in member.load:
-        mesh.touch(unit.connector)
+        mesh.touch_unit(unit)
     if member.leaving and not member.load:
         _forget(mesh, member, held_nothing=True)
 

@@ -18,6 +18,8 @@ twice, unless it failed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from herdmesh.herder.state.instructions import PutStatus, StatusChange
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, RestartNote, RunState
@@ -28,38 +30,40 @@ from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 RETRY_MS = 1_000
 
 
-def settle(mesh: Mesh, connector: Connector) -> None:
-    """Write what the statuses of this connector's units do not say yet."""
+def settle(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
+    """Write what the statuses of these units of a connector do not say yet."""
     entry = connector.stored
     if entry is None:
         return
-    changes: list[StatusChange] = []
-    op = 0
-    for unit in connector.units.values():
+    changes: list[tuple[Unit, StatusChange]] = []
+    for unit in units:
         if unit.status_op is not None or mesh.now < unit.status_ms:
             continue
         change = _change(mesh, entry, unit)
         if change is None or change == unit.status_change:
             continue
-        op = op or mesh.op(Op(OpKind.STATUS, connector.name))
+        changes.append((unit, change))
+    if not changes:
+        return
+    op = mesh.op(Op(OpKind.STATUS, connector.name, tasks=tuple(unit.id.task for unit, _ in changes)))
+    for unit, change in changes:
         unit.status_op, unit.status_change = op, change
-        changes.append(change)
-    if changes:
-        mesh.out.append(PutStatus(op, connector.name, tuple(changes)))
+    mesh.out.append(PutStatus(op, connector.name, tuple(change for _, change in changes)))
 
 
-def written(mesh: Mesh, connector: Connector, op: int, error: HerdmeshError | None) -> None:
+def written(mesh: Mesh, connector: Connector, number: int, op: Op, error: HerdmeshError | None) -> None:
     """A write ended: each change was applied, or refused because something newer stands there; or (`error`) that is not
     known, and it is tried again after a moment, unless the store will never take it."""
-    for unit in connector.units.values():
-        if unit.status_op != op:
+    for task in op.tasks:
+        unit = connector.units.get(task)
+        if unit is None or unit.status_op != number:
             continue
         unit.status_op = None
         if error is not None and not isinstance(error, RequestInvalid):
             unit.status_change = None
             unit.status_ms = mesh.now + RETRY_MS
-            mesh.wake(connector.name, unit.status_ms)
-    mesh.touch(connector.name)
+            mesh.wake_unit(unit.id, unit.status_ms)
+        mesh.touch_unit(unit.id)
 
 
 def _change(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> StatusChange | None:

@@ -210,8 +210,10 @@ def _fenced_generation(connector: Connector, entry: ConnectorEntry, tasks: tuple
 
 
 def _open_gate(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    if connector.stray_tasks:
+        return  # without a look at each task: this is asked once for each that stops
     for unit in connector.tasks():
-        if unit.strays or (unit.hold is not None and not matches(entry, unit.id, unit.hold.assignment)):
+        if unit.hold is not None and not matches(entry, unit.id, unit.hold.assignment):
             return
     if _needs_fence(connector, entry):
         _fence(mesh, connector, entry)
