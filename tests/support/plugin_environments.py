@@ -55,6 +55,9 @@ class Greet(SinkConnector):
         super().start(config)
         if config.get("file") == "asks":
             self.context.request_task_reconfiguration()
+        if config.get("file") == "asks in a loop":
+            for _ in range(20_000):
+                self.context.request_task_reconfiguration()
         if config.get("file") == "offsets":
             self.config["word"] = str(self.context.committed_offsets([{{"p": 1}}, None]))
         if config.get("file") == "fails":

@@ -35,6 +35,7 @@ from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import planned_task_configs
 from herdmesh.worker.effects.plugins import Found, Plugins, discover
 from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.plugin_requests import PAUSE_S
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import TaskSpec, UnitId
@@ -245,6 +246,19 @@ def test_a_running_connector_asks_for_new_task_configs(registry: PluginRegistry)
         assert connector.task_configs(1) == [{"file": "asks", "said": "HELLO 1"}]
     finally:
         connector.stop()
+
+
+def test_a_connector_that_asks_in_a_loop_sends_few_requests(registry: PluginRegistry) -> None:
+    """20,000 of them were as many messages, all of which the worker read."""
+    asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+    connector = registry.find("Greet", "1.0").load()
+    connector.context = ConnectorContext(lambda: asked.put(None))
+    begun_s = time.monotonic()
+    connector.start({**CONFIG, "file": "asks in a loop"})
+    asked.get(timeout=WAIT_S)
+    asked.get(timeout=WAIT_S)  # what came after the first is heard, too
+    connector.stop()
+    assert asked.qsize() <= 1 + (time.monotonic() - begun_s) / PAUSE_S
 
 
 def test_a_running_connector_ends_itself_as_failed_and_reads_committed_offsets(registry: PluginRegistry) -> None:

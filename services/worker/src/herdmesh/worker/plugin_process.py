@@ -50,6 +50,7 @@ from herdmesh.worker.plugin_messages import (
     raised,
     told_failure,
 )
+from herdmesh.worker.plugin_requests import FirstError, PacedRequests
 
 _ToWorker = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
 _LOOK_S = 1.0
@@ -131,11 +132,10 @@ class PluginConnectors:
 
     def _begin(self, made: Connector, instance: str, config: dict[str, str | None], waits: Waits) -> None:
         # without an end: the author's `start` returns or not, and what it started calls for as long as it likes
+        outdated = PacedRequests(lambda: self._say(TasksOutdated(instance=instance)))
+        failed = FirstError(lambda error: self._say(Raised(instance=instance, failure=told_failure(error))))
         made.context = ConnectorContext(
-            lambda: self._say(TasksOutdated(instance=instance)),
-            lambda error: self._say(Raised(instance=instance, failure=told_failure(error))),
-            lambda partitions: self._committed(instance, partitions),
-            waits,
+            outdated.request, failed.raised, lambda partitions: self._committed(instance, partitions), waits
         )
         made.start(config)
         self._started[instance] = made
