@@ -119,6 +119,10 @@ def _moves(mesh: Mesh, *, spare_recent: bool) -> list[Move]:
     workers = placement.taking_work(mesh)
     found: list[Move] = []
     for round_ in placement.rounds(mesh, workers):
+        for _, unit in round_.free:
+            # It may wait for long, for the fence of its task set, say; what runs does not make room for it.
+            del round_.units[unit.id]
+            round_.places.pop(unit.id, None)
         if spare_recent:
             for unit_id in round_.units:  # thousands in one step
                 if _is_recent(mesh, _unit(mesh, unit_id)):
