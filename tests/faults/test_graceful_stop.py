@@ -6,12 +6,16 @@ The other roles' clean stops: herder in `test_leadership.py`, stores in `test_re
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from herdmesh.api.common.v1 import connector_pb2 as common
@@ -91,6 +95,49 @@ async def _stored(mesh: Mesh, name: str) -> list[status_pb2.Status]:
         stub = status_read_service_pb2_grpc.StatusReadServiceStub(channel)
         request = status_read_service_pb2.ListStatusesRequest(linearizable=True, connectors=[name])
         return [one for one in (await stub.ListStatuses(request, timeout=20)).statuses if one.connector == name]
+
+
+async def test_workers_that_stop_together_start_nothing_and_dial_no_more(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    """As `herd down` and a rolling SIGTERM stop them: what one had went to the other, which stopped, too; and a worker
+    that had left dialled again, and was given work."""
+    topic = mesh.create_topic(tmp_topic(), 1)
+    names = [f"stop-{number}-{topic}" for number in range(10)]
+    config = {"connector.class": "FileStreamSink", "tasks.max": "1", "topics": topic}
+    for name in names:
+        await mesh.apply(name, {**config, "file": str(tmp_path / name)})
+    for name in names:
+        await mesh.until_running(name, 1)
+    before = _told(mesh)
+    sessions = {said["session"] for said in before if said["event"] == "welcome"}
+    workers = [name for name in mesh.stack.processes if name.startswith("worker")]
+    processes = [psutil.Process(mesh.pid(name)) for name in workers]
+    for name in workers:
+        mesh.kill(name, signal.SIGTERM)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes, STOP_S_MAX)
+    assert not alive, "they have not ended"
+    await mesh.until_workers()
+    for name in names:
+        await mesh.until_running(name, 1)
+    told = _told(mesh)[len(before) :]
+    starts = [said for said in told if said["event"] == "start_unit"]
+    late = [said["unit"] for said in starts if said["session"] in sessions]
+    assert not late, f"started on workers that stopped: {late}"
+    assert len([said for said in told if said["event"] == "welcome"]) == len(workers), "each new life dialled once"
+    mine = Counter(said["unit"] for said in starts if topic in said["unit"])
+    assert set(mine.values()) == {1}, mine
+    assert len(mine) == 2 * len(names)
+    for name in names:
+        await mesh.delete(name)
+
+
+def _told(mesh: Mesh) -> list[dict[str, Any]]:
+    """What the herder told workers, oldest first."""
+    wanted = ("start_unit", "welcome")
+    lines = (mesh.stack.layout.logs_dir / "herder.log").read_text(errors="replace").splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{") and any(f'"{one}"' in line for one in wanted)]
+    return [said for said in found if said["event"] in wanted]
 
 
 @asynccontextmanager

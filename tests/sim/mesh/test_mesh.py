@@ -50,7 +50,7 @@ FOUND_AT = {
     "restart budget doubled": 7,
     "forgotten stray after a broken session": 38,
     "new leader does not wait for workers": 1,
-    "leader writes after its epoch": 42,
+    "leader writes after its epoch": 82,
     "lease never ends": 1,
     "statuses of deleted connectors stay": 58,
     "UNASSIGNED never written": 8,
