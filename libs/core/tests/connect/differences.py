@@ -210,6 +210,16 @@ _UNSEEN = """\
   it only where the consumer reads committed records, and refuses it else (docs/connectors/mirror.md).
 - A validation never shows what a config provider gave: `value` is the reference as it was written. Java shows the
   provider's value (docs/guarantees.md).
+- A column's large value that an update did not touch is a placeholder for every type (docs/connectors/postgres-cdc.md):
+  numbers, bits and arrays too, where Debezium has one for texts, `bytea`, `hstore` and some arrays.
+- A secret store is asked again after five minutes where neither it nor a param says otherwise, and what has other
+  values then is restarted. In Connect, Confluent's providers are never asked again, and jcustenborder's restart the
+  connector each time (docs/config-providers.md).
+- A login of Vault's, an AWS or an Azure client is made at the first look-up, not when the worker starts: a store that
+  is away does not keep a worker from starting.
+- AWS_MSK_IAM logs in as OAUTHBEARER with the same signed request; MSK has both on the same port
+  (docs/client-settings.md).
+- A setting of Confluent's `query.masked` is refused: a query is shown as it is written.
 - Java's status store reads the status topic's partitions in any order, and lets a connector's tombstone take along the
   tasks it has read by then, younger ones too; ours keeps what was written after the tombstone. No writer can make
   Java's show such a task in every order: a reader that meets the tombstone last ends without it. Within one partition
