@@ -83,6 +83,9 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
             return [None if value is None else write(value) for value in values]
         if kind is str:
             return list(values)
+        if kind is list and form.is_array:
+            inner = _inner(form)
+            return [None if value is None else _array(value, inner) for value in values]
     return [None if value is None else _text(value, form) for value in values]
 
 
@@ -102,7 +105,7 @@ def _text(value: Any, form: Form) -> str:
     if isinstance(value, JavaDate):
         return _date_text(value, form)
     if isinstance(value, list | tuple) and form.is_array:
-        return _array(cast("Sequence[Any]", value), form)
+        return _array(cast("Sequence[Any]", value), _inner(form))
     if isinstance(value, list | tuple | dict | Struct):
         return _json(value, form.schema)
     if isinstance(value, float) and form.narrows:
@@ -157,11 +160,15 @@ def _date_text(value: JavaDate, form: Form) -> str:
     return time_text(int(value)) if name == TIME else moment_text(int(value), form.zone)
 
 
-def _array(values: Sequence[Any], form: Form) -> str:
-    """PostgreSQL's array literal; lists in it are further dimensions."""
+def _inner(form: Form) -> Form:
+    """Of the elements of an array."""
     _, of_value = Schema.inner(form.schema)
-    inner = replace(form, schema=of_value, is_array=True)
-    return "{" + form.delimiter.join(_element(value, inner) for value in values) + "}"
+    return replace(form, schema=of_value, is_array=True)
+
+
+def _array(values: Sequence[Any], inner: Form) -> str:
+    """PostgreSQL's array literal; lists in it are further dimensions."""
+    return "{" + inner.delimiter.join(_element(value, inner) for value in values) + "}"
 
 
 def _element(value: Any, form: Form) -> str:
