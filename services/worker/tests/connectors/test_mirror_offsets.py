@@ -226,3 +226,15 @@ def test_what_is_owed_for_long_is_taken_for_one_batch() -> None:
     told = syncing.told({ORDERS: 4_000})
     assert (told[0], told[-1]) == (OffsetSync(ORDERS, 0, 0), OffsetSync(ORDERS, 1_999, 1_999))
     assert len(told) <= 1_002
+
+
+def test_a_copy_that_was_made_again_is_told_of_from_where_it_ends_then() -> None:
+    syncing, one = Syncing(0), ("t", 0)
+    syncing.begin({one: 50})
+    syncing.took(one, 5, 104)
+    syncing.committed()
+    assert syncing.told({one: 2}) == []
+    assert syncing.owed() == [], "nobody knows which of these are in the new copy"
+    syncing.took(one, 3, 107)
+    syncing.committed()
+    assert syncing.told({one: 6}) == [OffsetSync(one, 105, 2), OffsetSync(one, 107, 4)]

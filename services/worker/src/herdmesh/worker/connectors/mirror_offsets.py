@@ -209,7 +209,10 @@ class Syncing:
         syncs: list[OffsetSync] = []
         for partition, end in ends.items():
             found = self._copied[partition]
-            if end > found.base + sum(count for count, _ in found.owed):
+            if end < found.base:  # the copy was deleted and made again: which of these are in it nobody knows
+                found.base, found.told = end, None
+                found.owed.clear()
+            elif end > found.base + sum(count for count, _ in found.owed):
                 syncs += self._syncs_of(partition, found)
                 found.base = end
                 found.owed.clear()
