@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -66,3 +67,23 @@ async def test_answers_are_bounded_by_number_and_by_bytes_and_what_is_forgotten_
     kept = requests._answers  # pyright: ignore[reportPrivateUsage]
     assert 5 < len(kept) <= REMEMBERED_BYTES_MAX // 100_000
     assert await _put(requests, "99", characters=1) == _answer(100_000), "the newest is told again as it was"
+
+
+async def test_creates_and_deletes_for_ever_take_no_more_memory_than_is_allowed() -> None:
+    """Two writes for each pair of them, as one connector made and deleted over and over has."""
+
+    async def rounds(requests: Requests, count: int) -> int:
+        for _ in range(count):
+            for characters in (0, 60):
+                await _put(requests, new_request_id(), characters)
+        return tracemalloc.get_traced_memory()[0]
+
+    requests = Requests()
+    tracemalloc.start()
+    try:
+        full_bytes = await rounds(requests, 1_500)
+        later_bytes = await rounds(requests, 3_000)
+    finally:
+        tracemalloc.stop()
+    assert full_bytes <= REMEMBERED_BYTES_MAX + 500_000
+    assert later_bytes <= 1.05 * full_bytes, "what is full does not grow"
