@@ -18,7 +18,7 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.java_properties import Property
 from herdmesh.connect.redaction import redacted
-from herdmesh.connect.unknown_keys import closest
+from herdmesh.connect.spelling import closest
 from herdmesh.connect.worker_keys import WORKER_KEYS
 from herdmesh.engine.trial import worker_violations
 from herdmesh.standalone.errors import BadFiles, Problem

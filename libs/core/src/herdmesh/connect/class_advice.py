@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from herdmesh.connect.unknown_keys import closest
+from herdmesh.connect.spelling import closest
 
 _OWN = "install a RecordTransformation of your own (docs/plugins.md)"
 _DEBEZIUM = "io.debezium.transforms."

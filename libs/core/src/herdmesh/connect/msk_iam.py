@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import keep_secret
-from herdmesh.connect.unknown_keys import closest
+from herdmesh.connect.spelling import closest
 
 MECHANISM = "AWS_MSK_IAM"
 _PACKAGE = "software.amazon.msk.auth.iam."

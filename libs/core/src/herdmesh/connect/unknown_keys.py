@@ -10,7 +10,6 @@ Invariant: a key below one of the framework's prefixes is read, or refused, or n
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from herdmesh.connect.builtin import PluginClass, PluginKind
@@ -19,10 +18,9 @@ from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.connector_keys import COMMON, DEAD_LETTERS, HERDMESH, SINK, SOURCE
 from herdmesh.connect.converters.definitions import REGISTERED
 from herdmesh.connect.enrichment import CONVERTER_KINDS
+from herdmesh.connect.spelling import closest
 
 _LEAVE_OUT = "leave it out"
-_ALIKE = 0.75
-"""Of `difflib`: one or two letters of ten may differ."""
 _STEP_KEYS = {
     "transforms": ("type", "plugin.version", "predicate", "negate"),
     "predicates": ("type", "plugin.version"),
@@ -40,13 +38,6 @@ _IGNORED: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By class: keys that it takes and that do nothing here, and why."""
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The known key that is most like it; "" = none is."""
-    lowered = {one.lower(): one for one in sorted(known)}
-    found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_ALIKE)
-    return lowered[found[0]] if found else ""
 
 
 def unknown(key: str, why: str, known: Iterable[str]) -> FieldViolation:

@@ -24,7 +24,7 @@ from herdmesh.connect.config_providers.secret_stores import JAVA_NAMES, SHORT_NA
 from herdmesh.connect.entry_points import loaded_entry
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import LENGTH_MIN, keep_secret, redacted, url_passwords
-from herdmesh.connect.unknown_keys import closest
+from herdmesh.connect.spelling import closest
 
 PROVIDERS = "config.providers"
 TTL_MS = "ttl.ms"

@@ -1,0 +1,20 @@
+"""The known name that a misspelt one was meant to be.
+
+Owns how alike two names must be. Knows no list of names, and imports nothing of Herdmesh: the stores use it through
+their clients' logins, and must not load plugins and transformations for that.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_ALIKE = 0.75
+"""Of `difflib`: one or two letters of ten may differ."""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known key that is most like it; "" = none is."""
+    lowered = {one.lower(): one for one in sorted(known)}
+    found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_ALIKE)
+    return lowered[found[0]] if found else ""
