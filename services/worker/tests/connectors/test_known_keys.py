@@ -204,3 +204,24 @@ def test_all_mistakes_are_told_at_once_each_with_a_fix(of: str, mistakes: dict[s
     told = {one.name: list(zip(one.errors, one.fixes, strict=True)) for one in found.fields if one.errors}
     assert mistakes.keys() <= told.keys()
     assert [(name, error) for name in mistakes for error, fix in told[name] if not fix] == []
+
+
+@pytest.mark.parametrize(
+    ("of", "malformed", "not_built"),
+    [
+        ("debezium-postgres", {"snapshot.mode": "custom", "max.batch.size": "many"},
+         {"heartbeat.action.query": "q", "signal.data.collection": "a.b", "converters": "c", "post.processors": "d"}),
+        ("jdbc-sink", {"insert.mode": "bulk", "batch.size": "x"},
+         {"table.name.normalize": "true", "handle.tombstone": "true", "topics.to.tables.mapping": "a:b"}),
+        ("jdbc-source", {"mode": "zz"}, {"query.masked": "select 1"}),
+        ("http-sink", {"batching.enabled": "si"}, {"headers": "a:b", "regex.patterns": "x", "http.proxy.host": "h"}),
+    ],
+)  # fmt: skip
+def test_keys_that_are_not_built_are_told_beside_values_that_are_malformed(
+    of: str, malformed: dict[str, str], not_built: dict[str, str]
+) -> None:
+    """They were told one round later: once every value was well-formed."""
+    together = said({**CONFIGS[of], **malformed, **not_built})[1]
+    assert together.keys() >= {*malformed, *not_built}
+    assert said({**CONFIGS[of], **not_built})[1].keys() == not_built.keys()
+    assert all("not built" in together[key][0] for key in not_built)

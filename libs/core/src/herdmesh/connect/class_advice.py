@@ -117,6 +117,9 @@ _PACKAGES: Mapping[str, str] = {
 
 _SPARK_JDBC = "SparkSink with spark.format=jdbc writes to other databases, SparkJdbcSource reads them, through Spark"
 _FILES = "FileSink writes files to a folder, S3Sink to S3 and what speaks like it, HdfsSink to Hadoop's file systems"
+_QUEUES = "message queues are not built"
+_STORES = "it is not built; HttpSink sends records to what speaks HTTP, SparkSink to what Spark has a format for"
+_TOOLS = "it is a tool of Kafka's own tests; Datagen makes records, FileStreamSink writes them down"
 #: By a part of a connector's class in small letters, the first that is in it: what does its work here.
 _CONNECTORS: tuple[tuple[str, str], ...] = (
     ("debezium.connector.jdbc", "PostgresSink, with pk.mode, pk.fields, table.name.format and auto.create for "
@@ -144,9 +147,41 @@ _CONNECTORS: tuple[tuple[str, str], ...] = (
     ("clickhouse", f"it is not built; {_SPARK_JDBC}"),
     ("replicator", "MirrorSource copies topics between clusters, with MirrorCheckpoint and MirrorHeartbeat"),
     ("http", "HttpSink; an HTTP source is not built"),
+    ("verifiable", _TOOLS),
+    ("schemasource", _TOOLS),
+    ("mocks", _TOOLS),
+    ("sftp", f"the protocol is not built; {_FILES}, and SparkStreamSource reads files that Spark reads"),
+    ("ftp", f"the protocol is not built; {_FILES}, and SparkStreamSource reads files that Spark reads"),
+    *((part, _QUEUES) for part in (
+        "rabbitmq", "activemq", "mqtt", "amqp", "jms", "ibmmq", "mqsource", "mqsink", "solace", "sqs", "kinesis",
+        "pubsub", "eventhub", "servicebus", "pulsar", "nats",
+    )),
+    *((part, _STORES) for part in (
+        "redis", "dynamodb", "cosmos", "couchbase", "neo4j", "influx", "hbase", "kudu", "prometheus", "datadog",
+        "newrelic", "salesforce", "servicenow", "syslog", "lambda",
+    )),
     ("spooldir", "SparkStreamSource reads files that Spark reads, FileStreamSource lines of one file"),
     ("filepulse", "SparkStreamSource reads files that Spark reads, FileStreamSource lines of one file"),
 )  # fmt: skip
+
+
+WRITE_YOUR_OWN = "write a connector of your own (docs/tutorial.md)"
+
+
+def _misspelt_connector(name: str, names: Iterable[str]) -> str:
+    """The name that was meant, by what is its own in it: packages and the words of all connectors make unlike ones look
+    alike (`RabbitMQSourceConnector`, `JdbcSourceConnector`)."""
+    own = {_own_part(one): one for one in sorted(names, key=len, reverse=True)}
+    found = closest(_own_part(name), own)
+    return own[found] if found else ""
+
+
+def _own_part(name: str) -> str:
+    simple = name.rpartition(".")[2].lower()
+    way = "sink" if "sink" in simple else "source" if "source" in simple else ""
+    for word in ("connector", "sink", "source"):
+        simple = simple.replace(word, "")
+    return f"{simple} {way}" if len(simple) > 2 else name
 
 
 _TYPO = 0.93
@@ -161,12 +196,12 @@ def connector_advice(name: str, known: Iterable[str]) -> str:
     names, small = sorted(known), name.lower()
     typo = difflib.get_close_matches(name, names, n=1, cutoff=_TYPO)
     found = "" if typo else next((text for part, text in _CONNECTORS if part in small), "")
-    meant = typo[0] if typo else "" if found else closest(name, names)
+    meant = typo[0] if typo else "" if found else _misspelt_connector(name, names)
     if meant:
         return f"did you mean {meant}?"
     if not found:
         return ""
-    return f"{found}; or write a connector of your own (docs/tutorial.md)"
+    return f"{found}; or {WRITE_YOUR_OWN}"
 
 
 @cache

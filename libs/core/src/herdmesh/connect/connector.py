@@ -103,6 +103,11 @@ class Connector(ABC):
         """What the definition cannot see (two keys that clash, a folder not writable), each naming its field."""
         return ()
 
+    def not_built(self, config: Config) -> Sequence[ConfigError]:
+        """Keys that ask for what the connector does not do, whatever others say. Called in place of `validate` where
+        a value of the config is malformed, so that everything wrong is told at once."""
+        return ()
+
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         """What of a config that `validate` finds nothing wrong with has not the effect it asks for."""
         return ()

@@ -209,14 +209,17 @@ class PluginRegistry:
         """
         plugins = self._by_name.get(name)
         if plugins is None:
-            from herdmesh.connect.class_advice import connector_advice  # it looks at modules that look at this one
+            from herdmesh.connect.class_advice import (  # it looks at modules that look at this one
+                WRITE_YOUR_OWN,
+                connector_advice,
+            )
 
             known = ", ".join(dict.fromkeys((*plugin.aliases, plugin.class_name)[0] for plugin in self._connectors))
             raise ConfigError(
                 f"Failed to find any class that implements Connector and which name matches {name}, "
                 f"available connectors are: {known}",
                 field="connector.class",
-                fix=connector_advice(name, self._by_name) or f"use one of: {known}",
+                fix=connector_advice(name, self._by_name) or f"use one of: {known}; or {WRITE_YOUR_OWN}",
             )
         there = self.versions(name)
         fix = f"leave it out, or write {' or '.join(there)}"

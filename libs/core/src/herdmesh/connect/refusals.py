@@ -55,10 +55,12 @@ def refusals(
         *contradictions(config, is_source=plugin.kind is ConnectorKind.SOURCE),
     ]
     found += override_violations(clients_of(PluginKind(plugin.kind.value), config, exactly_once=True), config, worker)
-    if not any(value.problems for value in plugin.connector.config_def().validate(config).values()):
-        # only then: an author's own rules may rely on well-formed values
-        found += [FieldViolation(error.field, str(error), error.fix) for error in plugin.load().validate(config)]
-    return found
+    connector = plugin.load()
+    values = plugin.connector.config_def().validate(config).values()
+    # An author's own rules may rely on well-formed values.
+    is_well_formed = not any(value.problems for value in values)
+    wrong = connector.validate(config) if is_well_formed else connector.not_built(config)
+    return found + [FieldViolation(error.field, str(error), error.fix) for error in wrong]
 
 
 def _not_built(config: RawConfig) -> list[FieldViolation]:

@@ -51,12 +51,8 @@ class ReadConnector(Connector, Generic[S]):
     def read(cls, config: Config) -> S:
         """Read a config, of the connector or of a task. Raises ConfigError whose field is the key."""
 
-    def not_built(self, config: Config) -> list[ConfigError]:
-        """Every key of the config that asks for what is not built."""
-        return []
-
     def validate(self, config: Config) -> Sequence[ConfigError]:
-        found = self.not_built(config)
+        found = list(self.not_built(config))
         fields = {one.field for one in found}
         try:
             self.read({key: value for key, value in config.items() if key not in fields})

@@ -152,6 +152,9 @@ class StorageSink(SinkConnector):
     def config_def(cls) -> ConfigDef:
         return cls.dialect().keys
 
+    def not_built(self, config: Config) -> Sequence[ConfigError]:
+        return _not_built(self.dialect(), config)
+
     def validate(self, config: Config) -> Sequence[ConfigError]:
         dialect = self.dialect()
         found = _not_built(dialect, config)

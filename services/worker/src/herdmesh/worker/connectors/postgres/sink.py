@@ -33,11 +33,16 @@ class PostgresSink(SinkConnector):
     def config_def(cls) -> ConfigDef:
         return sink_settings.KEYS
 
+    def not_built(self, config: Config) -> Sequence[ConfigError]:
+        return sink_settings.not_built(config)
+
     def validate(self, config: Config) -> Sequence[ConfigError]:
-        found: list[ConfigError] = []
+        found = sink_settings.not_built(config)
+        fields = {one.field for one in found}
+        others = {key: value for key, value in config.items() if key not in fields}
         for read in (sink_settings.sink_settings, _check_connection):
             try:
-                read(config)
+                read(others)
             except ConfigError as error:
                 found.append(error)
         return found

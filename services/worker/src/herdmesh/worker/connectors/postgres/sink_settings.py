@@ -202,9 +202,8 @@ class SinkSettings:
 def sink_settings(config: Config) -> SinkSettings:
     """Read a sink's settings, but those of its connection. Raises ConfigError."""
     parsed = KEYS.parse(_in_these_words(config))
-    for key, (same, does, fix) in _OTHERWISE.items():
-        if (text := (config.get(key) or "").strip()).lower() not in same:
-            raise ConfigError.for_value(key, text, f"not built here: {does}", fix=fix)
+    for problem in not_built(config):
+        raise problem
     pk_mode = PkMode(parsed[PK_MODE].lower())
     pk_fields: tuple[str, ...] = tuple(name for name in parsed[PK_FIELDS] if name)
     found = SinkSettings(
@@ -229,6 +228,15 @@ def sink_settings(config: Config) -> SinkSettings:
         for topic in filter(None, (one.strip() for one in (config.get("topics") or "").split(","))):
             found.table_of(topic)
     return found
+
+
+def not_built(config: Config) -> list[ConfigError]:
+    """Every key of other JDBC sinks that asks for other rows than this one writes."""
+    return [
+        ConfigError.for_value(key, text, f"not built here: {does}", fix=fix)
+        for key, (same, does, fix) in _OTHERWISE.items()
+        if (text := (config.get(key) or "").strip()).lower() not in same
+    ]
 
 
 def _in_these_words(config: Config) -> Config:

@@ -24,6 +24,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
     TASK_TABLES,
     SourceSettings,
     check_tables,
+    not_built,
     settings_of,
     warnings_of,
 )
@@ -56,6 +57,9 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
     @classmethod
     def read(cls, config: Config) -> SourceSettings:
         return settings_of(config)
+
+    def not_built(self, config: Config) -> list[ConfigError]:
+        return not_built(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)

@@ -37,6 +37,7 @@ from herdmesh.worker.connectors.postgres.common import (
     warnings_of_connection,
 )
 from herdmesh.worker.connectors.postgres.names import check_names
+from herdmesh.worker.connectors.postgres.query_text import one_query
 from herdmesh.worker.connectors.postgres.types import Granularity, NumericMapping, TypeOptions
 from herdmesh.worker.connectors.topic_names import check_topics
 
@@ -266,7 +267,8 @@ def settings_of(config: Config) -> SourceSettings:
     named = ((INCREMENTING, [values[INCREMENTING]]), (TIMESTAMP, timestamps), (KEY_COLUMNS, values[KEY_COLUMNS] or ()))
     for key, columns in named:
         check_names(key, filter(None, columns), "write the column's own name")
-    _no_masked_query(config)
+    for problem in not_built(config):
+        raise problem
     initial = initial_of(config, values)
     if query:
         check_topics(config, [("the query", values["topic.prefix"])], "write another prefix, which is the whole name")
@@ -316,18 +318,17 @@ def initial_of(config: Config, values: Mapping[str, Any]) -> int | None:
     return found
 
 
-def _no_masked_query(config: Config) -> None:
+def not_built(config: Config) -> list[ConfigError]:
     """Confluent's other name of the query: without it, tables would be read that nobody asked for."""
-    if (config.get("query.masked") or "").strip():
-        raise ConfigError(
-            "query.masked is not built: texts of a query are shown as they are written",
-            field="query.masked",
-            fix=f"write {QUERY}, with references to a config provider for what nobody is to see",
-        )
+    if not (config.get("query.masked") or "").strip():
+        return []
+    message = "query.masked is not built: texts of a query are shown as they are written"
+    fix = f"write {QUERY}, with references to a config provider for what nobody is to see"
+    return [ConfigError(message, field="query.masked", fix=fix)]
 
 
 def _query_of(values: Mapping[str, Any]) -> str:
-    query = (values[QUERY] or "").strip().rstrip(";").rstrip()
+    query = one_query(QUERY, values[QUERY])
     chosen = [key for key in (WHITELIST, BLACKLIST, INCLUDE, EXCLUDE) if values[key]]
     if query and chosen:
         raise ConfigError(

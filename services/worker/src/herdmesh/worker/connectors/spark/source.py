@@ -14,6 +14,7 @@ import msgspec
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config
+from herdmesh.connect.errors import ConfigError
 from herdmesh.sdk.grouping import group_partitions
 from herdmesh.worker.connectors.postgres.source_config import TASK_TABLES
 from herdmesh.worker.connectors.spark import source_config
@@ -37,6 +38,9 @@ class JdbcSource(TableSource[JdbcSettings]):
     @classmethod
     def read(cls, config: Config) -> JdbcSettings:
         return settings_of(config)
+
+    def not_built(self, config: Config) -> list[ConfigError]:
+        return source_config.not_built(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return source_config.warnings_of(config)

@@ -224,12 +224,19 @@ def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
     return {**found, "url": url, **{name: value for name, value in logins.items() if value}}
 
 
+def not_built(config: Config) -> list[ConfigError]:
+    """Every key that would have tables looked for."""
+    return [
+        ConfigError(f"{name} is not built: this connector does not look for tables", field=name,
+                    fix=f"name all of them in {WHITELIST}")
+        for name in _REFUSED if (config.get(name) or "").strip()
+    ]  # fmt: skip
+
+
 def _what_of(config: Config, values: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     """The query, "" = none, and the tables. Raises ConfigError unless there is one of them."""
-    for name in _REFUSED:
-        if (config.get(name) or "").strip():
-            raise ConfigError(f"{name} is not built: this connector does not look for tables", field=name,
-                              fix=f"name all of them in {WHITELIST}")  # fmt: skip
+    for problem in not_built(config):
+        raise problem
     query = (values[QUERY] or "").strip().rstrip(";").rstrip()
     tables = tuple(dict.fromkeys(one.strip() for one in values[WHITELIST] or () if one.strip()))
     if query and tables:
