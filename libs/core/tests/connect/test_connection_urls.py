@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.connection_urls import database_place, kind_of, without_user
+from herdmesh.connect.connection_urls import database_place, http_place, kind_of, without_user
 from tests.support.sizes import soak_or
 
 SHOWN = {
@@ -77,3 +77,17 @@ def test_no_part_of_a_password_is_shown(form: str, password: str) -> None:
 @given(st.sampled_from(("http://me:{}@registry:8081/x", "https://{}@registry")), _passwords)
 def test_an_address_of_http_shows_no_part_of_a_password(form: str, password: str) -> None:
     assert _MARK not in without_user(form.format(password))
+    assert _MARK not in http_place(form.format(password))
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://receiver:8443/${topic}?k=${key}", "HTTP receiver:8443"),
+        ("http://[::1]:80", "HTTP [::1]:80"),
+        ("http://me:pa@receiver/x", "HTTP receiver"),
+        ("http://me:pa@ss@receiver/x", "HTTP server"),
+    ],
+)
+def test_a_receiver_is_named_by_its_host(url: str, place: str) -> None:
+    assert http_place(url) == place

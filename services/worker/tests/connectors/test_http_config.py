@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import pytest
 
@@ -192,3 +193,24 @@ def test_keys_without_effect_are_warned_of_and_secrets_are_marked() -> None:
         "oauth2.client.secret",
         "https.ssl.key.password",
     }
+
+
+@pytest.mark.parametrize("key", ["http.url", "http.api.url"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2@h/x",
+        "http://me:hun/ter2@h/x",
+        "http://me:hunter2@h:99999/x",
+        "ftp://me:hunter2@h/x",
+        "me:hunter2@h/x",
+        "http://me:hun ter2@h/x",
+        "http://me:hun?ter2@h/${offset}",
+        "http://me:1/hunter2@h/${offset}",
+        "http://me:1#hunter2@h/${topik}",
+    ],
+)
+def test_what_is_wrong_with_a_url_is_told_without_its_password(key: str, url: str) -> None:
+    (found,) = HttpSink().validate({"topics": "t", key: url})
+    assert found.field == key
+    assert re.search("hun|ter2", str(found) + found.fix) is None

@@ -50,6 +50,11 @@ def database_place(url: str) -> str:
     return f"{kind} {_hosts(url.strip()) or 'database'}" if kind else "database"
 
 
+def http_place(url: str) -> str:
+    """As waits name it: `HTTP host:port`; of a URL that shows no host `HTTP server`."""
+    return f"HTTP {_hosts(url.strip()) or 'server'}"
+
+
 def without_user(url: str) -> str:
     """A URL of HTTP without user and password; `***` where an @ behind the host leaves open which of it is a user."""
     try:

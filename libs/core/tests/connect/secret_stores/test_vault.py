@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,44 @@ def test_a_generated_login_is_one_pair_and_ends_before_its_lease(server: VaultSe
     found = providers(server).resolve(config)
     assert found.config == {"user": "v-1", "password": "made-password-1"}
     assert found.ttl_ms == 90_000, "of a lease of 100 s"
+
+
+_PAIR = {"user": "${vault:database/creds/app:username}", "password": "${vault:database/creds/app:password}"}
+_CREDS = "GET /v1/database/creds/app"
+
+
+def test_the_tasks_of_a_connector_share_a_generated_login(server: VaultServer) -> None:
+    """500 tasks, each of which looks up its connector's config and its own."""
+    found = providers(server)
+    with ThreadPoolExecutor(16) as pool:
+        resolved = list(pool.map(lambda _: found.resolve(_PAIR), range(1_000)))
+    assert {one.config["user"] for one in resolved} == {"v-1"}
+    assert {one.config["password"] for one in resolved} == {"made-password-1"}
+    assert server.paths().count(_CREDS) == 1
+    assert all(80_000 < (one.ttl_ms or 0) <= 90_000 for one in resolved)
+
+
+def test_a_shared_login_is_good_for_what_is_left_of_it_and_then_another_is_made(
+    server: VaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1_000.0
+    monkeypatch.setattr(vault.time, "monotonic", lambda: now_s)
+    resolve = providers(server).resolve
+    assert resolve(_PAIR).ttl_ms == 90_000
+    now_s += 8.9  # of the 9 s that are a tenth of it
+    assert (resolve(_PAIR).config["user"], resolve(_PAIR).ttl_ms) == ("v-1", 81_100)
+    assert resolve({"a": "${vault:database/creds/other:username}"}).config == {"a": "v-2"}
+    now_s += 0.2
+    assert (resolve(_PAIR).config["user"], resolve(_PAIR).ttl_ms) == ("v-3", 90_000)
+
+
+def test_a_look_up_that_failed_is_not_kept(server: VaultServer) -> None:
+    resolve = providers(server, **{"retry.attempts": "0"}).resolve
+    server.fails = 10
+    with pytest.raises(ConfigError, match="sealed"):
+        resolve(_PAIR)
+    server.fails = 0
+    assert resolve(_PAIR).config["user"] == "v-1"
 
 
 @pytest.mark.parametrize(

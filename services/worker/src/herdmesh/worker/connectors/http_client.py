@@ -20,11 +20,11 @@ import threading
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
+from herdmesh.connect.connection_urls import http_place, without_user
 from herdmesh.connect.errors import ConfigError, DataError, RetriableError
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.worker.connectors.http_config import HttpSettings, OAuth2
@@ -94,7 +94,7 @@ class HttpClient:
     @property
     def receiver(self) -> str:
         """As waits name it: `HTTP host:port`."""
-        return f"HTTP {urlsplit(self._settings.url.parts[0]).netloc.rpartition('@')[2]}"
+        return http_place(self._settings.url.parts[0])
 
     def send(self, request: HttpRequest) -> None:
         """Return once the receiver has the records. Raises Busy, RequestRefused or ConfigError."""
@@ -241,8 +241,7 @@ def retry_after_s(text: str | None, now_s: float) -> float | None:
 
 def shown(url: str) -> str:
     """A URL as it may be told: without its query, where secrets stand."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}{parts.path}"
+    return without_user(url).partition("#")[0].partition("?")[0]
 
 
 def _tls(settings: HttpSettings) -> ssl.SSLContext | bool:

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from herdmesh.connect.config import FieldViolation, parse_value
+from herdmesh.connect.connection_urls import without_user
 from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import keep_secret
@@ -199,11 +200,12 @@ def _template(url: str | None, config: Config) -> UrlTemplate:
     _check_url(key, text, _VARIABLE.sub("x", text))
     place = len(text) - len(text.split("://", 1)[1].partition("/")[2])
     if "$" in text[:place]:
-        raise ConfigError.for_value(key, text, "a variable can stand in the path or the query only")
+        raise ConfigError.for_value(key, without_user(text), "a variable can stand in the path or the query only")
     parts = tuple(_VARIABLE.split(text))
     for name in parts[1::2]:
         if name not in ("topic", "key"):
-            raise ConfigError.for_value(key, text, f"there is no variable ${{{name}}}", fix="write ${topic} or ${key}")
+            why, fix = f"there is no variable ${{{name}}}", "write ${topic} or ${key}"
+            raise ConfigError.for_value(key, without_user(text), why, fix=fix)
     return UrlTemplate(parts)
 
 
@@ -218,7 +220,8 @@ def _check_url(key: str, text: str, checked: str) -> None:
         fix = f"write {keys.AUTHORIZATION}=basic, {keys.USER} and {keys.PASSWORD}"
         raise ConfigError(f"{key}: a URL may not have a user or a password in it", field=key, fix=fix)
     if not usable or any(char <= " " for char in text):
-        raise ConfigError.for_value(key, text, "must be a URL of http or https", fix="write https://host:port/path")
+        why, fix = "must be a URL of http or https", "write https://host:port/path"
+        raise ConfigError.for_value(key, without_user(text), why, fix=fix)
 
 
 def _batch_records_max(values: Mapping[str, Any]) -> int:

@@ -89,10 +89,13 @@ class SecretStore(ConfigProvider):
     def get(self, path: str, keys: frozenset[str]) -> ConfigData:
         """The keys of the secret. Raises ConfigError naming the secret, why, and what to do."""
         at = self._path(path, keys)
-        secret = self._tried(at, lambda: self._read(self._opened(), at, keys))
+        secret = self._looked_up(at, keys)
         values = self._values(at, secret)
         ttl_ms = next((one for one in (at.ttl_ms, secret.ttl_ms, self._ttl_ms) if one is not None), None)
         return ConfigData({key: values[key] for key in keys if key in values}, ttl_ms)
+
+    def _looked_up(self, at: SecretPath, keys: frozenset[str]) -> Secret:
+        return self._tried(at, lambda: self._read(self._opened(), at, keys))
 
     def close(self) -> None:
         """Ask no more."""

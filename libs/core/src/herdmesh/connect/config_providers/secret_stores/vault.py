@@ -6,7 +6,8 @@ Confluent's, Lenses'); where they have several names for one thing, all are take
 A path is the engine's mount and the secret: `secret/db` is read as `secret/data/db` from KV version 2, which is the
 default, and as it is from version 1. `database/creds/<role>` is never KV.
 
-Invariant: a secret with a lease is looked up again before nine tenths of it are over.
+Invariant: a secret with a lease is looked up again before nine tenths of it are over; those who ask for it at once get
+one (`shared`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from herdmesh.connect import waits
 from herdmesh.connect.config_providers.secret_stores.params import Params
+from herdmesh.connect.config_providers.secret_stores.shared import SharedLookUps
 from herdmesh.connect.config_providers.secret_stores.store import (
     Secret,
     SecretPath,
@@ -122,6 +125,7 @@ class VaultConfigProvider(SecretStore):
             raise ConfigError("is missing, and VAULT_TOKEN is not set", field=_TOKEN[0], fix="set it, or another login")
         keep_secret([self._token] if self._token else [])
         self._renew_at_s: float | None = None
+        self._shared = SharedLookUps[SecretPath]()
         self._renewing = False
 
     def _open(self, timeout_s: float) -> Any:
@@ -149,7 +153,7 @@ class VaultConfigProvider(SecretStore):
             self._forget_client()
             client = self._opened()
         name = at.name.strip("/")
-        generic = self._engine == 1 or name.startswith(_GENERATED)
+        generic = self._is_generic(name)
         answer: Mapping[str, Any] = (client.read(name) if generic else self._versioned(client, name, at)) or {}
         data: Mapping[str, object] = (answer.get("data") or {}) if generic else (answer["data"].get("data") or {})
         if not data:
@@ -157,6 +161,17 @@ class VaultConfigProvider(SecretStore):
         # KV version 1 tells a lease's duration too, and has no lease: its values are only looked at now and then.
         lease_s = int(answer.get("lease_duration") or 0) if answer.get("lease_id") else 0
         return Secret(texts_of(data), lease_s * 900 if lease_s > 0 else None)
+
+    def _looked_up(self, at: SecretPath, keys: frozenset[str]) -> Secret:
+        if not self._is_generic(at.name.strip("/")):
+            return super()._looked_up(at, keys)
+        look_up = super()._looked_up  # an engine may make a login for each look-up, whose lease says so
+        with waits.on(self.title, f"secret {at.name}"):
+            return self._shared.get(replace(at, ttl_ms=None), lambda: look_up(at, keys))
+
+    def _is_generic(self, name: str) -> bool:
+        """True for a path that is read as it is written."""
+        return self._engine == 1 or name.startswith(_GENERATED)
 
     def _versioned(self, client: Any, name: str, at: SecretPath) -> Mapping[str, Any]:
         """Of KV version 2."""

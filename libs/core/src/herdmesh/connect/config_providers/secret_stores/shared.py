@@ -1,0 +1,68 @@
+"""One look-up for all who ask at once for a secret that its store makes up anew for each look-up.
+
+Owns how long a made-up secret is shared. A connector of 500 tasks would have hundreds of logins made: each task asks,
+for the connector's config and for its own.
+
+Invariant: nobody gets a secret of which less than nine tenths of its time to live are left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, TypeVar
+
+from herdmesh.connect.config_providers.secret_stores.store import Secret
+
+K = TypeVar("K")
+SHARED_S: Final = 30.0
+"""At most: whoever revoked a login and restarts what used it gets another soon."""
+_SHARED_PART: Final = 0.1
+"""Of its time to live, at most."""
+
+
+@dataclass(slots=True)
+class _LookUp:
+    began_s: float
+    """On this process's clock: a lease begins no earlier."""
+    found: Future[Secret] = field(default_factory=Future[Secret])
+
+    def is_over(self, now_s: float) -> bool:
+        """True once it is not given to anybody any more. One under way is for all who ask meanwhile."""
+        if not self.found.done():
+            return False
+        ttl_ms = None if self.found.exception() else self.found.result().ttl_ms
+        return ttl_ms is None or now_s - self.began_s >= min(SHARED_S, ttl_ms / 1_000 * _SHARED_PART)
+
+
+class SharedLookUps(Generic[K]):
+    """Look-ups by what is looked up. Safe in several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looked_up: dict[K, _LookUp] = {}
+
+    def get(self, at: K, look_up: Callable[[], Secret]) -> Secret:
+        """The secret, its `ttl_ms` what is left now. Waits for a look-up that is under way, and raises what it does;
+        one that failed, or whose secret has no time to live, is shared with those who waited for it alone."""
+        now_s = time.monotonic()
+        with self._lock:
+            mine = None
+            found = self._looked_up.get(at)
+            if found is None or found.is_over(now_s):
+                self._looked_up = {key: one for key, one in self._looked_up.items() if not one.is_over(now_s)}
+                found = mine = self._looked_up[at] = _LookUp(now_s)
+        if mine is not None:
+            try:
+                mine.found.set_result(look_up())
+            except BaseException as error:
+                mine.found.set_exception(error)
+                raise
+        secret = found.found.result()  # waits: for the thread that looks up, which gives up by itself
+        if mine is not None or secret.ttl_ms is None:
+            return secret
+        age_ms = round((time.monotonic() - found.began_s) * 1_000)
+        return replace(secret, ttl_ms=max(0, secret.ttl_ms - age_ms))
