@@ -86,7 +86,7 @@ def test_the_tasks_of_a_connector_share_a_generated_login(server: VaultServer) -
     """500 tasks, each of which looks up its connector's config and its own."""
     found = providers(server)
     with ThreadPoolExecutor(16) as pool:
-        resolved = list(pool.map(lambda _: found.resolve(_PAIR), range(1_000)))
+        resolved = list(pool.map(found.resolve, [_PAIR] * 1_000))
     assert {one.config["user"] for one in resolved} == {"v-1"}
     assert {one.config["password"] for one in resolved} == {"made-password-1"}
     assert server.paths().count(_CREDS) == 1

@@ -10,6 +10,8 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import describe
 from herdmesh.worker.connectors.postgres.cdc import PostgresCdcSource
 from herdmesh.worker.connectors.postgres.cdc_config import SnapshotMode, warnings_of
+from herdmesh.worker.connectors.postgres.cdc_tables import check_topics
+from herdmesh.worker.connectors.postgres.common import quoted
 from services.worker.tests.connectors.postgres import replicated
 from services.worker.tests.connectors.postgres.replicated import CONFIG
 
@@ -130,3 +132,26 @@ def test_there_is_one_task() -> None:
     connector = PostgresCdcSource()
     connector.start(CONFIG)
     assert connector.task_configs(5) == [CONFIG]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "topic"),
+    [
+        (("public", "my table"), ("public", "my-table"), ""),
+        (("public", "my table"), ("public", "my_table"), "app.public.my_table"),
+        (("public", "größe"), ("public", "gr__e"), "app.public.gr__e"),
+        (("public", "größe"), ("public", "grüße"), "app.public.gr__e"),
+        (("a b", "t"), ("a?b", "t"), "app.a_b.t"),
+        (("a", "b.c"), ("a.b", "c"), "app.a.b.c"),
+    ],
+)
+def test_two_tables_never_share_a_topic(one: tuple[str, str], other: tuple[str, str], topic: str) -> None:
+    settings = replicated.settings()
+    if not topic:
+        check_topics([one, other, one], settings)
+        return
+    with pytest.raises(ConfigError) as refused:
+        check_topics([one, ("public", "else"), other], settings)
+    assert refused.value.field == "table.exclude.list"
+    told = str(refused.value)
+    assert told.startswith(f'tables {quoted(*one)} and {quoted(*other)} would both go to topic "{topic}": ')

@@ -263,6 +263,21 @@ def test_a_table_that_changes_has_another_schema_from_there_on(items: Database) 
         assert len({id(batch.value_schema) for batch in run.batches[-3:]}) == 3
 
 
+def test_two_tables_that_would_share_a_topic_end_the_task_and_a_renamed_one_does_not(database: Database) -> None:
+    database.run('CREATE TABLE "my table" (id int PRIMARY KEY)')
+    config = database.config(publication_autocreate_mode="all_tables")
+    with Driven(config) as run:
+        run.drain()
+        database.run('INSERT INTO "my table" VALUES (1)', 'ALTER TABLE "my table" RENAME TO my_table')
+        database.run("INSERT INTO my_table VALUES (2)")
+        assert [event[1] for event in run.drain()] == [{"id": 1}, {"id": 2}]
+        database.run('CREATE TABLE "my?table" (id int PRIMARY KEY)', 'INSERT INTO "my?table" VALUES (3)')
+        with pytest.raises(ConfigError, match=r'"my.table" and .*"my.table" would both go to'):
+            run.drain()
+    with Driven(config) as run, pytest.raises(ConfigError, match="would both go to topic"):
+        run.drain()
+
+
 def test_truncations_and_tables_without_a_key(database: Database) -> None:
     database.run(
         "CREATE TABLE t (a int, b text)", "ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES (1, 'x')"

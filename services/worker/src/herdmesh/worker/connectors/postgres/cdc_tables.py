@@ -13,12 +13,12 @@ open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
 
-from herdmesh.connect.errors import DataError
+from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.schemas import (
     INT64,
     OPTIONAL_INT64,
@@ -27,8 +27,9 @@ from herdmesh.connect.schemas import (
     Schema,
 )
 from herdmesh.connect.struct_column import StructColumn
-from herdmesh.worker.connectors.postgres.cdc_config import CdcSettings
+from herdmesh.worker.connectors.postgres.cdc_config import PREFIX, TABLES, CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_types import Labels, Reading, reading_of
+from herdmesh.worker.connectors.postgres.common import quoted
 from herdmesh.worker.connectors.postgres.pgoutput import Cell, Relation, Row, Toast
 from herdmesh.worker.connectors.postgres.types import PgType
 
@@ -211,6 +212,27 @@ def table_of(relation: Relation, facts: Facts, settings: CdcSettings) -> Table:
     if keys:
         key = Schema("STRUCT", False, f"{topic}.Key", fields=tuple((one.name, one.reading.schema) for one in keys))
     return Table(relation.schema, relation.table, topic, chosen, keys, row, key, envelope, (relation, facts, settings))
+
+
+def check_topics(tables: Iterable[tuple[str, str]], settings: CdcSettings) -> None:
+    """Refuse two tables, by schema and name, whose changes would go to one topic, where nobody could tell them apart.
+
+    What a topic's name cannot have is an underscore there, and a dot of a name is one as between schema and table.
+
+    Raises:
+        ConfigError: with both.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for schema, name in tables:
+        topic = settings.topic(schema, name)
+        other = found.setdefault(topic, (schema, name))
+        if other != (schema, name):
+            raise ConfigError(
+                f'tables {quoted(*other)} and {quoted(schema, name)} would both go to topic "{topic}": Kafka has '
+                "letters without accents, digits, dots, underscores and hyphens alone in topics' names",
+                field=TABLES[3],
+                fix=f"leave one of them out ({TABLES[3]}), capture it with another {PREFIX}, or rename it",
+            )
 
 
 def _column(relation: Relation, place: int, facts: Facts, settings: CdcSettings, *, may_be_null: bool = True) -> Column:

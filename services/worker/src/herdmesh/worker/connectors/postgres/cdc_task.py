@@ -48,7 +48,7 @@ from herdmesh.worker.connectors.postgres.cdc_position import (
 from herdmesh.worker.connectors.postgres.cdc_replication import Frame, Replication, Snapshot, connected
 from herdmesh.worker.connectors.postgres.cdc_snapshot import SnapshotReader
 from herdmesh.worker.connectors.postgres.cdc_stream import Assembler
-from herdmesh.worker.connectors.postgres.cdc_tables import Table, table_of
+from herdmesh.worker.connectors.postgres.cdc_tables import Table, check_topics, table_of
 from herdmesh.worker.connectors.postgres.common import Connection, server
 from herdmesh.worker.connectors.postgres.pgoutput import Relation
 from herdmesh.worker.connectors.postgres.publication.prepare import prepare_publication
@@ -99,6 +99,8 @@ class CdcSourceTask(SourceTask):
         self._connector_name, self._run_name = f"{name} ", f"{name} {context.run_id[:16]}"
         self._drops_slot = self._settings.drops_slot
         self._assembler: Assembler | None = None
+        self._topics: dict[str, tuple[str, str]] = {}
+        """The table, by schema and name, whose changes went to each topic last."""
         #: of this run: the slot's earlier user was ended; the snapshot of snapshot.mode=always was taken.
         self._took_over = self._took_snapshot = False
         self._finished = False
@@ -373,6 +375,12 @@ class CdcSourceTask(SourceTask):
         if not self._settings.tables.has(relation.schema, relation.table):
             return None
         assert self._connection is not None
+        topic = self._settings.topic(relation.schema, relation.table)
+        place = (relation.schema, relation.table)
+        if self._topics.get(topic, place) != place:  # the other may have been dropped or renamed since
+            there = cdc_catalog.published(self._connection, self._settings)
+            check_topics([place, *((one.schema, one.name) for one in there)], self._settings)
+        self._topics[topic] = place
         # Whoever alters a key while changes are told as they come has the row's own catalogue.
         xid = self._assembler.xid_before(self._began_lsn) if self._assembler is not None else None
         return table_of(relation, cdc_catalog.facts_of(self._connection, relation, xid), self._settings)

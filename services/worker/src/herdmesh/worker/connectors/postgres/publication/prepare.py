@@ -16,6 +16,7 @@ from typing import Any, cast
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres.cdc_catalog import Published, published
 from herdmesh.worker.connectors.postgres.cdc_config import AUTOCREATE, PUBLICATION, VIA_ROOT, Autocreate, CdcSettings
+from herdmesh.worker.connectors.postgres.cdc_tables import check_topics
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, quoted
 from herdmesh.worker.connectors.postgres.publication.trees import Relation, Trees, Wanted
 
@@ -57,6 +58,7 @@ def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
         if found and settings.autocreate is Autocreate.FILTERED and not of_all:
             _add(connection, name, wanted, via_root=via_root)
     tables = published(connection, settings)
+    check_topics(((one.schema, one.name) for one in tables), settings)
     _check_names(connection, settings, trees, wanted, {one.oid for one in tables})
     if not tables and not of_all:  # of those, one may be made any time
         raise ConfigError(
