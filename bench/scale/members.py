@@ -8,7 +8,7 @@ after the other: a worker is killed and returns, the leading herder is killed, t
 killed, a worker is stopped cleanly and returns, everything is stopped and started again. A start is needless if its
 unit was not on a worker that went; a move for balance, which comes later and a few at a time, is counted beside. Prints
 a Markdown table of all sizes with the law by which each figure grows; `--results` keeps the figures in a file, and
-sizes that were measured before are in the table, too. Exit code 1 when any start was needless.
+sizes that were measured before are in the table, too. Exit code 1 when any start was needless, or a goal was missed.
 
 Owns the story and its counts, from the logs of the herders.
 """
@@ -29,7 +29,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.scale.figures import table
+from bench.scale.figures import missed, table
 from bench.scale.real_mesh import RealMesh, Unit
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as pb
@@ -233,7 +233,7 @@ async def measure(units: int) -> dict[str, float]:
 
 
 def main(sizes: Sequence[int], results: Path | None) -> int:
-    """All sizes; how many starts were needless, or stories broke off."""
+    """All sizes; how many starts were needless, stories broke off, and goals were missed."""
     measured: dict[int, dict[str, float]] = {}
     if results is not None and results.exists():
         measured = {int(units): figures for units, figures in json.loads(results.read_text()).items()}
@@ -243,8 +243,11 @@ def main(sizes: Sequence[int], results: Path | None) -> int:
         if results is not None:
             results.write_text(json.dumps(measured, indent=1))
     print(table(measured, units=int), flush=True)
+    below = [f"{size} units: {goal}" for size in sizes for goal in missed(measured[size])]
+    print("\n".join(below), flush=True)
     bad = ("needless starts", "starts more than units", "broke off (1 = yes)")
-    return int(sum(value for size in sizes for figure, value in measured[size].items() if figure.endswith(bad)))
+    needless = sum(value for size in sizes for figure, value in measured[size].items() if figure.endswith(bad))
+    return int(needless) + len(below)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,10 @@ import pytest
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.lifecycle import STOPS_MAX
 from herdmesh.herder.state.model import ConnectorEntry, RunState
-from herdmesh.herder.state.requests import CreateConnector
+from herdmesh.herder.state.placement import CHANGES_MAX
+from herdmesh.herder.state.requests import CreateConnector, DeleteConnector, UpdateConnector
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import Worker
@@ -46,6 +48,7 @@ class Fleet(World):
         super().__init__(rules=Rules(herder_id="h1", initial_delay_ms=1_000, balance_delay_ms=2_000))
         self.generations_per_block = 1_000
         self.steps: list[tuple[float, str]] = []
+        self.instructions_max = 0
 
     def check(self) -> None:
         """Nothing; see above."""
@@ -57,6 +60,7 @@ class Fleet(World):
         begun_s = time.thread_time()
         instructions = self.herder.handle(event, self.now)
         self.steps.append((1_000 * (time.thread_time() - begun_s), type(event).__name__))
+        self.instructions_max = max(self.instructions_max, len(instructions))
         for instruction in instructions:
             self._carry_out(instruction)
         if self.herder.unsettled:
@@ -183,3 +187,12 @@ def test_no_step_takes_long_for_one_connector_of_hundreds_of_tasks() -> None:
     fleet.take_steps(f"{tasks} tasks are made, committed and started")
     assert fleet.held() == tasks + 1
     assert len(fleet.starts) == tasks + 1, "each is started once"
+    fleet.ask(UpdateConnector("big", {**sink(tasks), "note": "new"}, False))
+    fleet.advance(3_000)
+    fleet.take_steps(f"{tasks} tasks are stopped and started with another config")
+    assert len(fleet.starts) == 2 * (tasks + 1), "each is started once more"
+    fleet.ask(DeleteConnector("big"))
+    fleet.advance(3_000)
+    fleet.take_steps(f"{tasks} tasks are deleted")
+    assert fleet.held() == 0
+    assert fleet.instructions_max <= max(STOPS_MAX, CHANGES_MAX) + 5, "each is a message and a line in the log"

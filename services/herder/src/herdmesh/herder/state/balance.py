@@ -32,7 +32,9 @@ STARTING_MS_MAX = 300_000
 def tick(mesh: Mesh) -> None:
     """Count what a balance would move, and begin a wave of it when the time has come."""
     pending = mesh.balance
-    if mesh.now - pending.looked_ms < LOOK_MS or mesh.dirty or mesh.place_again or mesh.place_names:
+    if mesh.now - pending.looked_ms < LOOK_MS or mesh.dirty or mesh.dirty_later:
+        return
+    if mesh.place_again or mesh.place_names:
         return
     due = bool(pending.moves) and mesh.rules.balance_enabled and _was_quiet(mesh)
     if not (pending.outdated or due):

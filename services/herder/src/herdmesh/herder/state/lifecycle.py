@@ -8,18 +8,20 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from herdmesh.herder.state import abilities, holds, leadership, reign, restarts, status_notes, tasksets
 from herdmesh.herder.state.instructions import DeleteStatuses, SetUnitTarget
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState, UnitId
-from herdmesh.herder.state.records import Connector, Generate, Op, OpKind, Unit
+from herdmesh.herder.state.records import Connector, Generate, Hold, Op, OpKind, Unit
 
 #: between two removals of statuses of one connector: the watch needs a moment to show the first.
 CLEAN_PAUSE_MS = 2_000
 #: between a change of a unit and the look whether statuses can be removed since.
 CLEAN_SOON_MS = 100
+#: units of one connector stopped, and started, in one step; each is a message and a line in the log.
+STOPS_MAX = STARTS_MAX = 100
 
 
 def settle(mesh: Mesh, connector: Connector, tasks: Collection[int | None] | None = None) -> None:
@@ -37,7 +39,10 @@ def settle(mesh: Mesh, connector: Connector, tasks: Collection[int | None] | Non
         ordered = sorted(tasks, key=lambda task: -1 if task is None else task)
         units = [unit for task in ordered if (unit := connector.units.get(task)) is not None]
     holds.expire_stops(mesh, connector, units)
-    _stop_unwanted(mesh, connector, entry, units)
+    looked_at = _stop_unwanted(mesh, connector, entry, units)
+    for unit in units[looked_at:]:
+        mesh.touch_later(unit.id)
+    del units[looked_at:]
     if entry is not None:
         _set_targets(mesh, entry, units)
         tasksets.settle(mesh, connector)
@@ -92,28 +97,38 @@ def start_at_destination(mesh: Mesh, connector: Connector, unit: Unit) -> bool:
     return True
 
 
-def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None, units: Iterable[Unit]) -> None:
-    for unit in units:
+def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None, units: Sequence[Unit]) -> int:
+    """Stop what is not to run as it runs. Returns how many of the units were looked at: no more than so many that
+    `STOPS_MAX` of them were stopped."""
+    stopped = 0
+    for looked_at, unit in enumerate(units):
+        if stopped == STOPS_MAX:
+            return looked_at
         hold = unit.hold
-        if hold is None:
-            continue
-        if entry is None:
-            holds.stop(mesh, connector, unit, "the connector was deleted")
-        elif not holds.wanted(entry, unit.id):
-            stopped = entry.wanted_state is TargetState.STOPPED
-            reason = "the connector was stopped" if stopped else "not in the task set any more"
-            holds.stop(mesh, connector, unit, reason)
-        elif not holds.matches(entry, unit.id, hold.assignment):
-            # It will start again from the new config, where it is: a change of config is no reason to move.
-            unit.restarting = True
-            holds.stop(mesh, connector, unit, "its config changed", destination=hold.worker_id)
-        elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
-            restarts.restart_unit(mesh, connector, unit)
-        elif hold.assignment.generation < holds.reported(mesh, unit.id) < mesh.next_generation:
-            # A leader before us gave it to somebody else later, whose last word was written after we adopted this one,
-            # and stands over all that it will say.
-            unit.restarting = True
-            holds.stop(mesh, connector, unit, "a newer owner has reported it", destination=hold.worker_id)
+        if hold is not None:
+            _stop_if_unwanted(mesh, connector, entry, unit, hold)
+            stopped += unit.hold is not hold
+    return len(units)
+
+
+def _stop_if_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None, unit: Unit, hold: Hold) -> None:
+    if entry is None:
+        holds.stop(mesh, connector, unit, "the connector was deleted")
+    elif not holds.wanted(entry, unit.id):
+        stopped = entry.wanted_state is TargetState.STOPPED
+        reason = "the connector was stopped" if stopped else "not in the task set any more"
+        holds.stop(mesh, connector, unit, reason)
+    elif not holds.matches(entry, unit.id, hold.assignment):
+        # It will start again from the new config, where it is: a change of config is no reason to move.
+        unit.restarting = True
+        holds.stop(mesh, connector, unit, "its config changed", destination=hold.worker_id)
+    elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
+        restarts.restart_unit(mesh, connector, unit)
+    elif hold.assignment.generation < holds.reported(mesh, unit.id) < mesh.next_generation:
+        # A leader before us gave it to somebody else later, whose last word was written after we adopted this one,
+        # and stands over all that it will say.
+        unit.restarting = True
+        holds.stop(mesh, connector, unit, "a newer owner has reported it", destination=hold.worker_id)
 
 
 def _make_units(connector: Connector, entry: ConnectorEntry) -> None:
@@ -133,8 +148,13 @@ def _set_targets(mesh: Mesh, entry: ConnectorEntry, units: Iterable[Unit]) -> No
             hold.target = target
 
 
-def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry, units: Iterable[Unit]) -> None:
-    for unit in units:
+def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry, units: Sequence[Unit]) -> None:
+    started = 0
+    for number, unit in enumerate(units):
+        if started == STARTS_MAX:
+            for left in units[number:]:
+                mesh.touch_later(left.id)
+            return
         if not ready(mesh, entry, unit):
             continue
         if unit.destination is None or not able(mesh, entry, unit.destination):
@@ -142,6 +162,7 @@ def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry, units:
             continue
         if not start_at_destination(mesh, connector, unit):
             return
+        started += 1
 
 
 def _clean_statuses(

@@ -79,7 +79,9 @@ class Herder:
     def unsettled(self) -> bool:
         """True when there is more to do at once: hand in `Settle` if nothing else comes."""
         mesh = self._mesh
-        return mesh.role is Role.LEADING and bool(mesh.dirty or mesh.place_again or mesh.place_names)
+        return mesh.role is Role.LEADING and bool(
+            mesh.dirty or mesh.dirty_later or mesh.place_again or mesh.place_names
+        )
 
     @property
     def refusal(self) -> HerdmeshError | None:
@@ -366,6 +368,7 @@ class Herder:
         mesh.place_again = mesh.place_again or (self._was_gathering and not gathering)
         self._was_gathering = gathering
         left = SETTLE_MAX
+        mesh.touch_deferred()
         while left > 0 and self.unsettled:
             names = sorted(mesh.dirty)[:left]
             left -= max(1, len(names))
@@ -375,6 +378,8 @@ class Herder:
                     lifecycle.settle(mesh, connector, tasks)
             if mesh.dirty or mesh.role is not Role.LEADING:
                 continue
+            if mesh.dirty_later:
+                break  # nothing gets a place before everything was looked at
             if mesh.place_again:
                 mesh.place_again = False
                 mesh.place_names.clear()

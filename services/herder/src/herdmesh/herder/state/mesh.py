@@ -87,6 +87,8 @@ class Mesh:
         # bookkeeping
         #: connectors to look at before this event ends, and which of their units; None = at all of them.
         self.dirty: dict[str, set[int | None] | None] = {}
+        #: units whose turn comes in the next step, because this one did as much as one may.
+        self.dirty_later: set[UnitId] = set()
         #: connectors with a `wait_revision`.
         self.waiting: set[str] = set()
         #: every unit is to be placed anew: workers, or what may run, changed.
@@ -156,6 +158,7 @@ class Mesh:
         self.ops = {number: op for number, op in self.ops.items() if op.kind is OpKind.CALL}
         self.commands.clear()
         self.dirty.clear()
+        self.dirty_later.clear()
         self.waiting.clear()
         self._wakeups.clear()
         self.place_again = False
@@ -225,6 +228,16 @@ class Mesh:
 
     def show_worker(self, worker_id: str) -> None:
         self._changed_workers.add(worker_id)
+
+    def touch_later(self, unit: UnitId) -> None:
+        """Look at a unit in the next step, which comes at once."""
+        self.dirty_later.add(unit)
+
+    def touch_deferred(self) -> None:
+        """A step begins: it is the next."""
+        for unit in self.dirty_later:
+            self.touch_unit(unit)
+        self.dirty_later.clear()
 
     def wake(self, name: str, at_ms: int) -> None:
         """Look at a connector again at `at_ms`."""

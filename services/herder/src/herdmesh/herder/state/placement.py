@@ -24,7 +24,7 @@ from herdmesh.herder.state.model import ConnectorEntry, UnitId
 from herdmesh.herder.state.records import Connector, Unit
 
 #: moves begun and units started in one step; the rest follow in the next, decided anew.
-CHANGES_MAX = 250
+CHANGES_MAX = 100
 
 
 @dataclass(slots=True)
