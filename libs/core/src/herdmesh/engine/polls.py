@@ -3,13 +3,15 @@
 Owns the calls of `poll`, and the offset of each source partition that the run has reached. What becomes of a batch is
 the loop's.
 
-Invariant: a task that cannot look now is asked again; an offset alone is handed on only where it moves.
+Invariant: a task that cannot look now is asked again, after pauses that double up to a second (Connect makes none, and
+a database that is away is asked as fast as it refuses); an offset alone is handed on only where it moves.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from herdmesh.connect import waits
 from herdmesh.connect.connector import SourceBatch, SourceTask
@@ -18,6 +20,8 @@ from herdmesh.engine.source_offsets import SourceOffsets
 
 _CANNOT_POLL_S = 60.0
 """At least so long between two warnings that the task cannot poll now."""
+FIRST_PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
+"""Between two polls of a task that cannot: no longer, because what is away often comes back while work waits."""
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +29,7 @@ _log = logging.getLogger(__name__)
 class Polls:
     """Of one run."""
 
-    def __init__(self, task: SourceTask, connector: str) -> None:
+    def __init__(self, task: SourceTask, connector: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.offsets = SourceOffsets(connector)
         """What was committed before the run."""
         self.found_nothing = False
@@ -36,6 +40,9 @@ class Polls:
         #: when it was last logged that the task cannot poll; None = it can.
         self._warned_s: float | None = None
         self._cannot_poll = waits.Standing()
+        self._clock = clock
+        #: the last pause, and when it is over; 0 = the task can poll.
+        self._pause_s = self._paused_until_s = 0.0
 
     def go_on_from(self, offsets: SourceOffsets) -> None:
         """These were committed. Called once, before the first poll."""
@@ -46,17 +53,24 @@ class Polls:
         """Records of the task, or an offset without any. One that says that it can look later is asked again, without
         end, as by Connect."""
         self.found_nothing = False
+        if self._paused_until_s and self._clock() < self._paused_until_s:
+            return None
         try:
             batch = self._task.poll()
         except RetriableError as error:
-            now_s = time.monotonic()
+            now_s = self._clock()
             if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
                 self._warned_s = now_s
                 _log.warning("the task cannot poll now; it is asked again: %s", error)
+            next_try_s = error.next_try_s
+            if next_try_s is None:
+                next_try_s = self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), PAUSE_MAX_S)
+                self._paused_until_s = now_s + next_try_s
             self._cannot_poll.goes_on(
-                error.waits_for or "the source of its task", str(error), tried=error.tried, next_try_s=error.next_try_s
+                error.waits_for or "the source of its task", str(error), tried=error.tried, next_try_s=next_try_s
             )
             return None
+        self._pause_s = self._paused_until_s = 0.0
         self._warned_s = None
         self._cannot_poll.over()
         self.found_nothing = batch is None or not (len(batch) or self._moves(batch))
