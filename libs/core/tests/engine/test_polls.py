@@ -32,7 +32,7 @@ class Away(SourceTask):
     asked_s: list[float] = field(default_factory=list[float])
 
     def start(self, config: Any, context: Any) -> None:
-        raise NotImplementedError
+        """Nothing: only polls are tried."""
 
     def poll(self) -> None:
         self.asked_s.append(round(self.clock.now_s - 100.0, 3))
@@ -40,7 +40,7 @@ class Away(SourceTask):
             raise self.error
 
     def stop(self) -> None:
-        raise NotImplementedError
+        """Nothing: only polls are tried."""
 
 
 def asked(error: RetriableError, seconds: float) -> list[float]:
