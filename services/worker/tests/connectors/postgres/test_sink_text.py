@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,3 +120,15 @@ def test_escaping_can_be_undone(column: list[str | None]) -> None:
     fields = escaped(column)
     assert not any(char in field for field in fields for char in "\t\n\r")
     assert [plain(field) for field in fields] == column
+
+
+def test_a_column_of_32_bit_floats_has_the_shortest_texts_that_numpy_has() -> None:
+    bits = np.random.default_rng(3).integers(0, 2**32, 3_000, dtype=np.uint32)
+    plain = [0.0, -0.0, 1.0, 0.1, 1e-4, 999_999_936.0]
+    for numbers in (bits.view(np.float32), np.array(plain, np.float32)):
+        column = [None, *numbers.tolist()]
+        assert texts(column, Form(FLOAT32)) == [None, *(repr(float(str(number))) for number in numbers)]
+
+
+def test_doubles_under_a_schema_of_32_bits_keep_their_magnitude() -> None:
+    assert texts([0.5, 1e300, None], Form(FLOAT32)) == ["0.5", "1e+300", None]
