@@ -57,7 +57,7 @@ class _Herder(herder_grpc.ConnectorServiceServicer):
             connector_pb2.Worker(worker_id="w2", conditions=self._conditions),
         ]
         return admin_pb.GetClusterResponse(
-            leader_id="herder-1", leader_address="127.0.0.1:7203", epoch=1, workers=workers
+            cluster_id="lkc-1", leader_id="herder-1", leader_address="127.0.0.1:7203", epoch=1, workers=workers
         )
 
     async def ListConnectors(self, request: Any, context: Any) -> herder_pb.ListConnectorsResponse:
@@ -169,7 +169,7 @@ async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:
         assert {replica["role"] for replica in found["replicas"]} == {"WRITER"}
         reason = "910 units fewer than its share; balanced once it is calm"
         uneven: list[dict[str, Any]] = [{"worker_id": "w1", "reason": reason, "conditions": []}]
-        leads = {"address": "127.0.0.1:7203", "state": "LEADS", "message": "", "workers": uneven}
+        leads = {"address": "127.0.0.1:7203", "state": "LEADS", "message": "", "cluster_id": "lkc-1", "workers": uneven}
         assert found["herder"] == leads
         code, text = await doctor(one, status, herder)
         assert code == 0

@@ -131,7 +131,7 @@ async def _herder(address: str) -> views.Json:
             connectors = await fetch_connectors(client, full=False)
         except CommandError as error:
             state = "UNREACHABLE" if error.reason == "UNREACHABLE" else error.reason
-            silent: views.Json = {"workers": [], "waits": [], "notices": []}
+            silent: views.Json = {"cluster_id": None, "workers": [], "waits": [], "notices": []}
             return {"address": address, "state": state, "message": error.message, **silent}
         workers = map(views.worker, reply.workers)
         notes = [
@@ -140,8 +140,9 @@ async def _herder(address: str) -> views.Json:
             if one["reason"] or one["conditions"]
         ]
         address = reply.leader_address or client.address
+        known = {"cluster_id": reply.cluster_id or None}
         of_units = {"waits": _waits(connectors), "notices": _notices(connectors)}
-        return {"address": address, "state": "LEADS", "message": "", "workers": notes, **of_units}
+        return {"address": address, "state": "LEADS", "message": "", **known, "workers": notes, **of_units}
 
 
 def _waits(connectors: Sequence[views.Json]) -> list[views.Json]:

@@ -28,6 +28,7 @@ def store_status(
         condition=store_pb2.StoreCondition.Value(f"STORE_CONDITION_{health.condition.name}"),
         message=health.message,
         topic=store.topic,
+        cluster_id=store.cluster_id,
         undecodable_count=undecodable_count,
         undecodable=undecodable,
     )

@@ -191,6 +191,11 @@ class TopicStore(Protocol[StateT, ChangeT]):
         ...
 
     @property
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster that has the topic; empty until `start` has opened it."""
+        ...
+
+    @property
     def health(self) -> StoreHealth:
         """What an operator has to look at; there from the beginning, also while `start` fails."""
         ...

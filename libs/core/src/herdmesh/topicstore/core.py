@@ -117,6 +117,10 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         return self._log.settings.topic
 
     @property
+    def cluster_id(self) -> str:
+        return "" if self._identity is None else self._identity.cluster_id
+
+    @property
     def health(self) -> StoreHealth:
         return self._health.health
 

@@ -74,7 +74,13 @@ class KafkaLog:
         max_bytes = await self._admin.max_message_bytes()
         self._writer.message_bytes_max = max_bytes
         return LogIdentity(
-            store_id, settings.topic, settings.partitions, settings.audit_topic, lag_ms, max_bytes - FRAMING_BYTES
+            store_id,
+            settings.topic,
+            settings.partitions,
+            settings.audit_topic,
+            lag_ms,
+            max_bytes - FRAMING_BYTES,
+            await self._admin.cluster_id(),
         )
 
     async def check(self) -> NotAuthorized | None:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     AdminClient,
     ConfigEntry,  # pyright: ignore[reportPrivateImportUsage]  # public by the client's documentation, here and below
     ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
+    DescribeClusterResult,  # pyright: ignore[reportPrivateImportUsage]
     NewTopic,  # pyright: ignore[reportPrivateImportUsage]
     OffsetSpec,  # pyright: ignore[reportPrivateImportUsage]
     TopicDescription,  # pyright: ignore[reportPrivateImportUsage]
@@ -71,6 +72,8 @@ class _AdminCalls(Protocol):
     def describe_configs(
         self, resources: list[ConfigResource], *, request_timeout: float
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]: ...
+
+    def describe_cluster(self, *, request_timeout: float) -> Future[DescribeClusterResult]: ...
 
     def list_topics(self, topic: str, timeout: float) -> object: ...
 
@@ -220,6 +223,15 @@ class TopicAdmin:
         except KafkaException as failure:
             raise self._refused(failure, Need.DESCRIBE_TOPIC_CONFIGS, name) from None
         return str(cast(object, entries[_POLICY].value))
+
+    async def cluster_id(self) -> str:
+        """The id of the Kafka cluster; empty when the broker does not tell it, which keeps no store from starting."""
+        try:
+            found = await asyncio.wrap_future(self._client.describe_cluster(request_timeout=self._request_timeout_s))
+        except KafkaException as failure:
+            _logger.warning("the broker does not say what its cluster's id is: %s", failure)
+            return ""
+        return str(cast(object, found.cluster_id) or "")
 
     async def min_compaction_lag_ms(self) -> int:
         """The own topic's `min.compaction.lag.ms`; 0, which promises nothing, when the broker does not say."""

@@ -80,7 +80,8 @@ class LogIdentity:
     """`store_id` changes when the topic is recreated; `audit_topic` is the topic of shard `partitions`.
 
     The log removes no record of the own topic that is younger than `min_compaction_lag_ms`, nor any that came after
-    such a one. It takes records of up to `record_bytes_max`, key and value.
+    such a one. It takes records of up to `record_bytes_max`, key and value. `cluster_id` is that of
+    Kafka; empty when the broker does not tell it.
     """
 
     store_id: str
@@ -89,6 +90,7 @@ class LogIdentity:
     audit_topic: str | None
     min_compaction_lag_ms: int = 0
     record_bytes_max: int = 1 << 62
+    cluster_id: str = ""
 
     def shard_of(self, record: StoredRecord) -> int:
         return record.partition if record.topic == self.topic else self.partitions

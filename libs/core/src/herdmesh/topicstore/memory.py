@@ -87,6 +87,7 @@ class MemoryLog:
             settings.audit_topic,
             own.min_compaction_lag_ms,
             max_bytes - FRAMING_BYTES,
+            self._broker.cluster_id,
         )
 
     def _open_topic(self, name: str, partitions: int, policy: str, min_compaction_lag_ms: int) -> MemoryTopic:

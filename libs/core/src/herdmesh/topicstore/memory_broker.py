@@ -109,6 +109,7 @@ class MemoryBroker:
         #: What is committed: group -> topic and partition -> offset and metadata.
         self.group_offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = {}
         self.now_ms = now_ms
+        self.cluster_id = "memory"
         self._made = 0
         self._epochs: dict[str, int] = {}
         self._transactions: dict[str, _Transaction] = {}

@@ -19,6 +19,7 @@ import structlog
 from herdmesh.api.herder.v1.connector_service_pb2_grpc import add_ConnectorServiceServicer_to_server
 from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import add_WorkerSessionServiceServicer_to_server
 from herdmesh.herder.effects.campaign import Campaign
+from herdmesh.herder.effects.cluster_id import ClusterId
 from herdmesh.herder.effects.topic_tracking import TopicTracking
 from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
@@ -60,7 +61,9 @@ async def serve(
     tracking = TopicTracking(
         topics, lambda name: loop.herder.connector(name) is not None, enabled=settings.topic_tracking_enable
     )
-    connectors = ConnectorServicer(loop, topics, tracking, settings.request_timeout_ms, version("herdmesh-herder"))
+    cluster_id = ClusterId(settings.config_store)
+    release = version("herdmesh-herder")
+    connectors = ConnectorServicer(loop, topics, tracking, cluster_id, settings.request_timeout_ms, release)
     sessions = WorkerSessionServicer(loop, tracking)
     server = Server(
         settings.listen,
@@ -86,6 +89,7 @@ async def serve(
     loop.connect(writes)
     parts: list[Coroutine[Any, Any, None]] = [loop.run(), follow_roles(), campaign.run(), tracking.run()]
     tasks = [asyncio.create_task(part) for part in (*parts, *(watch.run() for watch in watches))]
+    asking = asyncio.create_task(cluster_id.run())  # it ends by itself
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -98,12 +102,12 @@ async def serve(
         await campaign.resign()
         await loop.stop_leading(_DRAIN_S)
         stopped.cancel()
-        for task in tasks:
+        for task in (*tasks, asking):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, asking, return_exceptions=True)
         await server.stop(_DRAIN_S)
         await writes.close()
-        for part in (campaign, topics, *watches):
+        for part in (campaign, topics, cluster_id, *watches):
             await part.close()
 
 

@@ -22,6 +22,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.herder.effects.cluster_id import ClusterId
 from herdmesh.herder.effects.topic_tracking import TopicTracking
 from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.loop import HerderLoop
@@ -51,11 +52,18 @@ class ConnectorServicer(OffsetRpcs):
     """The public service. `version` is this release's."""
 
     def __init__(
-        self, loop: HerderLoop, topics: Topics, tracking: TopicTracking, request_timeout_ms: int, version: str
+        self,
+        loop: HerderLoop,
+        topics: Topics,
+        tracking: TopicTracking,
+        cluster_id: ClusterId,
+        request_timeout_ms: int,
+        version: str,
     ) -> None:
         self._loop = loop
         self._topics = topics
         self._tracking = tracking
+        self._cluster_id = cluster_id
         self._herder = loop.herder
         self._views = EncodedMeshViews(loop.herder)
         loop.observe(self._views)
@@ -246,7 +254,9 @@ class ConnectorServicer(OffsetRpcs):
 
     async def GetCluster(self, request: admin_pb.GetClusterRequest, context: _Context) -> admin_pb.GetClusterResponse:
         with self._loop.reading("GetCluster", leader_only=False):
-            return views.cluster(self._herder.cluster(), self._version, self._herder.config_revision)
+            return views.cluster(
+                self._herder.cluster(), self._version, self._cluster_id.known, self._herder.config_revision
+            )
 
     # --- inside
 

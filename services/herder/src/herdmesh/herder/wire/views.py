@@ -92,9 +92,10 @@ def gone_worker(worker_id: str) -> pb.Worker:
     return pb.Worker(worker_id=worker_id, state=pb.WORKER_STATE_LOST)
 
 
-def cluster(view: ClusterView, version: str, revision: Revision | None) -> admin_pb.GetClusterResponse:
+def cluster(view: ClusterView, version: str, cluster_id: str, revision: Revision | None) -> admin_pb.GetClusterResponse:
     return admin_pb.GetClusterResponse(
         meta=revisions.meta(revision),
+        cluster_id=cluster_id,
         version=version,
         leader_id=view.leader_id,
         leader_address=view.leader_address,

@@ -129,6 +129,7 @@ class StoreStatus(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     UNDECODABLE_COUNT_FIELD_NUMBER: _builtins.int
     UNDECODABLE_FIELD_NUMBER: _builtins.int
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
     role: Global___StoreRole.ValueType
     """role of the replica."""
     condition: Global___StoreCondition.ValueType
@@ -139,6 +140,8 @@ class StoreStatus(_message.Message):
     """topic the store keeps its records in."""
     undecodable_count: _builtins.int
     """undecodable_count of records that no rule could read since this replica started."""
+    cluster_id: _builtins.str
+    """cluster_id of the Kafka cluster that has the topic. Empty = not known yet."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """since is when the condition began."""
@@ -157,10 +160,11 @@ class StoreStatus(_message.Message):
         topic: _builtins.str = ...,
         undecodable_count: _builtins.int = ...,
         undecodable: _abc.Iterable[Global___UndecodableRecord] | None = ...,
+        cluster_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "message", b"message", "role", b"role", "since", b"since", "topic", b"topic", "undecodable", b"undecodable", "undecodable_count", b"undecodable_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "condition", b"condition", "message", b"message", "role", b"role", "since", b"since", "topic", b"topic", "undecodable", b"undecodable", "undecodable_count", b"undecodable_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
