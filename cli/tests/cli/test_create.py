@@ -56,6 +56,15 @@ def test_offsets_that_are_none(tmp_path: Path, text: str, says: str) -> None:
     assert says in refused("create", "-f", file(tmp_path, GOOD), "--offsets", str(offsets))
 
 
+@pytest.mark.parametrize("command", ["validate", "create", "apply"])
+@pytest.mark.parametrize("text", ["{", "no JSON", '{"name": "a", "config": {"connector.class": X}}', "<config/>"])
+def test_a_config_that_is_no_json_is_refused_before_it_is_sent(tmp_path: Path, command: str, text: str) -> None:
+    """Java's REST API answers it with 500 or 400; here nothing but properties can be sent."""
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    assert "not JSON" in refused(command, "-f", str(path))
+
+
 def test_apply_does_not_drop_an_initial_state(tmp_path: Path) -> None:
     assert "use `herd create`" in refused("apply", "-f", file(tmp_path, {**GOOD, "initial_state": "STOPPED"}))
 

@@ -9,7 +9,7 @@ import pytest
 from rich.text import Text
 
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.cli import views
+from herdmesh.cli import listing, views
 from herdmesh.cli.commands.describe import story
 from herdmesh.cli.output import connector_lag, connector_uncommitted, task_lag
 
@@ -98,9 +98,18 @@ def test_lag_of_a_paused_sink_is_what_was_known_last_with_its_age() -> None:
     assert connector_lag({"tasks": [paused, running], "behind_records": None}) == "501 (4m ago)"
 
 
+def test_lag_of_a_failed_sink_is_what_was_known_when_it_failed() -> None:
+    failed, running = sink_task("FAILED", 4, (1, 1, 51)), sink_task("RUNNING", 9, (5, 5, 6))
+    assert task_lag(failed) == "50 (4m ago)"
+    both = {"tasks": [failed, running], "behind_records": None, "uncommitted_records": None}
+    assert connector_lag(both) == listing.COLUMNS["LAG"].cell(both) == "51 (4m ago)"
+    assert connector_uncommitted(both) == listing.COLUMNS["UNCOMMITTED"].cell(both) == "0 (4m ago)"
+
+
 def test_lag_that_nobody_knows_is_a_dash() -> None:
     unknown = sink_task("PAUSED", 4, (-1, -1, 10))
-    assert task_lag(unknown) == task_lag(sink_task("PAUSED", 4)) == task_lag(sink_task("FAILED", 4, (1, 1, 3))) == "-"
+    unassigned = sink_task("UNASSIGNED", 4, (1, 1, 3))
+    assert [task_lag(one) for one in (unknown, sink_task("PAUSED", 4), sink_task("FAILED", 4), unassigned)] == ["-"] * 4
     assert connector_lag({"tasks": [sink_task("PAUSED", 4, (1, 1, 3)), unknown], "behind_records": None}) == "-"
     assert connector_lag({"tasks": [], "behind_records": None}) == "-"
 

@@ -42,13 +42,16 @@ def connector(number: int) -> connectors.Connector:
 class Herder:
     """Has so many connectors, and gives them as the real one does."""
 
-    ListConnectors = GetConnector = None
+    ListConnectors = GetConnector = ValidateConfig = None
 
     def __init__(self, count: int) -> None:
         self.shown = [connector(number) for number in range(count)]
         self.views: list[int] = []
 
-    async def call(self, _method: Any, request: Any) -> Any:
+    async def call(self, _method: Any, request: Any, timeout_s: float | None = None) -> Any:
+        if isinstance(request, messages.ValidateConfigRequest):
+            assert timeout_s, "a worker that does not answer is not waited for"
+            raise from_reason("NO_WORKER", "no worker has the plugin")
         if isinstance(request, messages.GetConnectorRequest):
             found = [one for one in self.shown if one.name == request.name]
             if not found:

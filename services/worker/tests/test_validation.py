@@ -9,6 +9,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.herder.v1 import config_messages_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
@@ -214,6 +215,14 @@ def test_what_is_no_plugin_is_not_described(name: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
         Plugins(REGISTRY).fields(name)
     assert refused.value.fix
+
+
+def test_the_class_of_a_validation_is_the_configs_alone() -> None:
+    """Java has another in its URL, and answers 400 where they differ."""
+    for request in (config_messages_pb2.ValidateConfigRequest, worker_service_pb2.ValidateConfigRequest):
+        assert [field.name for field in request.DESCRIPTOR.fields] == ["config"]
+    for alias in ("FileStreamSource", "FileStreamSourceConnector", SOURCE["connector.class"]):
+        assert answered({**SOURCE, "connector.class": alias}).class_name == alias
 
 
 def test_validation_is_fast() -> None:

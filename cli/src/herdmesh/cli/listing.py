@@ -15,7 +15,7 @@ from datetime import datetime
 from rich.markup import escape
 
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import age, colored, count
+from herdmesh.cli.output import age, colored, connector_lag, connector_uncommitted, count
 from herdmesh.cli.views import Json
 
 #: Of a connector or a task (Connect's, without what is never shown), and of connectors.
@@ -141,8 +141,8 @@ COLUMNS: dict[str, Column] = {
         lambda one: count(sum(unit["state"] == "FAILED" for unit in (one["connector"], *one["tasks"]))),
         lambda one: sum(unit["state"] == "FAILED" for unit in (one["connector"], *one["tasks"])),
     ),
-    "LAG": Column(lambda one: count(one["behind_records"]), lambda one: one["behind_records"]),
-    "UNCOMMITTED": Column(lambda one: count(one["uncommitted_records"]), lambda one: one["uncommitted_records"]),
+    "LAG": Column(connector_lag, lambda one: one["behind_records"]),
+    "UNCOMMITTED": Column(connector_uncommitted, lambda one: one["uncommitted_records"]),
     "AGE": Column(lambda one: age(one["connector"].get("since")), _since),
     "WORKERS": Column(lambda one: escape(", ".join(_workers(one)) or "-"), lambda one: ",".join(_workers(one)) or None),
     "ATTENTION": Column(lambda one: escape(attention(one)), lambda one: attention(one) or None),

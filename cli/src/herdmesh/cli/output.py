@@ -182,17 +182,21 @@ def task_rows(connector: Json) -> list[list[str]]:
     return rows
 
 
+_STANDING = ("PAUSED", "FAILED")
+"""States in which a task reads nothing, and its worker knows what it had read."""
+
+
 def task_lag(task: Json) -> str:
-    """Records of its partitions that a sink task has not read yet. Of a paused one nobody asks Kafka: it is what the
-    ends of its partitions said when it paused, with the age of that."""
+    """Records of its partitions that a sink task has not read yet. Of a paused or failed one nobody asks Kafka: it is
+    what the ends of its partitions said when it paused or failed, with the age of that; more may wait by now."""
     lag = task.get("progress", {}).get("behind_records")
-    if task["state"] == "PAUSED" and lag is not None:
+    if task["state"] in _STANDING and lag is not None:
         return f"{count(lag)} ({age(task.get('since'))} ago)"
     return count(lag if task["state"] == "RUNNING" else None)
 
 
 def connector_lag(connector: Json) -> str:
-    """Lag of all tasks; while some are paused it is as old as what is known of the first of them."""
+    """Lag of all tasks; while some are paused or failed it is as old as what is known of the first of them."""
     return _of_tasks(connector, "behind_records")
 
 
@@ -203,11 +207,11 @@ def connector_uncommitted(connector: Json) -> str:
 
 def _of_tasks(connector: Json, figure: str) -> str:
     lags = [task.get("progress", {}).get(figure) for task in connector["tasks"]]
-    paused = [task["since"] for task in connector["tasks"] if task["state"] == "PAUSED" and task.get("since")]
-    known = all(task["state"] in ("PAUSED", "RUNNING") for task in connector["tasks"]) and None not in lags
-    if connector[figure] is not None or not (paused and known):
+    standing = [task["since"] for task in connector["tasks"] if task["state"] in _STANDING and task.get("since")]
+    known = all(task["state"] in (*_STANDING, "RUNNING") for task in connector["tasks"]) and None not in lags
+    if connector[figure] is not None or not (standing and known):
         return count(connector[figure])
-    return f"{count(sum(lags))} ({age(min(paused))} ago)"
+    return f"{count(sum(lags))} ({age(min(standing))} ago)"
 
 
 def age(since: str | None, now: datetime | None = None) -> str:

@@ -176,6 +176,19 @@ def _misspelt_connector(name: str, names: Iterable[str]) -> str:
     return own[found] if found else ""
 
 
+def _misspelt_class(class_name: str, part: str, known: Iterable[str]) -> str:
+    """The class that was meant, of another package too: by its simple name, as packages are long and alike."""
+    package = class_name.rpartition(".")[0]
+    with_part = {one for one in known if part and one.partition("$")[2] == part}
+    for names in (with_part, {one for one in known if "$" not in one}, set(known)):
+        simple: dict[str, str] = {}
+        for one in sorted(names, key=lambda one: (bool(package) == ("." in one), one.startswith(package))):
+            simple[one.partition("$")[0].rpartition(".")[2]] = one
+        if found := closest(class_name.rpartition(".")[2], simple):
+            return simple[found]
+    return ""
+
+
 def _own_part(name: str) -> str:
     simple = name.rpartition(".")[2].lower()
     way = "sink" if "sink" in simple else "source" if "source" in simple else ""
@@ -213,10 +226,12 @@ def _known(kind: str) -> tuple[str, ...]:
     from herdmesh.connect.transforms import TRANSFORMATIONS
 
     registered = [name for one in definitions.REGISTERED for name in (one, one.rpartition(".")[2])]
+    converters = (*CONVERTERS, *registered)
     return {
         "transforms": tuple(TRANSFORMATIONS),
         "predicates": tuple(PREDICATES),
-    }.get(kind, (*CONVERTERS, *registered))
+        "header": (*converters, "SimpleHeaderConverter", "org.apache.kafka.connect.storage.SimpleHeaderConverter"),
+    }.get(kind, converters)
 
 
 def advice(field: str, name: str) -> str:
@@ -229,7 +244,7 @@ def advice(field: str, name: str) -> str:
     if name in known:
         return ""  # whoever looked does not have it
     both = [one for one in (f"{name}$Key", f"{name}$Value") if one in known]
-    meant = " or ".join(both) or closest(name, known) or (closest(class_name, known) if part else "")
+    meant = " or ".join(both) or _misspelt_class(class_name, part, known)
     if meant:
         return f"did you mean {meant}?"
     other = next((text for package, text in _PACKAGES.items() if name.startswith(package)), None)
