@@ -14,6 +14,7 @@ import pyarrow.parquet
 
 from herdmesh.connect.schemas import Schema
 from services.worker.tests.connectors.leaving import SINKS, Refused, batch_of, context_of, read_parquet
+from services.worker.tests.connectors.postgres.sink_values import AS_JSON, HELD
 from tests.support.sample_values import FIELD, SCHEMALESS, UNFIT, WITH_SCHEMA, Sample, in_struct
 
 PAGE = Path(__file__).parents[4] / "docs" / "values.md"
@@ -27,10 +28,19 @@ def page() -> str:
     for title, samples in (("Under a schema", WITH_SCHEMA), ("Without a schema", SCHEMALESS)):
         lines += ["", f"## {title}", "", "| Value | JSON | CSV | Parquet type | Parquet value |", f"|{'---|' * 5}"]
         lines += [_row(sample) for sample in samples]
+    lines += ["", "## In PostgreSQL", "", *_SQL_HEAD.splitlines(), "", "| Value | Column type | Value |"]
+    lines += [f"|{'---|' * 3}"]
+    lines += [f"| {one} | {kind} | {'null' if held is None else _shown(held)} |" for one, kind, held in _sql_rows()]
     lines += ["", "## What does not fit", "", *_UNFIT_HEAD.splitlines(), "", "| Value | JSON | Parquet |"]
     lines += [f"|{'---|' * 3}"]
     lines += [f"| {sample} | {_shown(_why('json', sample))} | {_shown(_why('parquet', sample))} |" for sample in UNFIT]
     return "\n".join([*lines, ""])
+
+
+def _sql_rows() -> list[tuple[str, str, str | None]]:
+    """Name, column type and value, as `test_sink_values` finds them on a server."""
+    held = {**HELD, **{name: ("json", text) for name, text in AS_JSON.items()}}
+    return [(sample.name, *held[sample.name]) for sample in WITH_SCHEMA]
 
 
 def _row(sample: Sample) -> str:
@@ -101,6 +111,10 @@ services.worker.tests.connectors.values_page`); a test compares.
   booleans, decimals, texts, bytes, else JSON text.
 - **What cannot be held** is an error of that record, in stage `TASK_PUT`: `errors.tolerance` and the dead letter
   queue decide, and the other records of its batch are written."""
+
+_SQL_HEAD = """\
+The column that [`PostgresSink`](connectors/postgres-sink.md) makes for each value (`auto.create=true`), and the value
+as the server prints it. What is `json` here has no column of its own: make one of type `json`. A test asks a server."""
 
 _UNFIT_HEAD = """\
 A value that is none of its schema's (a transformation, or a converter that does not check, may make one) is refused

@@ -27,14 +27,21 @@ from decimal import Decimal
 from typing import Any, cast
 
 from herdmesh.connect import jackson
-from herdmesh.connect.data import Float32, JavaDate, Struct
+from herdmesh.connect.data import Float32, Int8, Int16, Int32, Int64, JavaDate, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javareading import float32
-from herdmesh.connect.schemas import DATE, TIME, Schema
+from herdmesh.connect.schemas import DATE, LOGICAL, TIME, Schema
 from herdmesh.worker.connectors.postgres.debezium.texts import INFINITE_DAYS, Write
 from herdmesh.worker.connectors.postgres.writing.moments import date_text, moment_text, time_text
 from herdmesh.worker.connectors.values.payloads import texts_of
 
+_INTEGERS = frozenset((int, Int8, Int16, Int32, Int64))
+_KINDS: dict[str, frozenset[type]] = {
+    "INT8": _INTEGERS, "INT16": _INTEGERS, "INT32": _INTEGERS, "INT64": _INTEGERS, "STRING": frozenset((str,)),
+    "BOOLEAN": frozenset((bool,)), "BYTES": frozenset((bytes, bytearray, memoryview)),
+    "FLOAT32": frozenset((float, Float32)), "FLOAT64": frozenset((float, Float32)),
+}  # fmt: skip
+"""The classes of values by the schema's type."""
 _INFINITE = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
 """As the Java driver, and the source (`types`), have them in milliseconds."""
 _NORMAL_FLOAT32_MIN = 2.0**-126
@@ -76,6 +83,7 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
         return [None if value is None else _written(form.write, value) for value in values]
     kinds = set(map(type, values))
     kinds.discard(type(None))
+    _check(kinds, values, form.schema)
     if len(kinds) == 1:
         kind = kinds.pop()
         if kind is Float32 or (kind is float and form.narrows):
@@ -87,8 +95,27 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
             return list(values)
         if kind is list and form.is_array:
             inner = _inner(form)
+            if inner.schema is not None:
+                items = [item for value in values if value is not None for item in value if item is not None]
+                _check(set(map(type, items)), items, inner.schema)
             return [None if value is None else _array(value, inner) for value in values]
     return [None if value is None else _text(value, form) for value in values]
+
+
+def _check(kinds: set[type], values: Sequence[Any], schema: Schema | None) -> None:
+    """Raises DataError for a value that is none of the schema's type, where the column may have room for it.
+
+    `kinds`: of the values that are not None. The server looks at the size of other integers than bytes, which go into a
+    smallint.
+    """
+    if schema is None or schema.name in LOGICAL:
+        return
+    fitting = _KINDS.get(schema.type)
+    if fitting is not None and not fitting.issuperset(kinds):
+        other = next(kind for kind in kinds if kind not in fitting)
+        raise DataError(f"an object of class {other.__name__} is no value of a schema of type {schema.type}")
+    if schema.type == "INT8" and not all(value is None or -128 <= value <= 127 for value in values):
+        raise DataError("a number beyond 8 bits is no value of a schema of type INT8")
 
 
 def _written(write: Write, value: Any) -> str:
@@ -172,6 +199,8 @@ def _date_text(value: JavaDate, form: Form) -> str:
     if value in _INFINITE:
         return _INFINITE[value]
     if name == DATE:
+        if value % _DAY_MS and value // _DAY_MS not in INFINITE_DAYS:
+            raise DataError("a Date has a time of day")
         return INFINITE_DAYS.get(value // _DAY_MS) or date_text(int(value))
     return time_text(int(value)) if name == TIME else moment_text(int(value), form.zone)
 
@@ -190,6 +219,8 @@ def _array(values: Sequence[Any], inner: Form) -> str:
 def _element(value: Any, form: Form) -> str:
     if value is None and form.schema is not None:
         value = form.schema.default
+        if value is None and not form.schema.optional:
+            raise DataError("null for an element of an array that is required and has no default")
     if value is None:
         return "NULL"
     text = _text(value, form)
