@@ -29,7 +29,7 @@ from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
-from herdmesh.worker.effects import plugins, validation
+from herdmesh.worker.effects import asked_folders, validation
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import planned_task_configs
@@ -417,8 +417,9 @@ class Forks(SinkConnector):
         patch.setenv("FORKED", str(forked))
         found = discover(str(tmp_path / "forks"))
         try:
+            assert found.folders is not None
             with pytest.raises(TaskFailed, match="exit code 3"):
-                found.processes[0].line().call("task_class", "forks:Forks", timeout_s=WAIT_S)
+                found.folders.processes()[0].line().call("task_class", "forks:Forks", timeout_s=WAIT_S)
         finally:
             found.close()
             os.kill(int(forked.read_text()), signal.SIGKILL)
@@ -427,7 +428,9 @@ class Forks(SinkConnector):
 def test_what_cannot_be_imported_is_left_out_and_the_log_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "_log", structlog.get_logger())  # another test may have had it keep its processors
+    monkeypatch.setattr(
+        asked_folders, "_log", structlog.get_logger()
+    )  # another test may have had it keep its processors
     broken = Environment(tmp_path / "broken")
     broken.install("broken", "1", {"broken.py": "import no_such_module\n", "other.py": "Other = dict\n"},
                    connectors=["Broken = broken:Broken", "Other = other:Other"])  # fmt: skip
@@ -507,9 +510,9 @@ def test_without_folders_no_process_is_made(monkeypatch: pytest.MonkeyPatch) -> 
     def never(*_: object) -> Any:
         raise AssertionError("nothing is to be read")
 
-    monkeypatch.setattr("herdmesh.worker.effects.plugins.own_libraries", never)
+    monkeypatch.setattr("herdmesh.worker.effects.asked_folders.own_libraries", never)
     found = discover(" ")
-    assert found.processes == ()
+    assert found.folders is None
     assert found.registry.find("FileStreamSink").imports is None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from herdmesh.worker.effects import plugins
+from herdmesh.worker.effects import asked_folders
 from herdmesh.worker.effects.plugins import discover
 from herdmesh.worker.output_limit import BURST_BYTES, BYTES_PER_SECOND, OutputLimit
 from tests.support.plugin_environments import Environment, greet
@@ -34,7 +34,8 @@ def test_modules_that_end_or_break_their_process_are_refused_at_once(tmp_path: P
     with capture_logs() as logs:
         found = discover(str(tmp_path))
     found.close()
-    assert found.late is None, "none hung"
+    assert found.folders is not None
+    assert found.folders.asked() == [], "none hung"
     assert found.registry.versions("Greet") == ["1.0"]
     why = {Path(one["folder"]).name: one["why"] for one in logs if one["event"] == "plugin_refused"}
     assert why.keys() == {*MODULES, "named"}
@@ -47,7 +48,7 @@ def test_a_folder_that_hangs_holds_up_nobody_and_is_found_when_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One through a symbolic link, too: it is one folder. One that only takes long is known once it has answered."""
-    monkeypatch.setattr(plugins, "ANSWER_S", 3.0)
+    monkeypatch.setattr(asked_folders, "ANSWER_S", 3.0)
     Environment(tmp_path / "hangs").install("hangs", "1", {"hangs.py": HANGS}, connectors=["P = hangs:P"])
     (tmp_path / "same").symlink_to(tmp_path / "hangs")
     greet(tmp_path / "greet", "1.0", "1")

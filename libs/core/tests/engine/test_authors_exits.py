@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from herdmesh.connect.author_answers import checked_task_configs
 from herdmesh.connect.connector import SinkBatch, SinkTask, SourceBatch, SourceTask
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.escaping import escaped, escaped_within
-from herdmesh.connect.task_configs import checked_task_configs
 from herdmesh.engine import ErrorClass, TaskFailed, TaskKind
 from herdmesh.engine.failure import classify
 from libs.core.tests.engine.harness import Kafka, make_spec, run_here

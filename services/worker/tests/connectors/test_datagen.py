@@ -33,6 +33,7 @@ BASE = {"kafka.topic": "t", "quickstart": "users"}
         ({"kafka.topic": "t", "schema.filename": "/nowhere/at/all"}, "schema.filename"),
         ({"kafka.topic": "t", "schema.string": SCHEMA, "schema.keyfield": "key"}, "schema.keyfield"),
         ({**BASE, "max.interval": "-1"}, "max.interval"),
+        ({**BASE, "kafka.topic": "a b"}, "kafka.topic"),
         ({**BASE, "random.seed": "x"}, "random.seed"),
     ],
 )
@@ -47,7 +48,7 @@ def test_confluents_class_name_and_a_file(tmp_path: Path) -> None:
     file.write_text(SCHEMA)
     connector = PluginRegistry([describe(Datagen)]).find(JAVA).load()
     config = {"kafka.topic": "t", "schema.filename": str(file), "schema.keyfield": "id", "generate.timeout": "5"}
-    assert connector.validate(config) == ()
+    assert list(connector.validate(config)) == []
     assert [warning.field for warning in connector.warnings(config)] == ["generate.timeout"]
     misspelt = {"max.intervall": "0", "topic.creation.default.partitions": "2", "exactly.once.support": "required"}
     assert [one.field for one in connector.warnings({**BASE, "name": "d", **misspelt})] == ["max.intervall"]

@@ -10,6 +10,7 @@ Invariant: a configuration with neither Connect's problems nor these can be star
 from __future__ import annotations
 
 from herdmesh.connect import chain_config
+from herdmesh.connect.author_answers import checked_list
 from herdmesh.connect.authored import FindAuthored, here
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import clients_of
@@ -60,7 +61,10 @@ def refusals(
     # An author's own rules may rely on well-formed values.
     is_well_formed = not any(value.problems for value in values)
     wrong = connector.validate(config) if is_well_formed else connector.not_built(config)
-    return found + [FieldViolation(error.field, str(error), error.fix) for error in wrong]
+    method = "validate" if is_well_formed else "not_built"
+    return found + [
+        FieldViolation(error.field, str(error), error.fix) for error in checked_list(method, wrong, ConfigError)
+    ]
 
 
 def _not_built(config: RawConfig) -> list[FieldViolation]:

@@ -177,14 +177,14 @@ def shortened(text: str, characters: int) -> str:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as other:  # noqa: BLE001 - an author's `__str__` may raise anything
+    except BaseException as other:  # noqa: BLE001 - an author's `__str__` may raise anything, as SystemExit
         return f"its text cannot be made: {type(other).__name__}"
 
 
 def _trace_of(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception as other:  # noqa: BLE001 - as `_text_of`
+    except BaseException as other:  # noqa: BLE001 - as `_text_of`
         return f"{message_of(error)} (its stack trace cannot be made: {type(other).__name__})"
 
 

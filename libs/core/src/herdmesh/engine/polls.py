@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 from herdmesh.connect import waits
 from herdmesh.connect.connector import SourceBatch, SourceTask
-from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.errors import DataError, RetriableError
+from herdmesh.engine.given import shown
 from herdmesh.engine.source_offsets import SourceOffsets
 
 _CANNOT_POLL_S = 60.0
@@ -56,7 +58,7 @@ class Polls:
         if self._paused_until_s and self._clock() < self._paused_until_s:
             return None
         try:
-            batch = self._task.poll()
+            polled: Any = self._task.poll()
         except RetriableError as error:
             now_s = self._clock()
             if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
@@ -73,6 +75,9 @@ class Polls:
         self._pause_s = self._paused_until_s = 0.0
         self._warned_s = None
         self._cannot_poll.over()
+        if polled is not None and not isinstance(polled, SourceBatch):
+            raise DataError(f"poll returned {shown(polled)}: return a SourceBatch, or None when there is nothing")
+        batch = polled
         self.found_nothing = batch is None or not (len(batch) or self._moves(batch))
         return None if self.found_nothing else batch
 

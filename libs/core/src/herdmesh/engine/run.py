@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from herdmesh.connect import chain_config, plugin_imports, waits
+from herdmesh.connect.author_answers import checked_methods
 from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine import clients, failpoints
@@ -139,6 +140,7 @@ def _new(path: str, kind: type[T]) -> T:
         raise TaskFailed(f"the task class {path} cannot be loaded: {error}", ErrorClass.BAD_CONFIG) from error
     if not (isinstance(found, type) and issubclass(found, kind)):
         raise TaskFailed(f"{path} is no {kind.__name__}", ErrorClass.BAD_CONFIG)
+    checked_methods(found)
     return found()
 
 

@@ -5,12 +5,19 @@ Owns the look at each record. The rules are `engine.given`'s. Called for no batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.errors import DataError
 from herdmesh.engine.given import check_given, shown
+
+
+def iterated(given: Any) -> Iterator[Any]:
+    """Over what `poll_records` returned. Raises DataError when it is nothing that has records in it."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise DataError(f"poll_records returned {shown(given)}: return a list of SourceRecord, or None for nothing")
+    return iter(cast("Iterable[Any]", given))
 
 
 def check_records(given: Sequence[Any], kinds: tuple[type, ...]) -> None:

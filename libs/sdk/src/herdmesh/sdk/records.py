@@ -33,7 +33,7 @@ from herdmesh.connect.connector import (
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.source_transactions import RecordMetadata
-from herdmesh.sdk.record_checks import check_records
+from herdmesh.sdk.record_checks import check_records, iterated
 from herdmesh.sdk.record_transactions import RecordTransactions
 
 _log = logging.getLogger(__name__)
@@ -253,7 +253,7 @@ class RecordSourceTask(SourceTask):
             if found is None:
                 self._come_to_its_end([])
                 return []
-            self._records = iter(found)
+            self._records = iterated(found)
         wanted = max(1, min(self.RECORDS_MAX, self.context.poll_records_max()))
         taken: list[Given] = []
         try:

@@ -7,7 +7,6 @@ when the code raises; the process ends with the worker's end of the line.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import queue
@@ -24,16 +23,25 @@ from typing import Any
 import msgspec
 
 from herdmesh.connect import plugin_imports
+from herdmesh.connect.author_answers import (
+    checked_answer,
+    checked_class,
+    checked_definition,
+    checked_list,
+    checked_task_class,
+    checked_task_configs,
+)
 from herdmesh.connect.authored import AuthoredPlugin, RecordConverter, RecordPredicate, RecordTransformation
-from herdmesh.connect.config import ConfigKey
+from herdmesh.connect.config import ConfigKey, FieldViolation
 from herdmesh.connect.connector import Connector, ConnectorContext, OffsetMap, SinkConnector, SourceConnector
 from herdmesh.connect.entry_points import loaded_entry
+from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.escaping import escaped_within
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 from herdmesh.connect.redaction import hide_in_output, keep_secret, secrets_of_one_answer
-from herdmesh.connect.task_configs import checked_task_configs
 from herdmesh.connect.waits import Wait, Waits, entered
+from herdmesh.engine.failure import message_of
 from herdmesh.rpc.process import configure_logging
 from herdmesh.worker.plugin_messages import (
     Answer,
@@ -60,8 +68,10 @@ _LOOK_S = 1.0
 class PluginConnectors:
     """The plugin's connector classes and its started instances."""
 
-    def __init__(self, say: Callable[[_ToWorker], None]) -> None:
+    def __init__(self, say: Callable[[_ToWorker], None], broken: ToldFailure | None = None) -> None:
+        """`broken`: why nothing can be imported from the folder; every call is answered by it."""
         self._say = say
+        self._broken = broken
         self._started: dict[str, Connector] = {}
         #: of the instances that run or are being started.
         self._waits: dict[str, Waits] = {}
@@ -72,13 +82,16 @@ class PluginConnectors:
     def answer(self, call: Call) -> None:
         """Do it and say what came of it."""
         value: Any = None
-        failure: ToldFailure | None = None
+        failure = self._broken
+        if failure is not None:
+            self._say(Answer(number=call.number, failure=failure))
+            return
         try:
             with secrets_of_one_answer():
                 keep_secret(call.secrets)
                 value = self._value(call)
         except BaseException as error:  # noqa: BLE001 - an author's code may raise anything, as SystemExit
-            failure = told_failure(error)
+            failure = _told(error)
         self._say(Answer(number=call.number, value=value, failure=failure))
 
     def _value(self, call: Call) -> Any:
@@ -159,14 +172,30 @@ class PluginConnectors:
             asking.put(answer)
 
 
+def _told(error: BaseException) -> ToldFailure:
+    """As `told_failure`; where that fails (no stack left, no memory), the class of the error alone."""
+    try:
+        return told_failure(error)
+    except BaseException as other:  # noqa: BLE001 - whoever asked is to hear something
+        message = f"{type(error).__name__} (nothing more can be told of it: {type(other).__name__})"
+        return ToldFailure(kind="failed", message=message, error_class="UNKNOWN")
+
+
 def asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
     """A method of an instance, by its name, with arguments as they come off the line."""
     if what == "task_configs":
         return checked_task_configs(connector.task_configs(*arguments))
     if what == "validate":
-        return [(one.field, str(one), one.fix) for one in connector.validate(*arguments)]
+        return [
+            (one.field, str(one), one.fix) for one in checked_list(what, connector.validate(*arguments), ConfigError)
+        ]
     if what == "warnings":
-        return [(one.field, one.message, one.fix) for one in connector.warnings(*arguments)]
+        warned = checked_list(what, connector.warnings(*arguments), FieldViolation)
+        return [(one.field, one.message, one.fix) for one in warned]
+    if what == "task_class":
+        return checked_task_class(connector.task_class())
+    if what in ("exactly_once_support", "can_define_transaction_boundaries"):
+        return checked_answer(what, getattr(connector, what)(*arguments))
     if what == "alter_offsets" and isinstance(connector, SinkConnector):
         config, offsets = arguments
         return connector.alter_offsets(config, {(topic, partition): offset for topic, partition, offset in offsets})
@@ -209,13 +238,14 @@ def _asked_of_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
         return _rule(cls, call.what, *call.arguments)
     if call.what == "describe_authored":
         (version,) = call.arguments
+        checked_class(cls)
         kinds = (RecordTransformation, RecordPredicate, RecordConverter)
         return ToldAuthored(
             class_name=cls.class_name,
             aliases=tuple(cls.aliases),
             kind=next(kind.__name__ for kind in kinds if issubclass(cls, kind)),
             version=cls.version or version,
-            keys=tuple(map(_key, cls.config_def().keys.values())),
+            keys=_keys(cls),
         )
     assert call.what == "configure", call.what
     made = cls()
@@ -226,6 +256,7 @@ def _asked_of_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
 
 def _described(cls: type[Connector], version: str) -> ToldConnector:
     """`version` of the distribution, for a class that says none of its own."""
+    checked_class(cls)
     return ToldConnector(
         class_name=cls.class_name,
         aliases=tuple(cls.aliases),
@@ -233,12 +264,24 @@ def _described(cls: type[Connector], version: str) -> ToldConnector:
         version=getattr(cls, "version", None) or version,
         java_task_class=cls.java_task_class,
         default_converters=_texts(cls.default_converters),
-        keys=tuple(map(_key, cls.config_def().keys.values())),
+        keys=_keys(cls),
     )
 
 
 def _texts(found: Mapping[str, str]) -> dict[str, str]:
     return {str(name): str(value) for name, value in found.items()}
+
+
+def _keys(cls: type[Connector] | type[AuthoredPlugin]) -> tuple[ToldKey, ...]:
+    """Raises ConfigError naming the key that cannot be told."""
+    found: list[ToldKey] = []
+    for name, key in checked_definition(cls).keys.items():
+        try:
+            found.append(_key(key))
+            _packed(Answer(number=0, value=found[-1]))
+        except Exception as error:
+            raise ConfigError(f"the key {name} of {cls.__name__}.config_def cannot be told: {error}") from error
+    return tuple(found)
 
 
 def _key(key: ConfigKey) -> ToldKey:
@@ -269,8 +312,8 @@ def _packed(message: _ToWorker) -> bytes:
         return msgspec.json.encode(escaped_within(msgspec.to_builtins(message)))
 
 
-def serve(line: Connection) -> None:
-    """Answer what comes until the line ends."""
+def serve(line: Connection, broken: ToldFailure | None = None) -> None:
+    """Answer what comes until the line ends; `broken` as of `PluginConnectors`."""
     writing = threading.Lock()
 
     def say(message: _ToWorker) -> None:
@@ -281,10 +324,13 @@ def serve(line: Connection) -> None:
                 raise
             failure = ToldFailure(kind="failed", message=f"{error}", error_class="FATAL")
             packed = msgspec.json.encode(Answer(number=message.number, failure=failure))
-        with writing:
-            line.send_bytes(packed)
+        try:
+            with writing:
+                line.send_bytes(packed)
+        except OSError:
+            os._exit(1)  # the worker is gone; or the author's code closed the line, and whoever waits is to hear it
 
-    connectors = PluginConnectors(say)
+    connectors = PluginConnectors(say, broken)
     threading.Thread(target=_look, args=(connectors,), name="waits", daemon=True).start()
     while True:
         try:
@@ -301,8 +347,7 @@ def _look(connectors: PluginConnectors) -> None:
     """Without an end: the process ends."""
     while True:
         time.sleep(_LOOK_S)
-        with contextlib.suppress(OSError):  # the worker is gone: who reads the line says so
-            connectors.look_at_waits()
+        connectors.look_at_waits()
 
 
 def _keep(line: Connection) -> None:
@@ -322,14 +367,24 @@ def _keep(line: Connection) -> None:
     os.register_at_fork(after_in_child=leave)
 
 
+def _entered(imports: PluginImports) -> ToldFailure | None:
+    """Make this process the plugin's; why that failed, None = it did not."""
+    try:
+        plugin_imports.enter(imports)
+    except BaseException as error:  # noqa: BLE001 - the lines of .pth files are an author's code
+        said = message_of(error)
+        why = f"what the .pth files in {imports.site_packages} import ended it: {said}; mend or remove that file"
+        return ToldFailure(kind="import", message=why)
+    return None
+
+
 def main() -> None:
     """The process, from its arguments to the end of the worker."""
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
     hide_in_output()
     line = Connection(int(sys.argv[1]))
     _keep(line)
-    plugin_imports.enter(msgspec.json.decode(sys.argv[2], type=PluginImports))
-    serve(line)
+    serve(line, _entered(msgspec.json.decode(sys.argv[2], type=PluginImports)))
     os._exit(0)  # threads of the author's may not want to end
 
 

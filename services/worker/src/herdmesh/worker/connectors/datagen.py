@@ -19,6 +19,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.datagen_quickstarts import QUICKSTARTS
 from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.topic_names import topic_problems
 
 TOPIC, INTERVAL_MS, ITERATIONS = "kafka.topic", "max.interval", "iterations"
 SCHEMA, SCHEMA_FILE, QUICKSTART = "schema.string", "schema.filename", "quickstart"
@@ -129,8 +130,8 @@ class Datagen(SourceConnector):
         try:
             columns_for(settings_of(config), 0, 0)
         except ConfigError as error:
-            return [error]
-        return ()
+            return [error, *topic_problems(config, TOPIC)]
+        return topic_problems(config, TOPIC)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         found = warned_settings(config, {*KEYS.keys, TASK_ID}, self.kind, java="datagen")

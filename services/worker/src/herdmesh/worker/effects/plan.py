@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import structlog
+
+from herdmesh.connect.author_answers import checked_task_class, checked_task_configs
 from herdmesh.connect.config_providers.resolver import Resolved
 from herdmesh.connect.connector import TASK_CLASS, Connector, ConnectorContext, SinkConnector
 from herdmesh.connect.redaction import keep_secret
-from herdmesh.connect.task_configs import checked_task_configs
 from herdmesh.engine.contract import Properties
+from herdmesh.engine.failure import as_exceptions
 from herdmesh.worker.effects.specs import RunSpecs
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ def task_configs(made: Started, tasks_max: int) -> list[Properties]:
     """What the instance makes, with references where they were resolved; more than `tasks_max` is the herder's to
     refuse (`tasks.max.enforce`)."""
     instance, config = made.instance, made.resolved.raw
-    added: dict[str, str | None] = {TASK_CLASS: instance.java_task_class or instance.task_class()}
+    added: dict[str, str | None] = {TASK_CLASS: instance.java_task_class or checked_task_class(instance.task_class())}
     if isinstance(instance, SinkConnector):
         added |= {key: config[key] for key in ("topics", "topics.regex") if config.get(key)}
     # As Connect stores them (reference/herder.md 4.3): without these a Java worker that takes over the topics could
@@ -51,4 +56,13 @@ def planned_task_configs(specs: RunSpecs, config: Properties, tasks_max: int) ->
     try:
         return task_configs(made, tasks_max)
     finally:
-        made.instance.stop()
+        _stop(made.instance)
+
+
+def _stop(instance: Connector) -> None:
+    """What `stop` raises changes no answer that is there already; as of one that ran, it is only logged."""
+    try:
+        with as_exceptions():
+            instance.stop()
+    except Exception:  # noqa: BLE001 - an author's code may raise anything
+        _log.exception("connector_stop_failed", connector=type(instance).__name__)

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,9 @@ from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 _ROOTS: Final = ("herdmesh-core", "herdmesh-sdk", "herdmesh-worker")
 _MARK: Final = "pyvenv.cfg"
 _DEPTH_MAX: Final = 2
+_FILES_MAX: Final = 50_000
+"""Looked at in one environment, at most."""
+_CACHES: Final = frozenset({"__pycache__", "bin"})
 _PYTHON: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -99,13 +103,18 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
     for text in filter(None, map(str.strip, plugin_path.split(","))):
         folder = Path(text).absolute()
         below: list[Path] = []
-        for one in _environments(folder, _DEPTH_MAX) if folder.is_dir() else ():
+        try:
+            is_folder = folder.is_dir()
+        except OSError as error:
+            refused.append(_locked(folder, error))
+            continue
+        for one in _environments(folder, _DEPTH_MAX) if is_folder else ():
             if isinstance(one, RefusedFolder):
                 refused.append(one)
             else:
                 below.append(one)
         if not below:
-            why = "there is no virtual environment in it" if folder.is_dir() else "there is no such folder"
+            why = "there is no virtual environment in it" if is_folder else "there is no such folder"
             refused.append(
                 RefusedFolder(text, why, f"make one: {_PYTHON} -m venv, then install the connector with its pip")
             )
@@ -125,12 +134,52 @@ def _environments(folder: Path, depth: int) -> Iterator[Path | RefusedFolder]:
         if (folder / _MARK).is_file():
             yield folder
             return
-        within = sorted(one for one in folder.iterdir() if one.is_dir()) if depth else []
+        within = sorted(folder.iterdir()) if depth else []
     except OSError as error:  # such as lost+found, which is root's
-        yield RefusedFolder(str(folder), f"it cannot be looked into: {error}", "let the worker read it, or move it")
+        yield _locked(folder, error)
         return
     for below in within:
-        yield from _environments(below, depth - 1)
+        try:
+            is_folder = below.is_dir()
+        except OSError as error:  # a link into what the worker may not read: the others beside it are found
+            yield _locked(below, error)
+            continue
+        if is_folder:
+            yield from _environments(below, depth - 1)
+
+
+def _locked(folder: Path, error: OSError) -> RefusedFolder:
+    return RefusedFolder(str(folder), f"it cannot be looked into: {error}", "let the worker read it, or move it")
+
+
+def signatures(plugin_path: str) -> dict[str, str]:
+    """Of each environment below the folders of a `plugin.path`, by where it really is, a text that changes with its
+    files: their names, sizes and times. What Python caches, and what a run of a plugin changes only there, is not of
+    it. A listing and no more: some milliseconds for an environment of a thousand files."""
+    found: dict[str, str] = {}
+    for text in filter(None, map(str.strip, plugin_path.split(","))):
+        for one in _environments(Path(text).absolute(), _DEPTH_MAX):
+            if isinstance(one, Path):
+                place = os.path.realpath(one)
+                found.setdefault(place, _signature(place))
+    return found
+
+
+def _signature(environment: str) -> str:
+    seen = blake2b(digest_size=16)
+    left = _FILES_MAX
+    for folder, folders, files in os.walk(environment):
+        folders[:] = sorted(one for one in folders if one not in _CACHES)
+        for name in sorted(files):
+            try:
+                about = os.stat(os.path.join(folder, name))
+            except OSError:
+                continue  # a broken link, or removed meanwhile
+            seen.update(f"{folder}/{name} {about.st_size} {about.st_mtime_ns}\n".encode(errors="surrogateescape"))
+            left -= 1
+            if not left:
+                return seen.hexdigest()
+    return seen.hexdigest()
 
 
 def _read_any(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
@@ -156,7 +205,7 @@ def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
         PluginEntry(group, entry.name, entry.value, one.name, one.version)
         for one in brought
         for group in (ENTRY_POINT_GROUP, *GROUPS)
-        for entry in one.entry_points.select(group=group)
+        for entry in _entry_points(one).select(group=group)
     )
     if not entries:
         return RefusedFolder(
@@ -180,6 +229,14 @@ def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
         if (has := own.versions.get(canonicalize_name(one.name), one.version)) != one.version
     )
     return PluginFolder(PluginImports(str(environment), str(packages), own.modules), entries, differing)
+
+
+def _entry_points(distribution: metadata.Distribution) -> metadata.EntryPoints:
+    try:
+        return distribution.entry_points
+    except Exception as error:
+        named = f"{distribution.name} {distribution.version}"
+        raise ValueError(f"entry_points.txt of {named} has a line that is no name = module:Class ({error})") from error
 
 
 def _requirements(distribution: metadata.Distribution, extras: frozenset[str]) -> Iterator[Requirement]:

@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from herdmesh.connect.author_answers import checked_task_class
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.client_security import client_access
@@ -124,7 +125,7 @@ class RunSpecs:
             raise
         self._remember(unit, known)
         connector, passwords = self._loaded(known.resolved)
-        task_class = connector.task_class()
+        task_class = checked_task_class(connector.task_class())
         bare = self.without_class(unit, spec)
         offsets: Mapping[bytes, bytes] | None = None
         if self._source_offsets is not None and bare.kind is TaskKind.SOURCE:

@@ -12,6 +12,7 @@ import structlog
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.connect.author_answers import checked_list
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import clients_of, policy_of
 from herdmesh.connect.client_settings import override_warnings
@@ -130,7 +131,7 @@ def _connectors_warnings(
     connector = plugin.load()
     own = plugin.connector.config_def().keys
     try:
-        said = {one.field: one for one in connector.warnings(config)}
+        said = {one.field: one for one in checked_list("warnings", connector.warnings(config), FieldViolation)}
     except ConfigError:  # it reads the whole of a config to say it
         if is_valid:
             raise

@@ -1,0 +1,273 @@
+"""Plugins wrong in many ways, one case a line: each is refused at once, or fails once, with the cause in its text, and
+whatever is beside it is found."""
+
+from __future__ import annotations
+
+import py_compile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.connector import SinkConnector, SinkTask, SourceConnector, SourceTask
+from herdmesh.engine.failure import classify
+from herdmesh.worker.effects import asked_folders, plugin_folders
+from herdmesh.worker.effects.asked_folders import AskedFolders
+from herdmesh.worker.effects.plugins import discover
+from herdmesh.worker.plugin_messages import Answer, Call
+from herdmesh.worker.plugin_process import PluginConnectors
+from tests.support.plugin_environments import Environment, greet
+
+HERE = "services.worker.tests.test_plugin_kinds"
+OWN = plugin_folders.OwnLibraries({}, ("herdmesh",))
+
+PLUGIN = """
+from herdmesh.sdk import ConfigDef, SinkConnector
+class P(SinkConnector):
+    class_name, version = "org.example.{name}", "1"
+    {aliases}
+    @classmethod
+    def config_def(cls): return ConfigDef()
+    def task_class(self): return "x:Y"
+    def task_configs(self, max_tasks): return []
+"""
+
+#: What the module does when it is imported, and what is told: "" = it is found.
+IMPORTS = {
+    "recursion": ("def f(): f()\nf()", "maximum recursion depth exceeded"),
+    "stack": ("import sys\nsys.setrecursionlimit(60)\nraise ValueError('deep')", "ValueError"),
+    "mute": ("class E(Exception):\n    def __str__(self): raise SystemExit(1)\nraise E", "its text cannot be made"),
+    "aborts": ("import os\nos.abort()", "killed by SIGABRT"),
+    "lines": ("import os\nos.closerange(3, 256)\nraise ValueError", "died (exit code"),
+    "odd": ("import locale, os, signal, sys, threading, time\nfor fd in (0, 1, 2): os.close(fd)\nos.chdir('/')\n"
+            "os.umask(0o777)\nlocale.setlocale(locale.LC_ALL, 'C')\n"
+            "sys.stdout = sys.stderr = None\nthreading.Thread(target=time.sleep, args=(3600,)).start()\n", ""),
+    "prints": ("import threading\ndef go():\n    while True: print('x')\n"
+               "threading.Thread(target=go, daemon=True).start()\n", ""),
+}  # fmt: skip
+
+
+def test_imports_that_break_things_are_told_and_hurt_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_folders, "ANSWER_S", 50.0)  # before a call is given up; else this machine is only busy
+    for name, (text, says) in IMPORTS.items():
+        body = text if says else text + PLUGIN.format(name=name, aliases="")
+        Environment(tmp_path / name).install(name, "1", {f"{name}.py": body + "\n"}, connectors=[f"P = {name}:P"])
+    sourceless = Environment(tmp_path / "sourceless").install("pyc", "1", {}, connectors=["P = pyc:P"])
+    source = tmp_path / "pyc.py"
+    source.write_text(PLUGIN.format(name="sourceless", aliases=""))
+    py_compile.compile(str(source), cfile=str(sourceless.packages / "pyc.pyc"))
+    ends = Environment(tmp_path / "ends").install("ends", "1", {"ends.py": ""}, connectors=["P = ends:P"])
+    (ends.packages / "ends.pth").write_text("import sys; sys.exit(5)\n")
+    named = ["A = ", "B = os:path", "C = ..:P"]
+    Environment(tmp_path / "named").install("named", "1", {}, connectors=named)
+    for name in ("first", "second"):
+        body = PLUGIN.format(name="Twice", aliases="aliases = ('JsonConverter', 'Filter', 'Mine')")
+        Environment(tmp_path / name).install(name, "1", {f"{name}.py": body}, connectors=[f"P = {name}:P"])
+    taken = PLUGIN.replace("org.example.{name}", "org.apache.kafka.connect.json.JsonConverter").format(aliases="")
+    Environment(tmp_path / "taken").install("taken", "1", {"taken.py": taken}, connectors=["P = taken:P"])
+    with capture_logs() as logs:
+        found = discover(str(tmp_path))
+    found.close()
+    refused: dict[str, list[str]] = {}
+    for one in logs:
+        if one["event"] == "plugin_refused":
+            refused.setdefault(Path(one["folder"]).name, []).append(one["why"])
+    assert found.folders is not None
+    assert found.folders.asked() == [], "none is late"
+    for name, (_, says) in IMPORTS.items():
+        if says:
+            assert any(says in why for why in refused[name]), (name, refused[name])
+        else:
+            assert found.registry.versions(f"org.example.{name}") == ["1"], (name, refused.get(name))
+    assert found.registry.versions("org.example.sourceless") == ["1"]
+    assert "ends.pth" in refused["ends"][0] or "SystemExit: 5" in refused["ends"][0]
+    assert len(refused["named"]) == len(named)
+    assert "is no module:Class" in refused["named"][0]
+    assert found.registry.versions("Mine") == ["1"]
+    assert found.registry.class_named("JsonConverter") is not None
+    assert refused["taken"] == ["a transformation, predicate or converter is called so too"]
+
+
+def test_links_and_locked_folders_hurt_nobody_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = Environment(tmp_path / "p" / "good").install("boom", "1", {}, connectors=["B = boom:B"])
+    (tmp_path / "p" / "loop").symlink_to(tmp_path / "p" / "loop")
+    (tmp_path / "p" / "up").symlink_to(tmp_path / "p")
+    (tmp_path / "p" / "broken").symlink_to(tmp_path / "nowhere")
+    bad = Environment(tmp_path / "p" / "bad").install("boom", "1", {}, connectors=["no equals sign"])
+    locked = tmp_path / "p" / "locked"
+    is_dir = Path.is_dir
+
+    def seen(path: Path) -> bool:  # root may look into anything
+        if path.name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_dir(path)
+
+    locked.mkdir()
+    monkeypatch.setattr(Path, "is_dir", seen)
+    found, refused = plugin_folders.find(f"{tmp_path / 'p'},{locked}", OWN)
+    assert [one.imports.folder for one in found] == [str(good.folder)]
+    why = {one.folder: one.why for one in refused}
+    assert "Permission denied" in why[str(locked)]
+    assert "entry_points.txt of boom 1 has a line that is no name = module:Class" in why[str(bad.folder)]
+
+
+class Good(SinkConnector):
+    class_name, version = "org.example.Good", "1"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef()
+
+    def task_class(self) -> str:
+        return "x:Y"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return []
+
+
+class GoodSource(SourceConnector):
+    class_name, version = "org.example.GoodSource", "1"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef()
+
+    def task_class(self) -> str:
+        return "x:Y"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return []
+
+
+def returns(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+def raises(error: BaseException) -> Callable[..., Any]:
+    def method(*_: Any) -> Any:
+        raise error
+
+    return method
+
+
+async def coroutine(*_: Any) -> Any:
+    return None
+
+
+def generator(*_: Any) -> Any:
+    yield None
+
+
+def key(**changed: Any) -> Any:
+    one = ConfigKey("port", Type.INT, 1, Importance.LOW, "Port.")
+    for name, value in changed.items():
+        object.__setattr__(one, name, value)
+    return ConfigDef(one)
+
+
+#: Attributes of a connector class, the call, and what the answer says.
+ANSWERS: list[tuple[type[Any], dict[str, Any], str, tuple[Any, ...], str]] = [
+    (Good, {"config_def": classmethod(returns(None))}, "describe", ("1",), "config_def returned None (NoneType)"),
+    (Good, {"config_def": classmethod(returns({}))}, "describe", ("1",), "config_def returned {} (dict)"),
+    (Good, {"config_def": classmethod(raises(SystemExit(3)))}, "describe", ("1",), "SystemExit: 3"),
+    (Good, {"config_def": classmethod(returns(key(default=object())))}, "describe", ("1",), "the key port of"),
+    (Good, {"config_def": classmethod(returns(key(type="INT")))}, "describe", ("1",), "the key port of"),
+    (Good, {"version": 3}, "describe", ("1",), 'version is 3 (int): write a text, as "1.0"'),
+    (Good, {"version": returns("1.0")}, "describe", ("1",), "version is <function"),
+    (Good, {"aliases": "Good"}, "describe", ("1",), "aliases is 'Good' (str): write a tuple of texts"),
+    (Good, {"aliases": (1,)}, "describe", ("1",), "aliases has 1 (int)"),
+    (Good, {"class_name": None}, "describe", ("1",), "class_name is None (NoneType)"),
+    (Good, {"class_name": "a\ud83d"}, "describe", ("1",), "class_name is 'a\\ud83d' (str)"),
+    (SinkConnector, {}, "describe", ("1",), "Odd has no config_def, task_class, task_configs: define it"),
+    (Good, {"start": coroutine}, "describe", ("1",), "Odd.start is a coroutine, which nobody awaits"),
+    (Good, {"stop": generator}, "describe", ("1",), "Odd.stop is a generator, which nobody iterates"),
+    (Good, {"task_class": returns(None)}, "task_class", (), "task_class returned None (NoneType)"),
+    (Good, {"task_class": returns(Good)}, "task_class", (), f'return its name, "{HERE}:Good"'),
+    (Good, {"task_configs": returns(None)}, "task_configs", (1,), "task_configs returned None (NoneType)"),
+    (Good, {"task_configs": raises(KeyboardInterrupt())}, "task_configs", (1,), "KeyboardInterrupt"),
+    (Good, {"validate": returns(None)}, "validate", ({},), "validate returned None (NoneType): return a list of"),
+    (Good, {"validate": returns(["bad"])}, "validate", ({},), "validate returned a list with 'bad' (str)"),
+    (Good, {"warnings": returns({"a": 1})}, "warnings", ({},), "warnings returned {'a': 1} (dict)"),
+    (GoodSource, {"exactly_once_support": returns("yes")}, "exactly_once_support", ({},), "returned 'yes' (str)"),
+    (Good, {"alter_offsets": raises(MemoryError())}, "alter_offsets", ({}, []), "MemoryError"),
+]  # fmt: skip
+
+
+class Odd:
+    """Set by a case: what the entry point names."""
+
+
+@pytest.mark.parametrize(("base", "has", "what", "arguments", "says"), ANSWERS, ids=range(len(ANSWERS)))
+def test_a_wrong_answer_is_one_failure_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, base: type[Any], has: dict[str, Any], what: str, arguments: tuple[Any, ...],
+    says: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(f"{HERE}.Odd", type("Odd", (base,), has))
+    said: list[Any] = []
+    connectors = PluginConnectors(said.append)
+    connectors.answer(Call(number=1, what=what, entry=f"{HERE}:Odd", arguments=arguments))
+    (answer,) = said
+    assert isinstance(answer, Answer)
+    assert answer.failure is not None
+    assert says in answer.failure.message
+
+
+class Sink(SinkTask):
+    def start(self, config: Any, context: Any) -> None: ...
+    def put(self, batch: Any) -> None: ...
+    def flush(self) -> None: ...
+
+
+class Source(SourceTask):
+    def start(self, config: Any, context: Any) -> None: ...
+    def poll(self) -> None: ...
+
+
+@pytest.mark.parametrize(("base", "method"), [(Sink, "put"), (Sink, "flush"), (Sink, "start"), (Source, "poll"),
+                                              (Source, "commit"), (Source, "stop")])  # fmt: skip
+@pytest.mark.parametrize("written", [coroutine, generator])
+def test_a_task_whose_code_would_never_run_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, base: type[Any], method: str, written: Callable[..., Any]
+) -> None:
+    """Its records would be committed, and nothing done with them."""
+    monkeypatch.setattr(f"{HERE}.Odd", type("Odd", (base,), {method: written}))
+    make: Any = vars(import_module("herdmesh.engine.run"))["_new"]
+    with pytest.raises(Exception, match=f"Odd.{method} is a {written.__name__}, which nobody") as refused:
+        make(f"{HERE}:Odd", SinkTask if base is Sink else SourceTask)
+    assert classify(refused.value)[2].value == "BAD_CONFIG"
+
+
+def test_what_is_mended_or_new_is_found_and_what_was_found_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_folders, "LOOK_S", 3600.0)
+    broken = Environment(tmp_path / "broken").install("late", "1", {"late.py": "x = 1\n"}, connectors=["P = late:P"])
+    greet(tmp_path / "greet", "1.0", "1")
+    found = discover(str(tmp_path))
+    folders = found.folders
+    assert isinstance(folders, AskedFolders)
+    told: list[int] = []
+    found.when_more(lambda: told.append(1))
+    before = found.registry.find("Greet")
+    folders.look()
+    folders.look()
+    assert folders.asked() == [], "nothing changed"
+    (broken.packages / "late.py").write_text(PLUGIN.format(name="Late", aliases=""))
+    Environment(tmp_path / "more").install(
+        "more", "1", {"more.py": PLUGIN.format(name="More", aliases="")}, connectors=["P = more:P"]
+    )
+    folders.look()
+    assert folders.asked() == [], "an installer may be at work"
+    folders.look()
+    assert {Path(one).name for one in folders.asked()} <= {"broken", "more"}
+    folders.wait(60)
+    assert found.registry.versions("org.example.Late") == found.registry.versions("org.example.More") == ["1"]
+    assert found.registry.find("Greet").connector is before.connector
+    assert told
+    found.close()
