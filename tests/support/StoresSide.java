@@ -4,6 +4,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -11,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
+import javax.crypto.spec.SecretKeySpec;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.runtime.AbstractStatus;
@@ -19,6 +21,7 @@ import org.apache.kafka.connect.runtime.RestartRequest;
 import org.apache.kafka.connect.runtime.SessionKey;
 import org.apache.kafka.connect.runtime.TargetState;
 import org.apache.kafka.connect.runtime.TaskStatus;
+import org.apache.kafka.connect.runtime.TopicStatus;
 import org.apache.kafka.connect.runtime.WorkerConfigTransformer;
 import org.apache.kafka.connect.runtime.distributed.DistributedConfig;
 import org.apache.kafka.connect.storage.ClusterConfigState;
@@ -39,13 +42,15 @@ public final class StoresSide {
 
     private final KafkaConfigBackingStore configs;
     private final KafkaStatusBackingStore statuses;
+    /** What the listener was told since the last `show`. */
+    private final List<Object> told = new ArrayList<>();
     private int markers;
 
     private StoresSide(Map<String, String> worker) {
         SharedTopicAdmin admin = new SharedTopicAdmin(new HashMap<>(worker));
         DistributedConfig config = new DistributedConfig(worker);
         configs = new KafkaConfigBackingStore(converter(), config, new WorkerConfigTransformer(null, Map.of()), admin, "side-");
-        configs.setUpdateListener(new Silent());
+        configs.setUpdateListener(new Listener());
         statuses = new KafkaStatusBackingStore(Time.SYSTEM, converter(), admin, "side-");
         statuses.configure(config);
         configs.start();
@@ -87,6 +92,22 @@ public final class StoresSide {
             case "target" -> configs.putTargetState(name, target(operation));
             case "count" -> configs.putTaskCountRecord(name, operation.path("count").asInt());
             case "status" -> status(name, operation);
+            case "restart" -> configs.putRestartRequest(
+                new RestartRequest(name, operation.path("only_failed").asBoolean(), operation.path("include_tasks").asBoolean()));
+            case "session_key" -> configs.putSessionKey(new SessionKey(
+                new SecretKeySpec(Base64.getDecoder().decode(operation.path("key").asText()), "HmacSHA256"),
+                operation.path("created").asLong()));
+            case "logger" -> configs.putLoggerLevel(name, operation.path("level").asText());
+            case "topic" -> {
+                statuses.put(new TopicStatus(
+                    operation.path("topic").asText(), new ConnectorTaskId(name, operation.path("task").asInt()),
+                    operation.path("discovered").asLong()));
+                statuses.flush();
+            }
+            case "forget" -> {
+                statuses.deleteTopic(name, operation.path("topic").asText());
+                statuses.flush();
+            }
             case "show" -> {
                 return show(operation.path("names"));
             }
@@ -141,8 +162,20 @@ public final class StoresSide {
                 tasks.put(Integer.toString(task.id().task()), status(task));
             }
             one.put("task_statuses", tasks);
+            Map<String, Object> topics = new TreeMap<>();
+            for (TopicStatus topic : statuses.getAllTopics(name)) {
+                topics.put(topic.topic(), List.of(topic.connector(), topic.task(), topic.discoverTimestamp()));
+            }
+            one.put("topics", topics);
             shown.put(name, one);
         });
+        SessionKey key = state.sessionKey();
+        synchronized (told) {
+            shown.put("session key", key == null ? List.of() : List.of(
+                Base64.getEncoder().encodeToString(key.key().getEncoded()), key.key().getAlgorithm(), key.creationTimestamp()));
+            shown.put("told", new ArrayList<>(told));
+            told.clear();
+        }
         return shown;
     }
 
@@ -183,13 +216,23 @@ public final class StoresSide {
         return converter;
     }
 
-    private static final class Silent implements ConfigBackingStore.UpdateListener {
+    private final class Listener implements ConfigBackingStore.UpdateListener {
         @Override public void onConnectorConfigRemove(String connector) { }
         @Override public void onConnectorConfigUpdate(String connector) { }
         @Override public void onTaskConfigUpdate(Collection<ConnectorTaskId> tasks) { }
         @Override public void onConnectorTargetStateChange(String connector) { }
         @Override public void onSessionKeyUpdate(SessionKey key) { }
-        @Override public void onRestartRequest(RestartRequest request) { }
-        @Override public void onLoggingLevelUpdate(String namespace, String level) { }
+        @Override public void onRestartRequest(RestartRequest request) {
+            note(List.of("restart", request.connectorName(), request.onlyFailed(), request.includeTasks()));
+        }
+        @Override public void onLoggingLevelUpdate(String namespace, String level) {
+            note(List.of("logger", namespace, level));
+        }
+
+        private void note(List<Object> event) {
+            synchronized (told) {
+                told.add(event);
+            }
+        }
     }
 }
