@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import itertools
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,19 +42,24 @@ class Away(SourceTask):
         """Nothing: only polls are tried."""
 
 
+@pytest.fixture(autouse=True)
+def of_the_test(monkeypatch: pytest.MonkeyPatch) -> waits.Waits:
+    """What these tests wait for is shown of them alone, not of the whole process."""
+    found = waits.Waits(Clock())
+    monkeypatch.setattr(waits, "current", lambda: found)
+    return found
+
+
 def asked(error: RetriableError, seconds: float) -> list[float]:
     """When the task was asked within so long, by a loop that asks every 10 ms."""
     clock = Clock()
     task = Away(clock, error)
     polls = Polls(task, "c", clock)
 
-    def run() -> None:
-        for _ in range(round(seconds * 100)):
-            assert polls.poll() is None
-            assert not polls.found_nothing
-            clock.now_s += 0.01
-
-    contextvars.copy_context().run(run)
+    for _ in range(round(seconds * 100)):
+        assert polls.poll() is None
+        assert not polls.found_nothing
+        clock.now_s += 0.01
     return task.asked_s
 
 
@@ -87,15 +91,14 @@ def test_what_is_back_is_asked_without_a_pause() -> None:
     assert len(task.asked_s) == begun + 5
 
 
-def test_the_next_try_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_try_is_told(of_the_test: waits.Waits, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    found = waits.Waits(clock)
-    monkeypatch.setattr(waits, "current", lambda: found)
+    monkeypatch.setattr(of_the_test, "_clock", clock)
     polls = Polls(Away(clock, RetriableError("away", waits_for="PostgreSQL db:5432/shop")), "c", clock)
     polls.poll()
     clock.now_s += waits.SHOWN_AFTER_S + 0.01
     polls.poll()
-    shown = found.shown()
+    shown = of_the_test.shown()
     assert shown is not None
     assert (shown.waits_for, shown.message, shown.tries) == ("PostgreSQL db:5432/shop", "away", 2)
     assert shown.next_ms > shown.since_ms

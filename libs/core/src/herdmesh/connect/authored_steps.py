@@ -43,6 +43,7 @@ class AuthoredTransformation(Transformation, Alone):
     """A `RecordTransformation`, configured."""
 
     touches = _ALL
+    makes_times = True
 
     def __init__(self, author: RecordTransformation) -> None:
         self.author = author

@@ -200,7 +200,7 @@ class SourceChain:
         self._care = Care()
         wanted = wanted_columns(steps)
         self._headed = "headers" in wanted
-        self._timed = "timestamp" in wanted
+        self._timed = any(step.transformation.makes_times for step in steps)
 
     @property
     def loops(self) -> Mapping[Shape, Loop | None]:

@@ -113,7 +113,10 @@ def test_a_java_class_refuses_what_spark_cannot_do_in_its_connectors_words() -> 
     registry, worker = PluginRegistry.discover(), WorkerSettings().worker_config()
     java = {"name": "c", "connector.class": JAVA_NAMES[0], **config(table_whitelist=None, schema_pattern="shop")}
     told = validation.validate(java, registry, worker, ConfigProviders.of(worker))
-    assert [field.name for field in told.fields if field.errors] == ["schema.pattern"]
+    assert {field.name: field.errors for field in told.fields if field.errors} == {
+        "schema.pattern": ["schema.pattern is not built: this connector does not look for tables"],
+        "table.whitelist": ["table.whitelist: there is nothing to read"],
+    }
 
 
 def test_a_name_of_one_database_refuses_the_others() -> None:

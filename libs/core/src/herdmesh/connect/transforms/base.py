@@ -186,6 +186,8 @@ class Transformation(ABC):
     """True: there is a class for keys and one for values."""
     touches: frozenset[Column] = frozenset()
     """The columns it looks at or changes, whatever the shape: what nobody touches is not even decoded."""
+    makes_times: ClassVar[bool] = False
+    """True: it may give a record another time, which then has to be one that Kafka takes."""
 
     @property
     def class_name(self) -> str:

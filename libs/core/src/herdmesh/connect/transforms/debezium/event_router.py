@@ -62,6 +62,7 @@ class EventRouter(Transformation, Alone):
     java_class = "io.debezium.transforms.outbox.EventRouter"
     config_def = EVENT_ROUTER
     touches = frozenset[Column](("key", "value", "topic", "partition", "timestamp", "headers"))
+    makes_times = True
 
     def configure(self, config: RawConfig) -> None:
         key = "table.fields.additional.placement"
