@@ -227,6 +227,8 @@ _UNSEEN = """\
 - Java's status store ignores an UNASSIGNED right after a RUNNING of no older generation. Ours writes a tombstone
   between them, so Java shows the UNASSIGNED too, unless it had read the RUNNING and the cleaner removed the tombstone
   before it read on: then it shows RUNNING until the task's next status. Ours shows what was written.
+- Java's config store loses the rest of what it polled together with a commit or task count record whose number is no
+  integer, also connectors written after it ("Error polling" in its log); ours leaves out that record alone.
 - Validation takes properties over gRPC: there is no URL whose class could differ from `connector.class` (Java: 400),
   and a config that is no JSON is refused by `herd` before it is sent.
 
