@@ -41,6 +41,8 @@ from herdmesh.worker.plugin_messages import (
 )
 
 _OUTPUT_LINE_MAX_BYTES: Final = 65_536
+_ENDS_WITHIN_S: Final = 2.0
+"""A process whose end of the line is closed is killed after so long; callers hear only then that it is gone."""
 _FROM_PLUGIN: Final = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -140,6 +142,17 @@ class Line:
         self._process.kill()
         self._process.wait()
 
+    def _ended(self) -> str:
+        """How the process ended, once its end of the line is closed. One that goes on without it is of no use any more
+        and is killed, but not at once: a process that ends by itself closes the line before it can say how it ended."""
+        try:
+            code = self._process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return "it closed its line to the worker, and was ended"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
     def _read(self) -> None:
         try:
             while True:
@@ -148,9 +161,7 @@ class Line:
             pass  # it ended
         except Exception:  # noqa: BLE001 - whoever waits for an answer is to hear that none comes
             _log.exception("plugin_line_unreadable", folder=self._imports.folder)
-        self._process.kill()  # one that only closed its end of the line is of no use any more
-        code = self._process.wait()
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = self._ended()
         with self._lock:
             self._over = how
             waiting_now, self._waiting = list(self._waiting.values()), {}
