@@ -117,7 +117,9 @@ class SinkTrial:
             run = _Run(self, task, owned, points, every, fails_at)
             try:
                 context = replace(context_of(number, len(configs)), reading=run.reading)
-                run.go(config, replace(context, errant=_Reporter(self.reported)) if tolerated else context)
+                if tolerated:
+                    context = replace(context, errant=_Reporter(self.reported), tolerates_errors=True)
+                run.go(config, context)
             except Died:
                 self.dead.append(task)
                 return points

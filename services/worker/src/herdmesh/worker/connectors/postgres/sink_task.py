@@ -77,7 +77,8 @@ class PostgresSinkTask(LedgerSinkTask):
         self._settings = sink_settings(config)
         self._where = connection_settings(config)
         self._run_id = context.run_id
-        self._reporter = context.reporter
+        # With errors.tolerance=all alone nobody is told of a bad record, and it is left out all the same.
+        self._reporter = context.reporter or (context.errant if context.tolerates_errors else None)
         self._reader = Reader(self._settings)
         self._ledger = ledger_of(self._current, self._settings.ledger, context.connector, context.run_id)
         self._failures = 0
