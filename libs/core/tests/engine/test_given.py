@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from herdmesh.connect.author_answers import shown
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Header
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import OPTIONAL_STRING
 from herdmesh.engine import TaskKind
-from herdmesh.engine.given import check_given, shown
+from herdmesh.engine.given import check_given
 from libs.core.tests.engine.harness import Kafka, make_spec, run_here
 
 _WRONG: list[tuple[str, Any, str]] = [

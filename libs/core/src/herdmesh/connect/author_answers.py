@@ -51,23 +51,23 @@ def checked_class(cls: Any) -> None:
     checked_methods(cls)
     name = getattr(cls, "class_name", None)
     if not isinstance(name, str) or not name.strip() or not is_encodable(name):
-        raise ConfigError(f"{cls.__name__}.class_name is {_shown(name)}: give it a name, as org.example.{cls.__name__}")
+        raise ConfigError(f"{cls.__name__}.class_name is {shown(name)}: give it a name, as org.example.{cls.__name__}")
     aliases = cls.aliases
     if isinstance(aliases, str) or not isinstance(aliases, Iterable):
-        raise ConfigError(f'{cls.__name__}.aliases is {_shown(aliases)}: write a tuple of texts, as ("{name}",)')
+        raise ConfigError(f'{cls.__name__}.aliases is {shown(aliases)}: write a tuple of texts, as ("{name}",)')
     for alias in cast("Iterable[Any]", aliases):
         if not isinstance(alias, str) or not alias.strip() or not is_encodable(alias):
-            raise ConfigError(f"{cls.__name__}.aliases has {_shown(alias)}: write a tuple of texts")
+            raise ConfigError(f"{cls.__name__}.aliases has {shown(alias)}: write a tuple of texts")
     version = getattr(cls, "version", None)
     if version is not None and (not isinstance(version, str) or not is_encodable(version)):
-        raise ConfigError(f'{cls.__name__}.version is {_shown(version)}: write a text, as "1.0"')
+        raise ConfigError(f'{cls.__name__}.version is {shown(version)}: write a text, as "1.0"')
 
 
 def checked_definition(cls: Any) -> ConfigDef:
     """The class's `config_def()`. Raises ConfigError unless it is a ConfigDef, and what `config_def` raises."""
     made: Any = cls.config_def()
     if not isinstance(made, ConfigDef):
-        raise ConfigError(f"{cls.__name__}.config_def returned {_shown(made)}: return a ConfigDef")
+        raise ConfigError(f"{cls.__name__}.config_def returned {shown(made)}: return a ConfigDef")
     return made
 
 
@@ -76,47 +76,47 @@ def checked_task_class(made: Any) -> str:
     if isinstance(made, type):
         raise ConfigError(f'task_class returned a class: return its name, "{made.__module__}:{made.__qualname__}"')
     if not isinstance(made, str) or not made.strip() or not is_encodable(made):
-        raise ConfigError(f"task_class returned {_shown(made)}: return the text module:Class of the task")
+        raise ConfigError(f"task_class returned {shown(made)}: return the text module:Class of the task")
     return made
 
 
 def checked_list(method: str, made: Any, of: type[T]) -> list[T]:
     """What `validate` or `warnings` returned. Raises ConfigError unless it is a list of these."""
     if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
-        raise ConfigError(f"{method} returned {_shown(made)}: return a list of {of.__name__}, [] when nothing is wrong")
+        raise ConfigError(f"{method} returned {shown(made)}: return a list of {of.__name__}, [] when nothing is wrong")
     found = list(cast("Iterable[Any]", made))
     for one in found:
         if not isinstance(one, of):
-            raise ConfigError(f"{method} returned a list with {_shown(one)}: return a list of {of.__name__}")
+            raise ConfigError(f"{method} returned a list with {shown(one)}: return a list of {of.__name__}")
     return found
 
 
 def checked_answer(method: str, made: Any) -> bool | None:
     """What a method returned that says yes, no or None. Raises ConfigError for anything else."""
     if made is not None and not isinstance(made, bool):
-        raise ConfigError(f"{method} returned {_shown(made)}: return True, False or None")
+        raise ConfigError(f"{method} returned {shown(made)}: return True, False or None")
     return made
 
 
 def checked_task_configs(made: Any) -> list[dict[str, str | None]]:
     """The same as plain dicts. Raises ConfigError naming task and key of what is no text that can be stored."""
     if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
-        raise ConfigError(f"task_configs returned {_shown(made)}: return a list with a dict for each task")
+        raise ConfigError(f"task_configs returned {shown(made)}: return a list with a dict for each task")
     return [_checked(number, one) for number, one in enumerate(cast("Iterable[Any]", made))]
 
 
 def _checked(number: int, config: Any) -> dict[str, str | None]:
     if not isinstance(config, Mapping):
-        raise ConfigError(f"the config of task {number} is {_shown(config)}: return a dict of texts for each task")
+        raise ConfigError(f"the config of task {number} is {shown(config)}: return a dict of texts for each task")
     found: dict[str, str | None] = {}
     for key, value in cast("Mapping[Any, Any]", config).items():
         if not isinstance(key, str):
-            raise ConfigError(f"the config of task {number} has the key {_shown(key)}: keys are text")
+            raise ConfigError(f"the config of task {number} has the key {shown(key)}: keys are text")
         if not is_encodable(key):
-            raise ConfigError(f"the config of task {number} has the key {_shown(key)}, which has {_HALF}")
+            raise ConfigError(f"the config of task {number} has the key {shown(key)}, which has {_HALF}")
         if value is not None and not isinstance(value, str):
             raise ConfigError(
-                f"the config of task {number} has {_shown(value)} for {key}: values are text or None",
+                f"the config of task {number} has {shown(value)} for {key}: values are text or None",
                 field=key,
                 fix=f"write str(...) for {key} in task_configs",
             )
@@ -131,11 +131,14 @@ def _checked(number: int, config: Any) -> dict[str, str | None]:
 
 
 _HALF = "half of a surrogate pair"
+_SHOWN_MAX = 100
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value of any type for a message, with its class; also one whose `repr` raises."""
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001 - an author's code may raise anything
         text = f"one whose repr raises {type(error).__name__}"
-    return f"{escaped(text[:100])} ({type(value).__name__})"
+    cut = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+    return f"{escaped(cut)} ({type(value).__name__})"

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from numbers import Integral
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from herdmesh.connect import offsets_topic
+from herdmesh.connect.author_answers import shown
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.data import Header
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.escaping import escaped
 from herdmesh.connect.schemas import Schema
 
-_SHOWN_MAX: Final = 100
 _Fault = tuple[str, Any, str]
 """A field, what it is, and what it must be."""
 
@@ -33,15 +34,6 @@ def refuse(owner: str, field: str, value: Any, wanted: str, at: Any) -> NoReturn
         f"{owner}.{field} is {shown(value)}: it must be {wanted}. The record has topic {shown(at.topic)}, source "
         f"partition {shown(at.source_partition)} and source offset {shown(at.source_offset)}"
     )
-
-
-def shown(value: Any) -> str:
-    """A value of any type for a message, with its class; also one whose `repr` raises."""
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001 - an author's code may raise anything
-        text = f"one whose repr raises {type(error).__name__}"
-    return f"{text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + '...'} ({type(value).__name__})"
 
 
 def _faults(batch: Any) -> Iterator[_Fault]:
@@ -92,5 +84,5 @@ def _why_no_json(batch: Any, field: str) -> str:
     try:
         offsets_topic.encode_value(getattr(batch, field))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is why
-        return str(error)[:_SHOWN_MAX]
+        return escaped(str(error)[:100])
     return ""

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from herdmesh.connect import waits
+from herdmesh.connect.author_answers import shown
 from herdmesh.connect.connector import SourceBatch, SourceTask
 from herdmesh.connect.errors import DataError, RetriableError
-from herdmesh.engine.given import shown
 from herdmesh.engine.source_offsets import SourceOffsets
 
 _CANNOT_POLL_S = 60.0

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from herdmesh.connect.author_answers import shown
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.errors import DataError
-from herdmesh.engine.given import check_given, shown
+from herdmesh.engine.given import check_given
 
 
 def iterated(given: Any) -> Iterator[Any]:
