@@ -3,12 +3,13 @@
     make bench-connectors
     make bench-connectors ARGS="--quick"
     make bench-connectors ARGS="--only mirror,postgres --records 200000 --rounds 1"
-    make bench-connectors ARGS="--before ../before/.venv/bin/python"
+    make bench-connectors ARGS="--before ../before/.venv/bin/python --no-java --rounds 6"
 
 Each row has the sides in turn, a round after the other, whoever is first taking turns too. Prints a table for each row:
 figure, ours, Java's, ratio ours / Java's. Run it alone: the ratios cancel the machine's own speed, not another load on
 it. `--before` is the interpreter of an older checkout's environment (`make setup` there): its services run the rows in
-turn with this tree's, so that before and after come of one run.
+turn with this tree's, so that before and after come of one run. `--no-java` leaves Java out: a comparison of two trees
+then takes half the time, and more rounds.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Wanted:
     tables: Sequence[TableJob]
     before: str = ""
     """The interpreter of an older tree, or none."""
+    has_java: bool = True
 
     @property
     def jars(self) -> str:
@@ -83,7 +85,7 @@ class Sides:
     """The running clusters: this tree's, Java's, and an older tree's where one is asked for."""
 
     ours: Side
-    java: Side
+    java: Side | None
     before: Side | None
 
     def of_ours(self) -> list[tuple[str, Side]]:
@@ -95,7 +97,7 @@ async def main(sizes: Sizes, wanted: Wanted, say: Say) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory(prefix="herdmesh-bench-connectors-") as name:
         folder = Path(name)
-        more = plugins.java_settings(folder / "java-plugins") if wanted.tables else None
+        more = plugins.java_settings(folder / "java-plugins") if wanted.tables and wanted.has_java else None
         environment = plugins.our_environment(folder / "our-plugins")
         broker = Broker(folder / "kafka", port=0)
         await broker.start()
@@ -104,10 +106,13 @@ async def main(sizes: Sizes, wanted: Wanted, say: Say) -> None:
             await asyncio.to_thread(_write_input, wanted, place, sizes.loaded, say)
             async with (
                 _running(OurSide(broker, folder / "ours", 1, environment)) as ours,
-                _running(JavaSide(broker, folder / "theirs", 1, wanted.jars, more)) as java,
                 contextlib.AsyncExitStack() as stack,
             ):
+                java: Side | None = None
                 before: Side | None = None
+                if wanted.has_java:
+                    theirs = JavaSide(broker, folder / "theirs", 1, wanted.jars, more)
+                    java = await stack.enter_async_context(_running(theirs))
                 if wanted.before:
                     older = OurSide(
                         broker, folder / "before", 1, environment, python=wanted.before, group="bench-before"
@@ -141,10 +146,9 @@ async def _pair(pair: Pair, sides: Sides, place: Place, rounds: int, say: Say) -
     def runner(label: str, side: Side, job: Job) -> Runner:
         return Runner(label, lambda name, tasks: move(side, job, tasks, name, place))
 
-    runners = [
-        *(runner(label, side, pair.ours) for label, side in sides.of_ours()),
-        *(runner(label, sides.java, job) for label, job in pair.java.items()),
-    ]
+    runners = [runner(label, side, pair.ours) for label, side in sides.of_ours()]
+    if (java := sides.java) is not None:
+        runners += [runner(label, java, job) for label, job in pair.java.items()]
     for tasks in pair.tasks:
         found = await _rounds(pair.name, pair.figure, runners, tasks, rounds, say)
         rows = _rows(of_tasks(pair.figure, tasks), pair.goal, found, steady=isinstance(pair.ours, Sink))
@@ -155,10 +159,9 @@ async def _table(job: TableJob, sides: Sides, place: Place, server: Postgres, ro
     def runner(label: str, way: postgres.Way, side: Side) -> Runner:
         return Runner(label, lambda name, tasks: postgres.load(side, way, job, tasks, name, place, server))
 
-    runners = [
-        *(runner(label, postgres.OURS, side) for label, side in sides.of_ours()),
-        *(runner(way.label, way, sides.java) for way in postgres.JAVAS),
-    ]
+    runners = [runner(label, postgres.OURS, side) for label, side in sides.of_ours()]
+    if (java := sides.java) is not None:
+        runners += [runner(way.label, way, java) for way in postgres.JAVAS]
     for tasks in job.tasks:
         found = await _rounds(job.name, job.figure, runners, tasks, rounds, say)
         rows = _rows(of_tasks(job.figure, tasks), job.goal, found, steady=True)
@@ -223,6 +226,8 @@ def wanted_of(only: str) -> Wanted:
 
 def _fetch(wanted: Wanted) -> None:
     """Before anything is started."""
+    if not wanted.has_java:
+        return
     try:
         ensure_jars(wanted.jars)
         if wanted.tables:
@@ -243,12 +248,15 @@ def run() -> None:
     parser.add_argument("--records", type=int, help="instead of 2,000,000, and of 1,000,000 into a database")
     parser.add_argument("--rounds", type=int, help="instead of 3")
     parser.add_argument("--before", default="", metavar="PYTHON", help="interpreter of an older checkout, run beside")
+    parser.add_argument("--no-java", action="store_true", help="with --before: only the two trees of ours")
     options = parser.parse_args()
+    if options.no_java and not options.before:
+        parser.error("--no-java leaves nothing to compare with: name an older checkout's interpreter by --before")
     sizes = QUICK if options.quick else FULL
     sizes = Sizes(
         options.records or sizes.records, options.records or sizes.loaded, options.rounds or sizes.rounds
     )  # fmt: skip
-    wanted = replace(wanted_of(options.only), before=options.before)
+    wanted = replace(wanted_of(options.only), before=options.before, has_java=not options.no_java)
     _fetch(wanted)
     asyncio.run(main(sizes, wanted, lambda line: print(line, flush=True)))
 

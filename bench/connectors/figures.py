@@ -29,7 +29,7 @@ def rows_of(
     order = sorted(javas, key=lambda label: statistics.median(one.total for one in javas[label]), reverse=True)
     found: list[Row] = []
     for label in order:
-        against = figure if len(order) == 1 else f"{figure}, against {label}"
+        against = figure if order == [label] and label != BEFORE else f"{figure}, against {label}"
         rounds = list(zip(ours, javas[label], strict=True))
         found += rate_rows(against, NOT_SLOWER if label == BEFORE else goal, rounds, steady=steady)
         found += _server_rows(against, rounds)
