@@ -155,7 +155,7 @@ public final class StoresSide {
             one.put("pending", state.pendingFencing(name));
             one.put("record", state.taskCountRecord(name));
             one.put("inconsistent", state.inconsistentConnectors().contains(name));
-            one.put("applied", state.appliedConnectorConfig(name));
+            one.put("applied", applied(state, name));
             one.put("status", status(statuses.get(name)));
             Map<String, Object> tasks = new TreeMap<>();
             for (TaskStatus task : statuses.getAll(name)) {
@@ -177,6 +177,15 @@ public final class StoresSide {
             told.clear();
         }
         return shown;
+    }
+
+    /** Java cannot tell it of a config with values that are no texts, which somebody else wrote. */
+    private static Object applied(ClusterConfigState state, String name) {
+        try {
+            return state.appliedConnectorConfig(name);
+        } catch (ClassCastException error) {
+            return "ClassCastException";
+        }
     }
 
     private void awaitStatuses() throws Exception {

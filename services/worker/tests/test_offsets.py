@@ -71,6 +71,11 @@ class Bench:
         question = ReadOffsets(str(config["name"]), config)
         return documents(asyncio.run(Offsets(self.specs, self.offset_file).told(question)))
 
+    def note(self, config: dict[str, str | None]) -> str:
+        """What is said beside the offsets that are told."""
+        question = ReadOffsets(str(config["name"]), config)
+        return asyncio.run(Offsets(self.specs, self.offset_file).told(question)).message
+
     def run(self, config: dict[str, str | None]) -> None:
         """One run of the only task, until it has read everything."""
         unit, spec = UnitId(str(config["name"]), 0), TaskSpec(config, config, 1)
@@ -121,6 +126,8 @@ def sink(file: Path, topic: str, **more: str) -> dict[str, str | None]:
 def at(topic: str, partition: Any = 0) -> dict[str, Any]:
     return {"kafka_topic": topic, "kafka_partition": partition}
 
+
+NOT_GONE_ON_FROM = "they are not gone on from, the next run begins these topics anew"
 
 # --- what is wrong with them: the texts of Java's answers (golden/rest.jsonl), before anything is written
 
@@ -450,7 +457,9 @@ def test_what_a_commit_said_beside_its_offset_is_kept_with_the_new_one(
         assert (found.offset, found.metadata) == (1, "staged")
         # of a topic that was made again: a task would take the new offset for one of the topic before, and for none
         before = manifest.encode("staged", "another-id")
+        assert here.note(config) == ""
         consumer.commit(offsets=[TopicPartition(topic, 0, 4, before)], asynchronous=False)
+        assert here.note(config).endswith(f"made again since: {topic}; {NOT_GONE_ON_FROM}")
         here.change(config, (at(topic), {"kafka_offset": 2}))
         [found] = consumer.committed([TopicPartition(topic, 0)], 10)
         [topic_id] = partitions.topic_ids(kafka.admin, [topic]).values()

@@ -229,6 +229,13 @@ _UNSEEN = """\
   before it read on: then it shows RUNNING until the task's next status. Ours shows what was written.
 - Java's config store loses the rest of what it polled together with a commit or task count record whose number is no
   integer, also connectors written after it ("Error polling" in its log); ours leaves out that record alone.
+- Java's snapshot of its config store ends with a ClassCastException when the config that tasks were made of has a value
+  that is no text (a number that another writer put there); ours tells the config.
+- A mirror's stored offset has `topic_id` beside MirrorMaker's `offset`. Java's connector reads past it and writes its
+  own without: taken back by ours such an offset counts for whatever topic has the name then, as in Java. Offset syncs
+  begin anew with a copy that was deleted and made again; Java goes on as if it were the same.
+- A mirror is refused with an empty `replication.policy.separator` and DefaultReplicationPolicy: no name tells alias and
+  topic apart then. Java takes it, and finds cycles by the first letter.
 - Validation takes properties over gRPC: there is no URL whose class could differ from `connector.class` (Java: 400),
   and a config that is no JSON is refused by `herd` before it is sent.
 

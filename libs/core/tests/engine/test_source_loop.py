@@ -324,6 +324,29 @@ def test_a_source_forgets_an_offset_and_one_without_a_partition_is_kept(
     assert [progress.commit_time_ms for progress in again] == [None, None], "they are as they were"
 
 
+class Disowning(Scripted):
+    """Says of its first commit that it is not to be."""
+
+    asked: ClassVar[int] = 0
+
+    def may_commit(self) -> bool:
+        Disowning.asked += 1
+        return Disowning.asked > 1
+
+
+def test_what_a_task_disowns_is_given_up_and_the_next_run_begins_where_the_last_commit_was(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic()), tmp_topic("source")
+    spec = scripted(kafka_topics, name, monkeypatch, SourceBatch(topic, [b"x"], {"p": 0}, {"next": 1}))
+    spec = replace(spec, task_class=f"{__name__}:Disowning")
+    monkeypatch.setattr(Disowning, "asked", 0)
+    assert run_here(spec).reason is RunEnd.YIELDED, "it is to be run again at once"
+    assert kafka_topics.records(topic, 1) == kafka_topics.records(f"{name}-offsets", 2) == []
+    assert run_here(spec).reason is RunEnd.QUIET
+    assert len(kafka_topics.records(topic, 1)) == len(kafka_topics.records(f"{name}-offsets", 2)) == 1
+
+
 class Idle(SourceTask):
     """Has nothing, and counts what it hears of commits."""
 

@@ -13,7 +13,8 @@ import pytest
 
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.errors import ConfigError
-from herdmesh.worker.connectors.http_client import RETRY_AFTER_MAX_S, Busy, HttpClient, RequestRefused, retry_after_s
+from herdmesh.connect.registry.retry_after import RETRY_AFTER_MAX_S, retry_after_s
+from herdmesh.worker.connectors.http_client import Busy, HttpClient, RequestRefused
 from herdmesh.worker.connectors.http_config import settings_of
 from herdmesh.worker.connectors.http_requests import HttpRequest, requests_of
 from services.worker.tests.connectors.http_receiver import PEM, Answer, Received, Receiver

@@ -31,7 +31,7 @@ PARTITIONS = st.lists(
         ("border.orders", True),
         ("__consumer_offsets", False),
         (".hidden", False),
-        ("connect-internal", False),
+        ("connect-internal", True),  # since KIP-1074
         ("a.checkpoints.internal", False),
         ("mm2-offset-syncs.b.internal", False),
         ("heartbeats", True),

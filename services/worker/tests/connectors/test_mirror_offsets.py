@@ -237,4 +237,21 @@ def test_a_copy_that_was_made_again_is_told_of_from_where_it_ends_then() -> None
     assert syncing.owed() == [], "nobody knows which of these are in the new copy"
     syncing.took(one, 3, 107)
     syncing.committed()
-    assert syncing.told({one: 6}) == [OffsetSync(one, 105, 2), OffsetSync(one, 107, 4)]
+    assert syncing.told({one: 6}) == [OffsetSync(one, 105, 0), OffsetSync(one, 105, 2), OffsetSync(one, 107, 4)]
+
+
+@pytest.mark.parametrize("end", [2, 900], ids=["shorter", "longer"])
+def test_a_reader_forgets_the_copy_before_however_long_the_new_one_is(end: int) -> None:
+    """By a sync that goes back: of the same record at the beginning of the copy."""
+    syncing, known, one = Syncing(0), Translation(), ("t", 0)
+    syncing.begin({one: 50})
+    syncing.took(one, 5, 104)
+    syncing.committed()
+    told = syncing.told({one: 56})
+    syncing.made_again({one: end, ("not owed", 0): 5})
+    syncing.took(one, 3, 107)
+    syncing.committed()
+    for sync in [*told, *syncing.told({one: end + 4})]:
+        known.add(sync)
+    assert known.of(one, 104) is None, "it is in the copy before"
+    assert (known.of(one, 105), known.of(one, 107)) == (end, end + 2)

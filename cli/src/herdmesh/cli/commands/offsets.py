@@ -19,7 +19,7 @@ from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.create import read_offsets
 from herdmesh.cli.commands.dlq import moment
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_json, table
+from herdmesh.cli.output import Format, err, out, print_json, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -56,6 +56,8 @@ def get_offsets(name: NameArgument, herder: HerderOption = None, output: OutputO
             _print_table(found)
         else:
             out.print(f"[bold]{escape(name)}[/] has no offsets")
+        if reply.message:
+            err.print(f"[yellow]note:[/] {escape(reply.message)}", soft_wrap=True)
 
     with_herder(output, herder, work)
 

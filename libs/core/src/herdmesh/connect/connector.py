@@ -170,6 +170,12 @@ class SourceConnector(Connector):
         """
         return None
 
+    def offsets_note(self, config: Config, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]) -> str:
+        """What somebody who reads these offsets should know (`herd offsets get`): such as that some are not gone on
+        from, because what they were of is not there any more. One line; "" = nothing. Called on an instance that is not
+        started; what it raises is told in its place."""
+        return ""
+
     def sign(self, task_config: Config) -> str | None:
         """A cheap look at the source from the worker: a text that changes when there may be something new, None = only
         `poll` can tell.
@@ -490,6 +496,12 @@ class SourceTask(ABC):
     def wants_metadata(self) -> bool:
         """True = `commit_batch` is called. Asked before `start`."""
         return type(self).commit_batch is not SourceTask.commit_batch
+
+    def may_commit(self) -> bool:
+        """Asked before records and the offsets behind them are committed. False when what was polled is not what its
+        offsets say, which shows only afterwards (a topic that is read was deleted and made again): it is given up, and
+        a new run begins where the last commit was. At most a few milliseconds; about once a second."""
+        return True
 
     def commit(self) -> None:
         """Everything polled so far is in Kafka and its offset is committed. What it raises is logged, and changes

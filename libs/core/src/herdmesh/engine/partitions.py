@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -36,6 +36,9 @@ UNSTABLE_S = 1.0
 """How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What a broker says that has no ids of topics."""
+_NO_TOPIC = frozenset(
+    (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+)
 _UNSTABLE = frozenset((KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT))
 
 _log = logging.getLogger(__name__)
@@ -93,18 +96,31 @@ def _partition_counts(consumer: Consumer, settings: SinkSettings) -> tuple[dict[
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """Kafka's ids of these topics (KIP-516), without those that do not exist or whose id nobody says."""
-    names = sorted(set(topics))
-    if not names:
-        return {}
-    untyped: Any = admin
     found: dict[str, str] = {}
-    answers = untyped.describe_topics(TopicCollection(names), request_timeout=CALL_TIMEOUT_S)
-    for topic, answer in answers.items():
+    for topic, answer in _described(admin, topics, CALL_TIMEOUT_S).items():
         try:
             found[topic] = str(answer.result().topic_id)
         except KafkaException as error:
             _log.info("the id of topic %s is not known: %s", topic, error)
     return {topic: one for topic, one in found.items() if one != NO_TOPIC_ID}
+
+
+def answered_ids(admin: AdminClient, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
+    """As `topic_ids`, where no answer is none: a topic is left out only where the brokers say that there is none, or
+    that it may not be seen. Raises KafkaException."""
+    found: dict[str, str] = {}
+    for topic, answer in _described(admin, topics, timeout_s).items():
+        try:
+            found[topic] = str(answer.result().topic_id)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_TOPIC:
+                raise
+    return {topic: one for topic, one in found.items() if one != NO_TOPIC_ID}
+
+
+def _described(admin: AdminClient, topics: Iterable[str], timeout_s: float) -> Mapping[str, Any]:
+    names, untyped = sorted(set(topics)), cast(Any, admin)
+    return untyped.describe_topics(TopicCollection(names), request_timeout=timeout_s) if names else {}
 
 
 def missing(consumer: Consumer, wanted: Iterable[PartitionId]) -> set[PartitionId]:

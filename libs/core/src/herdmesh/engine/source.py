@@ -78,6 +78,10 @@ WAIT_S = 0.1
 _log = logging.getLogger(__name__)
 
 
+class _Disowned(Exception):
+    """The task says that what it polled is not what its offsets say (`SourceTask.may_commit`)."""
+
+
 class SourceLoop:
     """One run of one source task. Used once, from one thread."""
 
@@ -173,6 +177,24 @@ class SourceLoop:
         )
         self._link.progress(self.progress())  # the first word of a task that owns its id and started
         try:
+            reason = self._until_end()
+        except _Disowned:
+            self._transaction.give_up()
+            is_stopped = self._control.wish(time.monotonic()) is RunEnd.STOPPED
+            return RunOutcome(RunEnd.STOPPED if is_stopped else RunEnd.YIELDED, self.progress(), 0)
+        debt_s = self._limits.wait_s(time.monotonic())
+        if reason is RunEnd.YIELDED and self._polls.found_nothing and debt_s == 0:
+            reason = RunEnd.QUIET  # it asks for a slot again when its task says, not at once
+        wake_after_ms = 0
+        if reason is RunEnd.QUIET:
+            wake_after_ms = self._task.wake_after_ms()
+        elif reason is RunEnd.YIELDED:
+            wake_after_ms = int(debt_s * 1000)
+        return RunOutcome(reason, self.progress(), wake_after_ms)
+
+    def _until_end(self) -> RunEnd:
+        """Move records until there is a reason to end, and commit them. Raises as `run`, and _Disowned."""
+        try:
             reason = self._loop()
             self._commit_unasked()
         except RetryStopped as ended:
@@ -183,15 +205,7 @@ class SourceLoop:
         except RecordError as error:
             self._commit_before(error)
             raise
-        debt_s = self._limits.wait_s(time.monotonic())
-        if reason is RunEnd.YIELDED and self._polls.found_nothing and debt_s == 0:
-            reason = RunEnd.QUIET  # it asks for a slot again when its task says, not at once
-        wake_after_ms = 0
-        if reason is RunEnd.QUIET:
-            wake_after_ms = self._task.wake_after_ms()
-        elif reason is RunEnd.YIELDED:
-            wake_after_ms = int(debt_s * 1000)
-        return RunOutcome(reason, self.progress(), wake_after_ms)
+        return reason
 
     def progress(self) -> Progress:
         """How far the run is."""
@@ -433,6 +447,8 @@ class SourceLoop:
         not among them, which is what the task takes a commit for."""
         if not self._transaction.is_open:
             return
+        if self._task.may_commit() is False:
+            raise _Disowned
         begun_s, begun_ns = time.monotonic(), time.time_ns()
         try:
             with waits.on(self._kafka, "to commit records and their offsets"):

@@ -23,7 +23,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
@@ -41,7 +40,7 @@ from herdmesh.engine.failure import note_error
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.intake import Intake
 from herdmesh.engine.loop_waits import kafka
-from herdmesh.engine.partitions import NO_TOPIC_ID
+from herdmesh.engine.partitions import answered_ids
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
 from herdmesh.engine.taken import Taken
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
@@ -113,21 +112,10 @@ class SourceCluster:
             }
         return found
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+    def topic_ids(self, topics: Iterable[str], timeout_s: float | None = None) -> dict[str, str]:
         """Kafka's ids of these topics (KIP-516), without those that are gone or whose id nobody says. Raises
         RetriableError when the cluster does not answer."""
-        names = sorted(set(topics))
-        if not names:
-            return {}
-        answers = self._admin().describe_topics(TopicCollection(names), request_timeout=CALL_TIMEOUT_S)
-        found: dict[str, str] = {}
-        for topic, answer in answers.items():
-            try:
-                found[topic] = str(answer.result().topic_id)
-            except KafkaException as error:
-                if error.args[0].code() not in (_GONE | _REFUSED):
-                    raise self._failed(error) from error
-        return {topic: one for topic, one in found.items() if one != NO_TOPIC_ID}
+        return self._asked(lambda: answered_ids(self._admin(), topics, timeout_s or CALL_TIMEOUT_S))
 
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """Where each partition ends for the reader; without those that are gone. Raises RetriableError when the cluster

@@ -248,7 +248,8 @@ class Tolerance:
         elapsed_ms = (self._clock() - begun_s) * 1000
         if 0 <= timeout_ms <= elapsed_ms:
             return False
-        delay_ms = self._delay_ms(tries)
+        # Who is asked may say when to come back (Retry-After).
+        delay_ms = max(self._delay_ms(tries), (error.next_try_s or 0) * 1000)
         if timeout_ms >= 0:
             delay_ms = min(delay_ms, timeout_ms - elapsed_ms)
         self._wait.goes_on(waits_for, str(error), tried=True, next_try_s=delay_ms / 1000)

@@ -24,6 +24,8 @@ class FakeRegistry:
 
     def __init__(self) -> None:
         self.failing: int | None = None
+        self.retry_after = ""
+        """Of what fails, the header; "" = none."""
         self.user: str | None = None
         self.requests: list[str] = []
         self._texts: list[dict[str, Any]] = []
@@ -112,6 +114,8 @@ class FakeRegistry:
                     status, said = fake.answer(self.command, self.path, json.loads(body or b"{}"))
                 data = json.dumps(said).encode()
                 self.send_response(status)
+                if fake.failing is not None and fake.retry_after:
+                    self.send_header("Retry-After", fake.retry_after)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

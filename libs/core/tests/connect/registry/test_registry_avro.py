@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herdmesh.connect import waits
 from herdmesh.connect.chain_config import sink_chain, source_chain
 from herdmesh.connect.converters.avro import COLUMNS_FROM
 from herdmesh.connect.converters.avro_from_connect import avro_schema
@@ -30,6 +32,8 @@ from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.data import Batch, Float32, Header, Int32, Struct
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
 from herdmesh.connect.redaction import redacted
+from herdmesh.connect.registry.client import RegistryClient
+from herdmesh.connect.registry.settings import RegistrySettings
 from herdmesh.connect.registry.wire import frame, schema_id_of
 from herdmesh.connect.schemas import (
     BYTES,
@@ -42,6 +46,7 @@ from herdmesh.connect.schemas import (
     decimal_schema,
     time_schema,
 )
+from herdmesh.connect.waits import Wait
 from libs.core.tests.connect.registry import typed_values
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import EXAMPLES, plain, typed
@@ -177,6 +182,37 @@ def test_retries_are_bounded(registry: FakeRegistry) -> None:
     with pytest.raises(RetriableError):
         made.write(flight(1), FLIGHT)
     assert len(registry.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "pauses_s"), [(503, "", [1, 2]), (429, "4", [4, 4]), (503, "60", [9, 9])]
+)
+def test_a_busy_registry_is_waited_for_as_long_as_it_says_and_is_told_as_that(
+    registry: FakeRegistry, status: int, retry_after: str, pauses_s: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within `retries.max.wait.ms`; then the run goes on waiting (`errors.retry.timeout`)."""
+    monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
+    client = RegistryClient(RegistrySettings((registry.url,), retries=2, max_wait_ms=9_000))
+    paused = list[tuple[float, Wait | None]]()
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            paused.append((timeout or 0, waits.current().shown()))
+            return False
+
+    monkeypatch.setattr(client, "_stop", Stop())
+    registry.failing, registry.retry_after = status, retry_after
+    with pytest.raises(RetriableError, match=rf"HTTP {status}") as raised:
+        client.schema_by_id(1, "t")
+    assert raised.value.waits_for == f"schema registry {registry.url}"
+    assert raised.value.next_try_s == (float(retry_after) if retry_after else None)
+    assert [pause_s for pause_s, _ in paused] == pauses_s
+    for tries, (_, shown) in enumerate(paused, 1):
+        assert shown is not None
+        assert (shown.waits_for, shown.tries) == (raised.value.waits_for, tries)
+        assert f"HTTP {status}" in shown.message
+        assert shown.next_ms
+    client.close()
 
 
 def test_credentials(registry: FakeRegistry) -> None:

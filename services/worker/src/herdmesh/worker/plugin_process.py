@@ -206,6 +206,9 @@ def asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
         config, time_ms, committed = arguments
         found = connector.offsets_at(config, time_ms, [(partition, offset) for partition, offset in committed])
         return None if found is None else list(found)
+    if what == "offsets_note" and isinstance(connector, SourceConnector):
+        config, committed = arguments
+        return connector.offsets_note(config, [(partition, offset) for partition, offset in committed])
     return getattr(connector, what)(*arguments)
 
 

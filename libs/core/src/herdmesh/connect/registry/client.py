@@ -14,6 +14,7 @@ error of `herdmesh.connect.errors` that names the registry, the subject or the i
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ import msgspec
 
 from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError
+from herdmesh.connect.registry.retry_after import retry_after_s
 from herdmesh.connect.registry.settings import RegistrySettings
 
 if TYPE_CHECKING:
@@ -176,10 +178,14 @@ class RegistryClient:
         settings = self._settings
         wait_ms = settings.wait_ms
         failure: RetriableError | None = None
-        with waits.on(self._place, what):
+        with waits.on(self._place, what), waits.Standing() as standing:
+            standing.goes_on(self._place, what)
             for attempt in range(settings.retries + 1):
-                if attempt:
-                    self._stop.wait(min(wait_ms, settings.max_wait_ms) / 1000)
+                if failure is not None and attempt:
+                    asked_ms = (failure.next_try_s or 0) * 1000
+                    pause_s = min(max(wait_ms, asked_ms), settings.max_wait_ms) / 1000
+                    standing.goes_on(self._place, str(failure), next_try_s=pause_s)
+                    self._stop.wait(pause_s)
                     wait_ms *= 2
                 for _ in settings.urls:
                     url = settings.urls[self._at]
@@ -187,6 +193,7 @@ class RegistryClient:
                         return self._once(method, url, path, body, what, wanted)
                     except RetriableError as error:
                         failure = error
+                        standing.goes_on(self._place, str(error), tried=True)
                         self._at = (self._at + 1) % len(settings.urls)
                 if self._stop.is_set():
                     break
@@ -212,7 +219,10 @@ class RegistryClient:
                 raise RetriableError(
                     f"Schema registry {url} gave no registry's answer ({what}): {error}. Check schema.registry.url."
                 ) from error
-        raise _refused(answer.status_code, answer.content, url, what)
+        refused = _refused(answer.status_code, answer.content, url, what)
+        if isinstance(refused, RetriableError):
+            refused.next_try_s = retry_after_s(answer.headers.get("Retry-After"), time.time())
+        raise refused
 
 
 def _refused(status: int, content: bytes, url: str, what: str) -> ConnectError:

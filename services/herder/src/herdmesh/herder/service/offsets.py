@@ -26,7 +26,7 @@ class OffsetRpcs(QueryRpcs):
 
     async def GetOffsets(self, request: pb.GetOffsetsRequest, context: _Context) -> pb.GetOffsetsResponse:
         told = await self._call(rq.GetOffsets(request.name), rq.OffsetsTold, "", None, context)
-        return pb.GetOffsetsResponse(meta=self._meta(), offsets=_entries(told))
+        return pb.GetOffsetsResponse(meta=self._meta(), offsets=_entries(told), message=told.message)
 
     async def AlterOffsets(self, request: pb.AlterOffsetsRequest, context: _Context) -> pb.AlterOffsetsResponse:
         self._must_lead(rq.ChangeOffsets)

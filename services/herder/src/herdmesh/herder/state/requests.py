@@ -312,7 +312,7 @@ class DeadLettersTold:
 @dataclass(frozen=True, slots=True)
 class OffsetsTold:
     """The answer to GetOffsets and ChangeOffsets: as they are now; after a reset, as they were. `message` is Connect's
-    about a change."""
+    about a change, and of those that are only told what somebody who reads them should know."""
 
     offsets: tuple[OffsetEntry, ...]
     message: str = ""

@@ -18,7 +18,6 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx
@@ -27,6 +26,7 @@ import msgspec
 from herdmesh.connect.connection_urls import http_place, without_user
 from herdmesh.connect.errors import ConfigError, DataError, RetriableError
 from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.registry.retry_after import retry_after_s
 from herdmesh.worker.connectors.http_config import HttpSettings, OAuth2
 from herdmesh.worker.connectors.http_keys import (
     AUTHORIZATION,
@@ -39,8 +39,6 @@ from herdmesh.worker.connectors.http_keys import (
 )
 from herdmesh.worker.connectors.http_requests import HttpRequest
 
-RETRY_AFTER_MAX_S = 300.0
-"""A receiver that wants to be left alone for longer is asked again then."""
 _ANSWER_BYTES_MAX = 65_536
 """Of an answer so much is read, so that its connection can be used again; a longer one is cut off."""
 _TOLD_CHARS = 300
@@ -224,19 +222,6 @@ def _no_answer(what: str, error: Exception) -> Exception:
             )  # fmt: skip
         cause = cause.__cause__ or cause.__context__
     return Busy(f"{what} had no answer: {error or type(error).__name__}", is_broken=isinstance(error, _BROKEN))
-
-
-def retry_after_s(text: str | None, now_s: float) -> float | None:
-    """A header Retry-After, seconds or a date, as seconds from now; None = there is none that can be read."""
-    if not text:
-        return None
-    if text.strip().isdecimal():
-        return min(float(text.strip()), RETRY_AFTER_MAX_S)
-    try:
-        wait_s = parsedate_to_datetime(text).timestamp() - now_s
-    except (ValueError, OverflowError):
-        return None
-    return min(max(0.0, wait_s), RETRY_AFTER_MAX_S)
 
 
 def shown(url: str) -> str:

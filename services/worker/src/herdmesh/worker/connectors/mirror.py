@@ -28,6 +28,7 @@ from herdmesh.worker.connectors.mirror_config import (
 from herdmesh.worker.connectors.mirror_frame import check_partition
 from herdmesh.worker.connectors.mirror_keys import ASSIGNED, KEYS
 from herdmesh.worker.connectors.mirror_topic_settings import keep_settings
+from herdmesh.worker.effects.offset_forms import of_earlier_topics
 
 _signs = KeptSigns()
 
@@ -109,6 +110,18 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
         }
         found = settings.source.offsets_at(known, time_ms)
         return [(known[one][0], {"offset": first - 1}) for one, first in found.items() if first - 1 < known[one][1]]
+
+    def offsets_note(self, config: Config, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]) -> str:
+        """Which are of topics that were deleted and made again at the source since."""
+        settings = settings_of(config)
+        of_source = {
+            (partition["topic"], partition["partition"]): offset.get("topic_id")
+            for partition, offset in committed
+            if partition is not None and partition.get("cluster") == settings.naming.source
+        }
+        now = settings.source.topic_ids(topic for topic, _ in of_source)
+        earlier = [one for one, topic_id in of_source.items() if topic_id and now.get(one[0], topic_id) != topic_id]
+        return of_earlier_topics(earlier, f" in the source cluster {settings.naming.source}")
 
     def sign(self, task_config: Config) -> str | None:
         """Where the task's partitions end at the source. Raises RetriableError while it is away."""

@@ -3,7 +3,9 @@
 Owns the rules of MirrorMaker 2 for these (KIP-382: `ReplicationPolicy`, `DefaultTopicFilter`, `MirrorSourceConnector`).
 Pure: topics come in as names and counts. Knows neither Kafka nor configs.
 
-Invariant: a topic that came from the target is never copied back to it, and no topic that is Kafka's own, Connect's or
+Held to the answers of the Java classes themselves (`mirror_names/recorded.jsonl` of the tests).
+
+Invariant: a topic that came from the target is never copied back to it, and no topic that is Kafka's own or
 MirrorMaker's is ever copied.
 """
 
@@ -42,22 +44,25 @@ class Naming:
         return self.internal_separator.join((self.source, "checkpoints", "internal"))
 
     def remote(self, topic: str) -> str:
-        """What the topic is called at the target. Heartbeats carry the alias whatever the policy, as in Java."""
-        if self.keeps_names and not self.is_heartbeats(topic):
-            return topic
-        return f"{self.source}{self.separator}{topic}"
+        """What the topic is called at the target. What ends like heartbeats carries the alias whatever the policy, as
+        in Java."""
+        return topic if self._is_kept(topic) else f"{self.source}{self.separator}{topic}"
 
     def is_heartbeats(self, topic: str) -> bool:
         """True for `heartbeats`, and for mirrors of it over any number of clusters."""
-        return (topic.rpartition(self.separator)[2] if self.separator else topic) == HEARTBEATS
+        upstream = self._upstream(topic)
+        while upstream is not None and upstream != topic:
+            topic, upstream = upstream, self._upstream(upstream)
+        return topic == HEARTBEATS
 
     def is_internal(self, topic: str) -> bool:
-        """True for topics of Kafka, of Connect and of MirrorMaker itself (Java: `isInternalTopic`)."""
-        if topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal")):
-            return True
+        """True for topics of Kafka and of MirrorMaker itself (Java: `isInternalTopic`; since KIP-1074 not for what has
+        only their end)."""
         end = f"{self.internal_separator}internal"
-        return topic.endswith((f"{self.internal_separator}checkpoints{end}",)) or (
-            topic.startswith("mm2") and topic.endswith(end)
+        return (
+            topic.startswith(("__", "."))
+            or topic.endswith(f"{self.internal_separator}checkpoints{end}")
+            or (topic.startswith("mm2") and topic.endswith(end))
         )
 
     def is_cycle(self, topic: str) -> bool:
@@ -65,13 +70,33 @@ class Naming:
 
         A policy that keeps names cannot tell, so that two mirrors against each other copy for ever, as in Java.
         """
-        if not self.separator or (self.keeps_names and not self.is_heartbeats(topic)):
-            return False
-        while topic:
-            alias, found, topic = topic.partition(self.separator)
-            if found and alias == self.target:
-                return True
-        return False
+        while True:
+            source = self.source if self._is_kept(topic) else self._alias(topic)
+            if source is None or source == self.target:
+                return source is not None
+            upstream = self._upstream(topic)
+            if upstream is None or upstream == topic:
+                return False
+            topic = upstream
+
+    def _is_kept(self, topic: str) -> bool:
+        """True when the policy leaves its name alone (Java: not `looksLikeHeartbeat`)."""
+        return self.keeps_names and not topic.endswith(HEARTBEATS)
+
+    def _alias(self, topic: str) -> str | None:
+        """Of the cluster that it came from, None = it has none. As Java's `Pattern.split`: empty parts at the end are
+        none, and without a separator each character is one."""
+        parts = topic.split(self.separator) if self.separator else list(topic)
+        while parts and not parts[-1]:
+            parts.pop()
+        return parts[0] if len(parts) > 1 else None
+
+    def _upstream(self, topic: str) -> str | None:
+        """What it is called there; None = it came from nowhere."""
+        if self._is_kept(topic):
+            return topic
+        alias = self._alias(topic)
+        return None if alias is None else topic[len(alias) + len(self.separator) :]
 
 
 @dataclass(frozen=True)

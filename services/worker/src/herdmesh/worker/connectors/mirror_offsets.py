@@ -166,6 +166,8 @@ class _Copied:
     """Likewise, of the transaction that is open."""
     told: int | None = None
     """The last sync's `downstream`."""
+    is_anew: bool = False
+    """The copy was deleted and made again, and no sync says so yet."""
 
 
 class Syncing:
@@ -209,17 +211,28 @@ class Syncing:
         syncs: list[OffsetSync] = []
         for partition, end in ends.items():
             found = self._copied[partition]
-            if end < found.base:  # the copy was deleted and made again: which of these are in it nobody knows
-                found.base, found.told = end, None
-                found.owed.clear()
+            if end < found.base:
+                self.made_again({partition: end})
             elif end > found.base + sum(count for count, _ in found.owed):
                 syncs += self._syncs_of(partition, found)
                 found.base = end
                 found.owed.clear()
         return syncs
 
+    def made_again(self, ends: Mapping[PartitionId, int]) -> None:
+        """These copies were deleted and made again, and now end there: which of the records since the last look are in
+        them nobody knows. Right after a commit, while no transaction is open."""
+        for partition, end in ends.items():
+            if partition in self._copied:
+                self._copied[partition] = _Copied(end, is_anew=True)
+
     def _syncs_of(self, partition: PartitionId, found: _Copied) -> Iterable[OffsetSync]:
         at = found.base - 1
+        if found.is_anew:
+            # It goes back, whatever the copy before had: by that a reader forgets what it knew of that one.
+            found.is_anew = False
+            count, upstream = found.owed[0]
+            yield OffsetSync(partition, upstream - count + 1, 0)
         for place, (count, upstream) in enumerate(found.owed, 1):
             if found.told is None:
                 # Of `count` records with the last one there the first is there or before: right, if not always exact.

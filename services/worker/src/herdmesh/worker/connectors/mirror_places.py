@@ -5,7 +5,11 @@ id of the source's topic, past which Java's MirrorMaker reads. By it a topic tha
 from the topic before, whose offsets say nothing of its records. Owns what `auto.offset.reset` means here. What is read
 is `mirror_task`'s.
 
-Invariant: an offset of a topic that was made again is used nowhere.
+No two topics have one id. So a topic that has, after records were read, the id that it had before, is the topic whose
+records they are: `vouched` asks that before each commit.
+
+Invariant: an offset of a topic that was made again is used nowhere, and none is stored of records that may be of
+another topic than it names.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.offset_reset import OffsetReset, Start
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.positions import no_offset
@@ -25,6 +30,8 @@ IDS_S: Final = 10.0
 """How often a run asks whether its topics are still the same, at most."""
 _IDS_SHARE: Final = 0.02
 """Of a run's time, so much goes into these questions at most."""
+_VOUCH_S: Final = 5.0
+"""How long a commit waits for an answer."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +52,8 @@ class Places:
         #: of the topics as this run reads them.
         self._ids: dict[str, str] = {topic: one for (topic, _), (_, one) in self._stored.items() if one}
         self._ask_at_s = 0.0
+        #: read since the ids were asked for.
+        self._unvouched: set[str] = set()
 
     def begin(self) -> tuple[dict[PartitionId, int], dict[PartitionId, int]]:
         """The offset to read first in each partition that there is, and those that are to be stored at once, because
@@ -77,18 +86,45 @@ class Places:
         ends = self._source.ends(asked)
         return ends if begins_ms is None else ends | self._source.offsets_at(ends, begins_ms)
 
-    def made_again(self, *, at_once: bool = False) -> set[str]:
-        """The topics that are others than when this was asked last; seldom asked, unless `at_once`. Raises
-        RetriableError."""
-        begun_s = time.monotonic()
-        if begun_s < self._ask_at_s and not at_once:
-            return set()
+    def read_of(self, topic: str) -> None:
+        """Records of it were read."""
+        self._unvouched.add(topic)
+
+    def vouched(self) -> bool:
+        """Whether all records read so far are of the topics whose ids are stored with them. Asks the source of those
+        topics that were read since it was last asked. True where it does not answer: it is asked again with the next
+        records, and nothing is to stop while one broker is slow."""
+        if not self._unvouched:
+            return True
+        before = dict(self._ids)
+        try:
+            self._ids |= self._source.topic_ids(self._unvouched, _VOUCH_S)
+        except RetriableError as error:
+            _log.warning("%s: %s", _NOT_VOUCHED, error)
+            return True
+        again = {topic for topic in self._unvouched if self._is_another(topic, before)}
+        self._unvouched.clear()
+        for topic in sorted(again):
+            _log.warning(_READ_OF_WHICH, topic, self._source.name)
+        return not again
+
+    def made_again(self, *, beyond: str = "") -> tuple[set[str], set[str]]:
+        """The topics that are others than when this was asked last; and those of them of which records were read since,
+        so that nobody knows which topic these are of. Seldom asked, unless there is a place `beyond` the end of a
+        topic: all that was read of that one is of the topic before. Raises RetriableError."""
+        if time.monotonic() < self._ask_at_s and not beyond:
+            return set(), set()
         before = dict(self._ids)
         self._ids |= self._asked()
-        again = {topic for topic, one in self._ids.items() if before.get(topic, one) != one}
+        again = {topic for topic in self._ids if self._is_another(topic, before)}
+        unsure = again & self._unvouched - {beyond}
+        self._unvouched.clear()
         for topic in sorted(again):
-            _log.warning(_MADE_AGAIN, topic, self._source.name)
-        return again
+            _log.warning(_READ_OF_WHICH if topic in unsure else _MADE_AGAIN, topic, self._source.name)
+        return again, unsure
+
+    def _is_another(self, topic: str, before: Mapping[str, str]) -> bool:
+        return before.get(topic, self._ids.get(topic)) != self._ids.get(topic)
 
     def partitions_of(self, topics: set[str]) -> list[PartitionId]:
         """The task's."""
@@ -110,6 +146,15 @@ class Places:
 _MADE_AGAIN: Final = (
     "topic %s of the source cluster %s was deleted and made again: what was copied of it says nothing of its records, "
     "and it is begun anew, by auto.offset.reset"
+)
+_NOT_VOUCHED: Final = (
+    "a commit goes on without knowing whether the topics that it has records of were made again; if one was, its "
+    "records are copied from the first on all the same, and some of them twice"
+)
+_READ_OF_WHICH: Final = (
+    "topic %s of the source cluster %s was deleted and made again while it was read: what was read of it and is not "
+    "committed is given up, as nobody can say which of the two it is of, and the new topic is begun anew, by "
+    "auto.offset.reset"
 )
 
 

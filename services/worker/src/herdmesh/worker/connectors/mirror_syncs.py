@@ -2,10 +2,13 @@
 
 Owns when a copy's end is looked at, and the writing. Which syncs there are to write: `mirror_offsets.Syncing`.
 
-Looks and writes are one each for a commit, and none is of a record. They come after the commit, so that no sync says of
+Looks and writes are a few for a commit, and none is of a record. They come after the commit, so that no sync says of
 a record that it is there before it is. Whatever goes wrong with them is logged, and copying goes on.
 
-Invariant: a sync is written only of records whose transaction is committed.
+A copy that was deleted and made again is known by its id, which is asked for after each look: one that is the same then
+is the topic whose end was told.
+
+Invariant: a sync is written only of records whose transaction is committed, and of the copy that there is.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from herdmesh.connect import waits
 from herdmesh.connect.connector import PartitionId, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine import pulse
+from herdmesh.engine.loop_waits import kafka
 from herdmesh.worker.connectors.mirror_clients import TARGET_BOOTSTRAP
 from herdmesh.worker.connectors.mirror_config import SyncSettings
 from herdmesh.worker.connectors.mirror_offsets import Syncing
@@ -39,6 +43,9 @@ class OffsetSyncs:
         self._remote = remote
         self._syncing = Syncing(settings.lag_max)
         self._writer: Writer | None = None
+        self._partitions: list[PartitionId] = []
+        #: of the copies, by the topics they are of.
+        self._ids: dict[str, str] = {}
         #: the last marker did not come in time: a transaction of somebody else's holds the copy back, and not each
         #: commit is to wait for it.
         self._is_held = False
@@ -47,13 +54,14 @@ class OffsetSyncs:
 
     def begin(self, partitions: Iterable[PartitionId], context: SourceTaskContext) -> None:
         """Before the first record, when the copies are made."""
-        settings = self._settings
+        settings, self._partitions = self._settings, list(partitions)
         try:
             if settings.at_target:
                 context.make_topic(settings.topic, 1, settings.replication_factor, COMPACTED)
             else:
                 settings.kept_in.make_compacted_topic(settings.topic, settings.replication_factor)
-            ends = self._first_ends(list(partitions))
+            ends = self._first_ends(self._partitions)
+            self._made_again(ends)
         except Exception as error:  # noqa: BLE001 - whatever it is, records are copied all the same
             _log.warning(
                 "no offset syncs are written until the task is started again, so that offsets of consumer groups are "
@@ -86,6 +94,9 @@ class OffsetSyncs:
         while owed := self._syncing.owed():
             try:
                 ends = self._ends(owed)
+                if again := self._made_again(owed):
+                    self._syncing.made_again(self._ends(again))
+                    continue
                 if self._writer is None:
                     self._writer = self._settings.kept_in.writer(self._settings.topic)
             except RetriableError as error:
@@ -103,7 +114,7 @@ class OffsetSyncs:
     def _first_ends(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         """Of copies that were made a moment ago, which not every broker knows at once."""
         until_s = time.monotonic() + _KNOWN_S
-        with waits.on("Kafka of the copies", "to tell where they end"):
+        with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell where they end"):
             while True:
                 try:
                     ends = self._ends(partitions)
@@ -120,9 +131,21 @@ class OffsetSyncs:
                 pulse.moved()
                 time.sleep(_KNOWN_PAUSE_S)
 
+    def _made_again(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
+        """The task's whose copies are others than when this was asked last. Asks of these partitions' topics."""
+        topics = {self._remote(topic): topic for topic, _ in partitions}
+        with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell the ids of copies"):
+            found = self._settings.target.topic_ids(topics, _LOOK_S)
+        ids = {topics[copy]: one for copy, one in found.items()}
+        again = {topic for topic, one in ids.items() if self._ids.get(topic, one) != one}
+        self._ids |= ids
+        for topic in sorted(again):
+            _log.warning("the copy of topic %s was deleted and made again: offset syncs begin anew with it", topic)
+        return [one for one in self._partitions if one[0] in again]
+
     def _ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
         """Of the copies, by the partitions they are of."""
         copies = {(self._remote(topic), number): (topic, number) for topic, number in partitions}
-        with waits.on("Kafka of the copies", "to tell where they end"):
+        with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell where they end"):
             ends = self._settings.target.ends(copies, _LOOK_S)
         return {copies[copy]: end for copy, end in ends.items()}

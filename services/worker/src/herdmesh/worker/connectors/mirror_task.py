@@ -46,6 +46,8 @@ class MirrorSourceTask(SourceTask):
         self._settings = settings_of(config)
         self._context = context
         self._ready: deque[SourceBatch] = deque()
+        #: something was handed over that is not committed; and it is not to be.
+        self._is_open = self._is_disowned = False
         owned = _assigned(config)
         self._remote = {topic: self._settings.naming.remote(topic) for topic, _ in owned}
         syncs = self._settings.syncs
@@ -61,19 +63,24 @@ class MirrorSourceTask(SourceTask):
     def poll(self) -> SourceBatch | None:
         if self._reader is None:
             self._reader = self._opened()
-        if again := self._places.made_again():
-            self._begin_anew(self._reader, again)
         if not self._ready:
-            self._read(self._reader)
-        if not self._ready:
+            self._look(self._reader)
+        if not self._ready or self._is_disowned:
             return None
         batch = self._ready.popleft()
+        self._is_open = True
         if self._syncs is not None:
             self._syncs.took(*_copied(batch))
         return batch
 
+    def may_commit(self) -> bool:
+        """Not what may be of a topic that was made again, and behind offsets of the topic before."""
+        self._is_disowned |= not self._places.vouched()
+        return not self._is_disowned
+
     def commit(self) -> None:
         """All that was polled is at the target."""
+        self._is_open = False
         if self._syncs is not None:
             self._syncs.committed()
 
@@ -104,8 +111,12 @@ class MirrorSourceTask(SourceTask):
         self._ready.extend(self._moved_to(one, place) for one, place in stored.items())
         return reader
 
-    def _begin_anew(self, reader: Reader, topics: set[str]) -> None:
-        """Read topics that were made again by `auto.offset.reset`. What was read of those before goes first."""
+    def _begin_anew(self, reader: Reader, topics: set[str], unsure: set[str]) -> None:
+        """Read topics that were made again by `auto.offset.reset`; the next run does where it is not sure what was
+        handed over."""
+        self._is_disowned |= self._is_open and bool(unsure)
+        if not topics or self._is_disowned:
+            return
         places = self._places.anew(self._places.partitions_of(topics))
         reader.restart(places)
         if self._settings.reset.depends_on_time:
@@ -116,22 +127,26 @@ class MirrorSourceTask(SourceTask):
         offset = self._places.offset(partition, place - 1)
         return SourceBatch(self._remote[partition[0]], (), self._source_partitions[partition], offset)
 
-    def _read(self, reader: Reader) -> None:
-        while True:
+    def _look(self, reader: Reader) -> None:
+        """What there is now, in `_ready`."""
+        self._begin_anew(reader, *self._places.made_again())
+        while not self._is_disowned:
             try:
                 found = reader.read(self._context.poll_records_max(), WAIT_S)
             except PlaceLost as lost:
                 self._lost(reader, lost)
             else:
+                for one in found:
+                    self._places.read_of(one.partition[0])
                 self._ready.extend(map(self._batch, found))
                 return
 
     def _lost(self, reader: Reader, lost: PlaceLost) -> None:
         topic, number = lost.partition
-        if again := self._places.made_again(at_once=True):
-            self._begin_anew(reader, again)
-            if topic in again:
-                return
+        again, unsure = self._places.made_again(beyond=topic)
+        self._begin_anew(reader, again, unsure)
+        if topic in again or self._is_disowned:
+            return
         message = (
             f"offset {lost.offset} of {topic}-{number} in the source cluster {self._settings.naming.source} is gone: "
             "deleted before it was copied"

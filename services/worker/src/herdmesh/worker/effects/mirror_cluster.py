@@ -42,6 +42,8 @@ from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, offset_of, opened
 from herdmesh.engine.group_offsets import group_offsets
+from herdmesh.engine.loop_waits import kafka
+from herdmesh.engine.partitions import answered_ids
 from herdmesh.engine.settings import ClientConfig
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
@@ -79,7 +81,7 @@ class Cluster:
         """The consumer groups there are, sorted. Raises RetriableError, also when a broker does not tell of its own."""
         found = self.asked(lambda: self._client().list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result())
         for error in found.errors:
-            raise RetriableError(f"{self._called()}: {error}")
+            raise RetriableError(f"{self._called()}: {error}", waits_for=self._waits_for())
         return sorted(one.group_id for one in found.valid)
 
     def group_offsets(self, group: str) -> dict[PartitionId, tuple[int, str]]:
@@ -117,7 +119,8 @@ class Cluster:
                 return False
             raise self._failed(error) from error
         if any(error.code() not in _IN_USE for error in refused):
-            raise RetriableError(f"{self._called()}: offsets of group {group}: {refused[0].str()}")
+            text = f"{self._called()}: offsets of group {group}: {refused[0].str()}"
+            raise RetriableError(text, waits_for=self._waits_for())
         return not refused
 
     def ends(self, partitions: Iterable[PartitionId], timeout_s: float) -> dict[PartitionId, int]:
@@ -139,6 +142,10 @@ class Cluster:
                 if error.args[0].code() not in _GONE:
                     raise self._failed(error) from error
         return ends
+
+    def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
+        """Kafka's ids of these topics, without those there are not. Raises RetriableError."""
+        return self.asked(lambda: answered_ids(self._client(), topics, timeout_s))
 
     def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """What is set for each topic itself; without those there are not. Raises RetriableError."""
@@ -250,7 +257,10 @@ class Cluster:
     def _failed(self, error: KafkaException) -> RetriableError:
         if error.args[0].code() in _SILENT:
             _shared_admin.cache_clear()  # it may have forgotten its brokers (`herdmesh.kafka.contact`)
-        return RetriableError(f"{self._called()}: {error.args[0].str()}")
+        return RetriableError(f"{self._called()}: {error.args[0].str()}", waits_for=self._waits_for())
+
+    def _waits_for(self) -> str:
+        return kafka(self.bootstrap_servers)
 
     def _called(self) -> str:
         return f"the cluster {self.name} ({self.bootstrap_servers})"
@@ -323,7 +333,10 @@ class Log:
         while at < end:
             if time.monotonic() > deadline_s:
                 self._consumer.assign([TopicPartition(self._topic, 0, self._next or OFFSET_BEGINNING)])
-                raise RetriableError(f"topic {self._topic} of the cluster {self._cluster.name} is not read to its end")
+                raise RetriableError(
+                    f"topic {self._topic} of the cluster {self._cluster.name} is not read to its end",
+                    waits_for=kafka(self._cluster.bootstrap_servers),
+                )
             # What is there first: to ask for many waits until there are so many.
             for message in self._consumer.consume(_BATCH, 0) or self._consumer.consume(1, _POLL_S):
                 at = self._taken(message, found, at)

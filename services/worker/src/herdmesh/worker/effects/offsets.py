@@ -28,7 +28,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from herdmesh.connect import jackson, offsets_topic
+from herdmesh.connect import jackson, offsets_topic, waits
 from herdmesh.connect.connector import PartitionId, SinkConnector, SourceConnector
 from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.engine import claims, clients, producing, stored_offsets
@@ -132,11 +132,24 @@ class Offsets:
 
     def _told(self, question: ReadOffsets) -> OffsetsTold:
         if not self._is_sink(question.config) and self._offset_file is not None:
-            return OffsetsTold(source_told(self._offset_file.of(question.connector)))
+            stored: Mapping[bytes, bytes] = self._offset_file.of(question.connector)
+            return OffsetsTold(source_told(stored), self._note(question, stored))
         spec = self._spec(question)
         if spec.kind is TaskKind.SINK:
             return sink_offsets.told(spec)
-        return OffsetsTold(source_told(self._read(spec).items()))
+        stored = self._read(spec).items()
+        return OffsetsTold(source_told(stored), self._note(question, stored))
+
+    def _note(self, question: ReadOffsets, stored: Mapping[bytes, bytes]) -> str:
+        """What the connector says of them."""
+        committed = list(_pairs(stored))
+        if not committed:
+            return ""
+        try:
+            config, connector = self._source(question)
+            return waits.one_line(str(connector.offsets_note(config, committed)))
+        except Exception as error:  # noqa: BLE001 - an author's code may raise anything, and the offsets are told
+            return waits.one_line(f"whether they are gone on from is not known now: {error}")
 
     def _read(self, spec: RunSpec) -> SourceOffsets:
         settings = source_settings(spec)
@@ -194,7 +207,7 @@ class Offsets:
         config, connector = self._source(question)
         return connector.alter_offsets(config, change.offsets)
 
-    def _source(self, question: AlterOffsets) -> tuple[Config, SourceConnector]:
+    def _source(self, question: AlterOffsets | ReadOffsets) -> tuple[Config, SourceConnector]:
         config = self._specs.providers.resolve(question.config).config
         connector = self._specs.plugin(config).load()
         assert isinstance(connector, SourceConnector)

@@ -146,6 +146,9 @@ class RemoteSource(RemoteConnector, SourceConnector):
         told = self._ask("offsets_at", config, time_ms, list(committed))
         return None if told is None else [(partition, offset) for partition, offset in told]
 
+    def offsets_note(self, config: Config, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]) -> str:
+        return self._ask("offsets_note", config, list(committed))
+
     def sign(self, task_config: Config) -> str | None:
         return self._ask("sign", task_config)
 

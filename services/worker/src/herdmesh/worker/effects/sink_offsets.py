@@ -32,7 +32,7 @@ from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import claims, clients, forgetting, manifest, partitions
 from herdmesh.engine.contract import ErrorClass, RunSpec
-from herdmesh.engine.errors import ForeignMembers, TaskFailed
+from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.hung import GroupFinisher
@@ -44,6 +44,7 @@ from herdmesh.worker.effects.offset_forms import (
     OffsetsTold,
     Prepared,
     changed_message,
+    of_earlier_topics,
     sink_offsets,
     sink_told,
 )
@@ -65,7 +66,11 @@ def told(spec: RunSpec) -> OffsetsTold:
     admin = clients.admin(spec, settings.access, for_worker=True)
     consumer = clients.consumer(spec, settings.group, settings.consumer, for_worker=True)
     try:
-        return OffsetsTold(sink_told(_committed(consumer, admin, settings.group)))
+        found = clients.retried(lambda: group_offsets(consumer, admin, settings.group, clients.CALL_TIMEOUT_S))
+        said = {one.partition: _topic_id(one.metadata) for one in found}
+        now = partitions.topic_ids(admin, {topic for (topic, _), one in said.items() if one})
+        earlier = [(topic, number) for (topic, number), one in said.items() if one and now.get(topic, one) != one]
+        return OffsetsTold(sink_told({one.partition: one.offset for one in found}), of_earlier_topics(earlier))
     finally:
         clients.give_up(consumer)
 
@@ -207,6 +212,14 @@ class _Change:
                 _refuse_members(self.admin, group)
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
+
+
+def _topic_id(text: str) -> str:
+    """Of the topic that an offset with this metadata was committed for; "" = not known."""
+    try:
+        return manifest.topic_id_of(text)
+    except ManifestInvalid:
+        return ""
 
 
 def _of_topic(text: str, topic_id: str) -> str:

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,herdmesh/api/herder/v1/offset_messages.proto\x12\x16herdmesh.api.herder.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%herdmesh/api/common/v1/revision.proto\"O\n\x0bOffsetEntry\x12\x16\n\x0epartition_json\x18\x01 \x01(\t\x12\x18\n\x0boffset_json\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_offset_json\"!\n\x11GetOffsetsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"~\n\x12GetOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07offsets\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\"~\n\x13\x41lterOffsetsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x34\n\x07offsets\x18\x03 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\"\x91\x01\n\x14\x41lterOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07offsets\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x03 \x01(\t\"H\n\x13ResetOffsetsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"\x91\x01\n\x14ResetOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07offsets\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x8a\x01\n\x14RewindOffsetsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x12\x15\n\rallow_forward\x18\x05 \x01(\x08\"\x92\x01\n\x15RewindOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07offsets\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,herdmesh/api/herder/v1/offset_messages.proto\x12\x16herdmesh.api.herder.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%herdmesh/api/common/v1/revision.proto\"O\n\x0bOffsetEntry\x12\x16\n\x0epartition_json\x18\x01 \x01(\t\x12\x18\n\x0boffset_json\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_offset_json\"!\n\x11GetOffsetsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x8f\x01\n\x12GetOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07offsets\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x03 \x01(\t\"~\n\x13\x41lterOffsetsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x34\n\x07offsets\x18\x03 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\"\x91\x01\n\x14\x41lterOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07offsets\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x03 \x01(\t\"H\n\x13ResetOffsetsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"\x91\x01\n\x14ResetOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07offsets\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x8a\x01\n\x14RewindOffsetsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x12\x15\n\rallow_forward\x18\x05 \x01(\x08\"\x92\x01\n\x15RewindOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07offsets\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,18 +37,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OFFSETENTRY']._serialized_end=223
   _globals['_GETOFFSETSREQUEST']._serialized_start=225
   _globals['_GETOFFSETSREQUEST']._serialized_end=258
-  _globals['_GETOFFSETSRESPONSE']._serialized_start=260
-  _globals['_GETOFFSETSRESPONSE']._serialized_end=386
-  _globals['_ALTEROFFSETSREQUEST']._serialized_start=388
-  _globals['_ALTEROFFSETSREQUEST']._serialized_end=514
-  _globals['_ALTEROFFSETSRESPONSE']._serialized_start=517
-  _globals['_ALTEROFFSETSRESPONSE']._serialized_end=662
-  _globals['_RESETOFFSETSREQUEST']._serialized_start=664
-  _globals['_RESETOFFSETSREQUEST']._serialized_end=736
-  _globals['_RESETOFFSETSRESPONSE']._serialized_start=739
-  _globals['_RESETOFFSETSRESPONSE']._serialized_end=884
-  _globals['_REWINDOFFSETSREQUEST']._serialized_start=887
-  _globals['_REWINDOFFSETSREQUEST']._serialized_end=1025
-  _globals['_REWINDOFFSETSRESPONSE']._serialized_start=1028
-  _globals['_REWINDOFFSETSRESPONSE']._serialized_end=1174
+  _globals['_GETOFFSETSRESPONSE']._serialized_start=261
+  _globals['_GETOFFSETSRESPONSE']._serialized_end=404
+  _globals['_ALTEROFFSETSREQUEST']._serialized_start=406
+  _globals['_ALTEROFFSETSREQUEST']._serialized_end=532
+  _globals['_ALTEROFFSETSRESPONSE']._serialized_start=535
+  _globals['_ALTEROFFSETSRESPONSE']._serialized_end=680
+  _globals['_RESETOFFSETSREQUEST']._serialized_start=682
+  _globals['_RESETOFFSETSREQUEST']._serialized_end=754
+  _globals['_RESETOFFSETSRESPONSE']._serialized_start=757
+  _globals['_RESETOFFSETSRESPONSE']._serialized_end=902
+  _globals['_REWINDOFFSETSREQUEST']._serialized_start=905
+  _globals['_REWINDOFFSETSREQUEST']._serialized_end=1043
+  _globals['_REWINDOFFSETSRESPONSE']._serialized_start=1046
+  _globals['_REWINDOFFSETSRESPONSE']._serialized_end=1192
 # @@protoc_insertion_point(module_scope)

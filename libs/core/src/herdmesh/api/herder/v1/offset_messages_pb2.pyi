@@ -78,6 +78,9 @@ class GetOffsetsResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """message with what somebody who reads them should know, such as offsets of a topic that was deleted and made again. Empty = nothing."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the answer speaks of."""
@@ -91,10 +94,11 @@ class GetOffsetsResponse(_message.Message):
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         offsets: _abc.Iterable[Global___OffsetEntry] | None = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "meta", b"meta", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,26 @@
+"""The header `Retry-After` of an HTTP answer: a server that is busy says when to come back.
+
+Used by whoever sends HTTP requests: the registry's client, and HttpSink. Pure.
+
+Invariant: what cannot be read is no header, and none asks for more than `RETRY_AFTER_MAX_S`.
+"""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+RETRY_AFTER_MAX_S: Final = 300.0
+
+
+def retry_after_s(text: str | None, now_s: float) -> float | None:
+    """Seconds, or a date, as seconds from `now_s` (seconds since 1970); None = there is none that can be read."""
+    if not text:
+        return None
+    if text.strip().isdecimal():
+        return min(float(text.strip()), RETRY_AFTER_MAX_S)
+    try:
+        wait_s = parsedate_to_datetime(text).timestamp() - now_s
+    except (ValueError, OverflowError):
+        return None
+    return min(max(0.0, wait_s), RETRY_AFTER_MAX_S)
