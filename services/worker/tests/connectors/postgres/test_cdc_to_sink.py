@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.converters.json import JsonConverter
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.schemas import Schema, decimal_schema
+from herdmesh.worker.connectors.postgres.unchanged.placeholder import Placeholder
 from services.worker.tests.connectors.postgres import sink_driver
 from services.worker.tests.connectors.postgres.cdc_driving import Database, Driven
-from services.worker.tests.connectors.postgres.large_values import NAMES, fill, prepare
+from services.worker.tests.connectors.postgres.large_values import NAMES, RAW, fill, prepare
 
 UPSERT = {"insert_mode": "upsert", "pk_mode": "record_key", "pk_fields": "id", "table_name_format": "target"}
 
@@ -121,6 +123,40 @@ def test_rows_of_one_batch_keep_each_their_own(database: Database) -> None:
     assert database.rows("SELECT * FROM target ORDER BY id") == [
         (1, "A", "B", 2), (2, "new", "new", 3), (3, "a3", "b3", 2),
     ]  # fmt: skip
+
+
+def test_decimals_that_json_has_as_numbers_stay(database: Database) -> None:
+    """decimal.format=NUMERIC without schemas: doubles, and the last 64 bits of whole numbers."""
+    database.run("CREATE TABLE target (id int PRIMARY KEY, a numeric(90,2), b numeric(90,0), c numeric(9,1)[], v text)",
+                 "INSERT INTO target VALUES (1, 3.5, 7, '{1.5}', 'old')")  # fmt: skip
+    decimals = [decimal_schema(scale, optional=True) for scale in (2, 0, 1)]
+    columns = [decimals[0], decimals[1], Schema("ARRAY", value_schema=decimals[2])]
+    schema = Schema("STRUCT", fields=tuple(zip("abc", columns, strict=True)))
+    json_converter = JsonConverter()
+    json_converter.configure({"schemas.enable": "false", "decimal.format": "NUMERIC"}, "value")
+    row = sink_driver.struct(schema, [Placeholder().of(one) for one in columns])
+    _, value = json_converter.read(json_converter.write(row, schema))
+    more = {**UPSERT, "pk_mode": "record_value"}
+    with sink_driver.Driven(database.dsn, tolerant=True, **more) as sink:
+        sink.put([{**value, "id": 1, "v": "new"}])
+        assert sink.reporter.reported == []
+    assert database.rows("SELECT a::text, b::text, c::text, v FROM target") == [("3.50", "7", "{1.5}", "new")]
+
+
+@pytest.mark.parametrize("raw", [RAW, base64.b64encode(RAW).decode()], ids=["with schemas", "without"])
+def test_a_number_that_flatten_made_two_columns_of_stays_whole(database: Database, raw: bytes | str) -> None:
+    database.run('CREATE TABLE target (id int PRIMARY KEY, "n.scale" int, "n.value" bytea, other_scale int)',
+                 "INSERT INTO target VALUES (1, 3, '\\x07', 4), (2, 3, '\\x07', 4)")  # fmt: skip
+    fields = (("id", Schema("INT32")), ("n.scale", Schema("INT32")), ("n.value", Schema("BYTES")),
+              ("other_scale", Schema("INT32")))  # fmt: skip
+    schema = Schema("STRUCT", fields=fields) if isinstance(raw, bytes) else None
+    rows: list[list[Any]] = [[1, 0, raw, 0], [2, 0, b"\1" if schema else "\\x01", 5]]
+    names = [name for name, _ in fields]
+    values = [dict(zip(names, row, strict=True)) if schema is None else sink_driver.struct(schema, row) for row in rows]
+    with sink_driver.Driven(database.dsn, tolerant=True, **{**UPSERT, "pk_mode": "record_value"}) as sink:
+        sink.put(values, schema=schema)
+        assert sink.reporter.reported == []
+    assert database.rows("TABLE target ORDER BY id") == [(1, 3, b"\7", 0), (2, 0, b"\1", 5)]
 
 
 def test_without_a_placeholder_and_for_new_rows_values_are_written(database: Database) -> None:

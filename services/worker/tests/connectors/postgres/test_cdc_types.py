@@ -243,3 +243,20 @@ def test_what_is_no_such_text_is_shown(type: PgType, text: str) -> None:
 def test_structs_are_of_their_schema() -> None:
     (point,) = read(PgType(600, "point"), "(0,0)")
     assert isinstance(point, Struct)
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "fix"),
+    [
+        (PgType(1186, "interval"), "P178000000Y", "interval.handling.mode=string"),
+        (PgType(1186, "interval"), "P-178000000Y", "interval.handling.mode=string"),
+        (PgType(1114, "timestamp"), "294276-12-31 23:59:59.999999", "time.precision.mode=connect"),
+    ],
+)
+def test_what_has_more_microseconds_than_64_bits_is_told_with_the_mode_that_has_room(
+    type: PgType, text: str, fix: str
+) -> None:
+    """Debezium's numbers begin anew there."""
+    for kind, written in ((type, text), (PgType(0, f"{type.name}[]", element=type), f'{{"{text}"}}')):
+        with pytest.raises(DataError, match=f"{text} has more microseconds than 64 bits: write {fix}"):
+            read(kind, written)

@@ -109,3 +109,25 @@ def test_a_topic_that_names_no_table_is_refused(topic: str) -> None:
     assert sink_settings(BASE).table_of("a.b") == TableName("a", "b")
     with pytest.raises(ConfigError, match=r"table\.name\.format"):
         sink_settings(BASE).table_of(topic)
+
+
+@pytest.mark.parametrize(
+    ("format", "topic", "table"),
+    [
+        ('"${topic}"', "shop.orders.v1", TableName("", "shop.orders.v1")),
+        ('"My.Schema"."T"', "orders", TableName("My.Schema", "T")),
+        ('shop."${topic}"', "a.b", TableName("shop", "a.b")),
+        ('"say ""hi"""', "orders", TableName("", 'say "hi"')),
+        ("${topic}", 'a"b.c"d', TableName('a"b', 'c"d')),
+    ],
+)
+def test_a_part_of_a_tables_name_may_be_in_quotes_as_in_java(format: str, topic: str, table: TableName) -> None:
+    assert sink_settings({**BASE, "table.name.format": format}).table_of(topic) == table
+
+
+@pytest.mark.parametrize("format", ['"${topic}', '"a"b', '"a".', 'a."b".c', '""', "a.b.c", "a."])
+def test_a_name_with_dots_elsewhere_is_none(format: str) -> None:
+    with pytest.raises(ConfigError, match="is no table's name") as refused:
+        sink_settings({**BASE, "table.name.format": format}).table_of("orders")
+    assert refused.value.field == "table.name.format"
+    assert "double quotes" in refused.value.fix

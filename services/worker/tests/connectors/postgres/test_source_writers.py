@@ -112,6 +112,27 @@ def test_numbers_that_sessions_keep_for_later_are_warned_of(
     assert "reads numbers of sequence kept_id_seq, which has CACHE 20" in caplog.text
 
 
+def test_a_table_that_a_subscription_fills_is_warned_of(
+    admin: Connection, tmp_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows come in the order of their commits at the publisher."""
+    admin.execute("CREATE PUBLICATION p FOR TABLE base")
+    subscribing = tmp_database + "_subscribing"
+    admin.execute(f'CREATE DATABASE "{subscribing.rpartition("/")[2]}"'.encode())
+    with psycopg.connect(subscribing, autocommit=True) as connection:
+        connection.execute("CREATE TABLE base (id int PRIMARY KEY, name text); INSERT INTO base VALUES (1, 'x')")
+        connection.execute(
+            f"CREATE SUBSCRIPTION s CONNECTION '{tmp_database}' PUBLICATION p WITH (enabled = false, "
+            "create_slot = false, slot_name = NONE, copy_data = false)".encode()
+        )
+        given = {"mode": "incrementing", "incrementing.column.name": "id"}
+        with caplog.at_level(logging.WARNING):
+            reader = Reader(config_of(subscribing, **given, table__whitelist="base"))
+            assert [row["name"] for row in reader.rows()] == ["x"]
+        connection.execute("DROP SUBSCRIPTION s")
+    assert "reads table base, which a subscription fills" in caplog.text
+
+
 def test_a_reader_of_the_same_tables_is_not_waited_for(admin: Connection, tmp_database: str) -> None:
     admin.execute("INSERT INTO base (name) VALUES ('x')")
     reader = Reader(config_of(tmp_database, mode="incrementing", incrementing__column__name="id", query="TABLE joined"))

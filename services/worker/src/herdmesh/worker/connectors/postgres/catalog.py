@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, quoted
-from herdmesh.worker.connectors.postgres.types import Column, PgType
+from herdmesh.worker.connectors.postgres.types import Column, PgType, plain_name
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -154,7 +154,7 @@ class _Types:
         if category == "A" and element and length == -1:
             inner = self.of(element, typmod)
             return PgType(oid, f"{inner.name}[]", typmod, inner)
-        return PgType(oid, name, typmod, is_enum=kind == "e")
+        return PgType(oid, plain_name(name, kind), typmod, is_enum=kind == "e")
 
     def not_null(self, oid: int) -> bool:
         """True when it is a domain that allows no null."""

@@ -30,7 +30,7 @@ from herdmesh.worker.connectors.postgres.cdc_tables import Facts
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, quoted
 from herdmesh.worker.connectors.postgres.earlier.columns import Attribute, Found, found_again
 from herdmesh.worker.connectors.postgres.pgoutput import Column, Relation
-from herdmesh.worker.connectors.postgres.types import PgType
+from herdmesh.worker.connectors.postgres.types import PgType, plain_name
 
 _MINIMUM = 130_000
 _XIDS = 1 << 32
@@ -331,7 +331,7 @@ class _Types:
             inner = self.resolved(element, modifier)
             of_array = f"{inner.name}[]" if name.startswith("_") else name
             return PgType(oid, of_array, modifier, inner, delimiter=self._rows[element][-1])
-        return PgType(oid, name, modifier, is_enum=kind == "e")
+        return PgType(oid, plain_name(name, kind), modifier, is_enum=kind == "e")
 
 
 def _rows(connection: Connection, question: str, *values: Any) -> list[TupleRow]:

@@ -17,9 +17,9 @@ import logging
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, cast
 
-from psycopg.errors import UndefinedColumn, UndefinedTable
+from psycopg.errors import InsufficientPrivilege, UndefinedColumn, UndefinedTable
 
-from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.worker.connectors.postgres import cdc_catalog
 from herdmesh.worker.connectors.postgres.cdc_catalog import Published
 from herdmesh.worker.connectors.postgres.cdc_config import USER, CdcSettings
@@ -27,7 +27,7 @@ from herdmesh.worker.connectors.postgres.cdc_replication import Snapshot
 from herdmesh.worker.connectors.postgres.cdc_stream import CHUNK_BYTES_MAX
 from herdmesh.worker.connectors.postgres.cdc_tables import Table, table_of
 from herdmesh.worker.connectors.postgres.cdc_text import copy_row
-from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, literal, quoted
+from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, literal, quoted, said
 from herdmesh.worker.connectors.postgres.pgoutput import Row
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ class SnapshotReader:
         with errors_translated("the snapshot cannot be taken", field=USER):
             self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             self._run(f"SET TRANSACTION SNAPSHOT {literal(snapshot.name)}")
+            self._run("SET LOCAL row_security = off")  # rows that a policy hides are in the log all the same
         self.tables: Sequence[Published] = cdc_catalog.published(connection, settings)
         self._files = {table.oid: self._file_of(table) for table in self.tables}
 
@@ -52,7 +53,7 @@ class SnapshotReader:
 
         Raises:
             RetriableError: the server is away, or a table was changed on the way: the snapshot is to begin anew.
-            ConfigError: no right to read a table.
+            ConfigError: no right to read a table, or a policy hides rows of it.
         """
         for number, published in enumerate(self.tables, 1):
             relation = cdc_catalog.relation_of(self._connection, published)
@@ -81,6 +82,14 @@ class SnapshotReader:
                         if len(rows) >= self._settings.batch_changes or size >= CHUNK_BYTES_MAX:
                             yield rows
                             rows, size = [], 0
+            except InsufficientPrivilege as error:
+                if "row-level security" not in str(error):
+                    raise
+                user = self._settings.connection.user
+                raise ConfigError(
+                    f"{table.sql} cannot be read whole: {said(error)}; the log has the rows that policies hide, too",
+                    field=USER, fix=f"ALTER ROLE {quoted(user)} BYPASSRLS, or leave the table out",
+                ) from error  # fmt: skip
             except (UndefinedTable, UndefinedColumn) as error:
                 raise RetriableError(f"{table.sql} is another than when the snapshot was taken: {error}") from error
         if rows:

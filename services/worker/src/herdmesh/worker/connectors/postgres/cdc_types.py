@@ -33,7 +33,7 @@ from herdmesh.connect.schemas import (
     timestamp_schema,
 )
 from herdmesh.worker.connectors.postgres import cdc_text
-from herdmesh.worker.connectors.postgres.cdc_config import DECIMALS, Modes
+from herdmesh.worker.connectors.postgres.cdc_config import DECIMALS, INTERVALS, TIMES, Modes
 from herdmesh.worker.connectors.postgres.types import PgType, numeric_shape
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import (
     JSON,
@@ -53,6 +53,7 @@ _INFINITE = {1: 9_223_372_036_825_200_000, -1: -9_223_372_036_832_400_000}
 _INFINITE_DAYS = {1: (1 << 31) - 1, -1: -(1 << 31)}
 _MONTH_US = 2_629_800_000_000
 """A twelfth of 365.25 days, as Debezium counts."""
+_INT64 = -(1 << 63), (1 << 63) - 1
 _MONEY_SCALE = 2
 _BITS_MAX = (1 << 31) - 1
 
@@ -235,13 +236,30 @@ def _temporal(type: PgType, modes: Modes) -> Reading:
             ms = _each(lambda text: _timestamp_us(text) // 1_000)
             return Reading(Schema("INT64", False, "io.debezium.time.Timestamp", 1), ms, 0)
         case _:
-            return Reading(Schema("INT64", False, "io.debezium.time.MicroTimestamp", 1), _each(_timestamp_us), 0)
+            read = _of_64_bits(_each(_timestamp_us), f"{TIMES}=connect")
+            return Reading(Schema("INT64", False, "io.debezium.time.MicroTimestamp", 1), read, 0)
 
 
 def _interval(modes: Modes) -> Reading:
     if modes.intervals == "string":
         return Reading(Schema("STRING", False, "io.debezium.time.Interval", 1), _each(_interval_text), "P0Y0M0DT0H0M0S")
-    return Reading(Schema("INT64", False, "io.debezium.time.MicroDuration", 1), _each(_interval_us), 0)
+    read = _of_64_bits(_each(_interval_us), f"{INTERVALS}=string")
+    return Reading(Schema("INT64", False, "io.debezium.time.MicroDuration", 1), read, 0)
+
+
+def _of_64_bits(read: Read, instead: str) -> Read:
+    """Refuses what has more microseconds; `instead`: the mode that has room for it."""
+
+    def checked(cells: Sequence[bytes]) -> list[Any]:
+        found = read(cells)
+        if found and not (_INT64[0] <= min(found) and max(found) <= _INT64[1]):
+            wrong = next(
+                cell.decode() for cell, us in zip(cells, found, strict=True) if not _INT64[0] <= us <= _INT64[1]
+            )
+            raise DataError(f"{wrong} has more microseconds than 64 bits: write {instead}")
+        return found
+
+    return checked
 
 
 def _interval_us(text: str) -> int:

@@ -23,7 +23,7 @@ from herdmesh.connect.schemas import INT32, INT64, STRING, Schema
 from herdmesh.connect.struct_column import StructColumn
 from herdmesh.worker.connectors.postgres.sink_settings import PK_FIELDS, InsertMode, PkMode, SinkSettings
 from herdmesh.worker.connectors.postgres.sink_text import Texts
-from herdmesh.worker.connectors.postgres.unchanged.rows import Unchanged
+from herdmesh.worker.connectors.postgres.unchanged.rows import Found, Unchanged
 from herdmesh.worker.connectors.postgres.writing.keys import Keys
 
 _COORDINATES = (STRING, INT32, INT64)
@@ -121,7 +121,7 @@ class Reader:
         if found is None:
             return [rows]
         parts: list[Rows] = []
-        for unchanged, picked in found.items():
+        for unchanged, picked in _with_scales(rows, found).items():
             named = [at for at in range(len(shape.columns)) if at not in unchanged]
             columns = tuple(shape.columns[at] for at in named)
             values = [[rows.values[at][row] for row in picked] for at in named]
@@ -248,6 +248,25 @@ class Reader:
     def _map_part(self, names: Sequence[str], *, is_key: bool) -> _Part:
         columns = tuple(Column(self._named(name), None, is_key) for name in names)
         return _Part(columns, lambda values, places: [[values[place][name] for place in places] for name in names])
+
+
+def _with_scales(rows: Rows, found: Found) -> Found:
+    """`Unchanged.found`'s answer, with the scales of numbers that did not change, where Flatten made two columns of a
+    number that carries its own (`VariableScaleDecimal`): its placeholder is bytes and the scale 0."""
+    at_of = {column.name: at for at, column in enumerate(rows.shape.columns)}
+    scales = {
+        at: scale for name, at in at_of.items()
+        if name.endswith("value") and (scale := at_of.get(name.removesuffix("value") + "scale")) is not None
+    }  # fmt: skip
+    if not scales:
+        return found
+    more: Found = {}
+    for unchanged, picked in found.items():
+        also = [scales[at] for at in unchanged if at in scales]
+        for row in picked:
+            zeros = [at for at in also if rows.values[at][row] == 0]
+            more.setdefault(tuple(sorted({*unchanged, *zeros})), []).append(row)
+    return more
 
 
 def _names(value: Mapping[Any, Any]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ Invariant: a key is honoured, or refused, or named in a warning; none is dropped
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
@@ -31,8 +32,9 @@ AUTO_CREATE, AUTO_EVOLVE = "auto.create", "auto.evolve"
 LEDGER_TABLE = "herdmesh.ledger.table"
 PLACEHOLDER = "herdmesh.unavailable.value.placeholder"
 MAX_RETRIES = "max.retries"
-_DB_TIMEZONE, _QUOTE = "db.timezone", "quote.sql.identifiers"
+_DB_TIMEZONE, QUOTE = "db.timezone", "quote.sql.identifiers"
 _KAFKA_NAMES = ("__connect_topic", "__connect_partition", "__connect_offset")
+_PART = re.compile(r'(?:"((?:[^"]|"")*)"|(?!")([^.]*))(\.|$)', re.DOTALL)
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _WRITES, _MAPPING, _DDL, _RETRIES = "Writes", "Data Mapping", "DDL Support", "Retries"
 
@@ -90,7 +92,8 @@ KEYS = ConfigDef(
               "Without effect: tables, partitioned tables and views that can be written are written.",
               None, _WRITES, 4, "MEDIUM", "Table Types"),
     ConfigKey(TABLE_NAME_FORMAT, Type.STRING, "${topic}", _MEDIUM,
-              "The table of a topic's records, ${topic} being its name; a dot stands between schema and table.",
+              "The table of a topic's records, ${topic} being its name; a dot stands between schema and table, each of "
+              "which may be in double quotes, with dots of its own then.",
               non_empty_string(), _MAPPING, 1, "LONG", "Table Name Format"),
     ConfigKey(PK_MODE, Type.STRING, "none", _HIGH,
               "Where the primary key is from: none; kafka, topic, partition and offset; record_key, the record's key, "
@@ -111,7 +114,7 @@ KEYS = ConfigDef(
     ConfigKey(AUTO_EVOLVE, Type.BOOLEAN, False, _MEDIUM,
               "Add columns that are missing, for fields that are optional or have a default. None is ever dropped.",
               None, _DDL, 2, "SHORT", "Auto-Evolve"),
-    ConfigKey(_QUOTE, Type.STRING, "always", _MEDIUM,
+    ConfigKey(QUOTE, Type.STRING, "always", _MEDIUM,
               "always: names of tables and columns are as topics and fields write them; never: in small letters.",
               Validator("[always, never]", _quoting), _DDL, 3, "MEDIUM", "Quote Identifiers"),
     ConfigKey(MAX_RETRIES, Type.INT, None, _MEDIUM,
@@ -214,7 +217,7 @@ def sink_settings(config: Config) -> SinkSettings:
         deletes=parsed[DELETE_ENABLED],
         auto_create=parsed[AUTO_CREATE],
         auto_evolve=parsed[AUTO_EVOLVE],
-        folds_case=parsed[_QUOTE].lower() == "never",
+        folds_case=parsed[QUOTE].lower() == "never",
         zone=_zone_of(_DB_TIMEZONE, parsed[_DB_TIMEZONE]),
         table_format=parsed[TABLE_NAME_FORMAT],
         retries_max=parsed[MAX_RETRIES],
@@ -245,10 +248,10 @@ def _in_these_words(config: Config) -> Config:
     if (config.get(INSERT_MODE) or "").strip().lower() == "multi":
         found[INSERT_MODE] = InsertMode.INSERT.value
     quotes = (config.get(_QUOTE_BOOLEAN) or "").strip().lower()
-    if quotes and _QUOTE not in config:
+    if quotes and QUOTE not in config:
         if quotes not in ("true", "false"):
             raise ConfigError.for_value(_QUOTE_BOOLEAN, quotes, "Expected value to be either true or false")
-        found[_QUOTE] = "always" if quotes == "true" else "never"
+        found[QUOTE] = "always" if quotes == "true" else "never"
     return found
 
 
@@ -293,13 +296,26 @@ def _zone_of(field: str, value: Any) -> tzinfo:
         ) from error
 
 
+def _parts_of(text: str) -> list[str]:
+    """The parts of a name between dots, of which each may be in quotes, as Java reads it; one that is empty where a
+    quote is not closed, or more stands behind it."""
+    parts: list[str] = []
+    while found := _PART.match(text):
+        in_quotes, plain, dot = found.groups()
+        parts.append(plain if in_quotes is None else in_quotes.replace('""', '"'))
+        if not dot:
+            return parts
+        text = text[found.end() :]
+    return [*parts, ""]
+
+
 def _table_name(key: str, text: str, *, folds: bool) -> TableName:
-    parts = (text.lower() if folds else text).split(".")
-    fix = "rename topics by a transformation (RegexRouter), or write another name"
+    parts = _parts_of(text.lower() if folds else text)
+    fix = "rename topics by a transformation (RegexRouter), or write another name, a part with dots in double quotes"
     if len(parts) > 2 or not all(parts):
         raise ConfigError(
-            f"{key}: {text} is no table's name: a dot stands between schema and table and nowhere else",
-            field=key, fix=fix,
+            f"{key}: {text} is no table's name: a dot stands between schema and table, and elsewhere within double "
+            "quotes alone", field=key, fix=fix,
         )  # fmt: skip
     check_names(key, parts, fix)
     return TableName("" if len(parts) == 1 else parts[0], parts[-1])

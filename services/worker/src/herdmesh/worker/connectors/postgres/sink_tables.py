@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 
 from psycopg import errors
 
@@ -29,11 +30,12 @@ from herdmesh.worker.connectors.postgres.sink_rows import Column, Shape
 from herdmesh.worker.connectors.postgres.sink_settings import (
     AUTO_CREATE,
     AUTO_EVOLVE,
+    QUOTE,
     InsertMode,
     SinkSettings,
     TableName,
 )
-from herdmesh.worker.connectors.postgres.sink_text import Form, Texts, lines, texts
+from herdmesh.worker.connectors.postgres.sink_text import Form, Takes, Texts, lines, texts
 from herdmesh.worker.connectors.postgres.types import sql_type
 from herdmesh.worker.connectors.postgres.writing.keys import KeyColumn, Keys, without_nulls
 from herdmesh.worker.connectors.postgres.writing.tables import Table, TableColumn, looked_up
@@ -42,6 +44,14 @@ STAGES_MAX = 50
 SHAPES_MAX = 1_000
 """Of one session: records without schemas may name ever other columns."""
 _FLOATS = ("float4", "float8", "_float4", "_float8")
+_TAKES = {
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), Takes.INTEGERS),
+    **dict.fromkeys(("date", "time", "timestamp", "interval"), Takes.TIMES),
+    **dict.fromkeys(("timetz", "timestamptz"), Takes.ZONED_TIMES),
+    "bytea": Takes.BYTES,
+}
+"""By a type's name, as `KeyType` has it."""
+_SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _SORTED_AT_ONCE = ("smallint", "integer", "bigint", "uuid")
 """Types that are compared without a collation, in a machine word or two."""
 
@@ -105,7 +115,7 @@ class Tables:
             if table is None:
                 return Statements(tuple(Form(column.schema) for column in shape.columns))
             if missing := [column for column in shape.columns if column.name not in table.columns]:
-                table = self._evolved(topic, table, missing)
+                table = self._evolved(topic, table, shape, missing)
             found = self._statements[topic, shape] = self._kept(table, self._made(table, shape), shape)
         return found
 
@@ -173,15 +183,17 @@ class Tables:
             )  # fmt: skip
 
     def _create(self, name: TableName, shape: Shape) -> None:
-        parts = [f"{quoted(column.name)} {_definition(column, of_new_table=True)}" for column in shape.columns]
+        zone = self._settings.zone
+        parts = [f"{quoted(column.name)} {_definition(column, zone, of_new_table=True)}" for column in shape.columns]
         if shape.keys:
             parts.append(f"PRIMARY KEY ({_names(shape.keys)})")
         self._define(f"CREATE TABLE IF NOT EXISTS {name.sql} ({', '.join(parts)})", AUTO_CREATE)
         _log.info("made table %s", name)
 
-    def _evolved(self, topic: str, table: Table, missing: Sequence[Column]) -> Table:
+    def _evolved(self, topic: str, table: Table, shape: Shape, missing: Sequence[Column]) -> Table:
         """The table with these columns. Raises as `statements`."""
         names = ", ".join(column.name for column in missing)
+        _refuse_other_case(table, shape, missing)
         if not self._settings.auto_evolve:
             raise DataError(f"table {table.sql} has no column {names}, and {AUTO_EVOLVE} is false")
         for column in missing:
@@ -193,7 +205,8 @@ class Tables:
                     "and has no default, which the rows that are there would need"
                 )
         parts = [
-            f"ADD COLUMN IF NOT EXISTS {quoted(column.name)} {_definition(column, of_new_table=False)}"
+            f"ADD COLUMN IF NOT EXISTS {quoted(column.name)} "
+            f"{_definition(column, self._settings.zone, of_new_table=False)}"
             for column in missing
         ]
         self._define(f"ALTER TABLE {table.sql} {', '.join(parts)}", AUTO_EVOLVE)
@@ -280,13 +293,27 @@ def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
         )
 
 
+def _refuse_other_case(table: Table, shape: Shape, missing: Sequence[Column]) -> None:
+    """Raises DataError for a column that the table has in other letters: a second one would part its values. Not where
+    the record itself has both."""
+    named = {column.name for column in shape.columns}
+    others = {name.lower(): name for name in table.columns if name not in named}
+    for column in missing:
+        if (other := others.get(column.name.lower())) is not None:
+            raise DataError(
+                f"table {table.sql} has no column {column.name}, but {other}, which is another one to PostgreSQL: "
+                f"rename the field (ReplaceField), or write {QUOTE}=never for names in small letters"
+            )
+
+
 def _form(column: Column, known: TableColumn, settings: SinkSettings) -> Form:
     of_value = column.schema
     if known.is_array and of_value is not None and of_value.type == "ARRAY":
         of_value = of_value.value_schema
     is_float = known.key.name in _FLOATS
     write = writer(of_value, known.base)
-    return Form(column.schema, known.is_array, settings.zone, is_float, write, known.delimiter)
+    takes = _TAKES.get(known.key.name.removeprefix("_"), Takes.ANYTHING)
+    return Form(column.schema, known.is_array, settings.zone, is_float, write, known.delimiter, takes)
 
 
 def _sorting(table: Table, shape: Shape) -> str:
@@ -329,24 +356,26 @@ def _same(table: Table, shape: Shape) -> str:
     )
 
 
-def _definition(column: Column, *, of_new_table: bool) -> str:
-    """Type and constraint of a column that is made. One that is added may be null: of rows that are there it is."""
+def _definition(column: Column, zone: tzinfo, *, of_new_table: bool) -> str:
+    """Type, default and constraint of a column that is made. One that is added may be null: of rows that are there it
+    is."""
     schema = column.schema
     assert schema is not None
-    _refuse_long(column)
+    _refuse_name(column)
     made = sql_type(schema)
     if schema.default is not None and not column.is_key:
-        return f"{made} DEFAULT {_default(schema)}"
+        return f"{made} DEFAULT {_default(schema, zone)}"
     return f"{made} NOT NULL" if of_new_table and (column.is_key or not schema.optional) else made
 
 
-def _refuse_long(column: Column) -> None:
-    if why := why_no_name(column.name):
-        raise DataError(f"column {column.name} cannot be made: {why}")
+def _refuse_name(column: Column) -> None:
+    why = "every table has it for itself" if column.name in _SYSTEM_COLUMNS else why_no_name(column.name)
+    if why:
+        raise DataError(f"column {column.name} cannot be made: {why}; rename the field (ReplaceField)")
 
 
-def _default(schema: Schema) -> str:
-    (text,) = texts([schema.default], Form(schema, is_array=schema.type == "ARRAY"))
+def _default(schema: Schema, zone: tzinfo) -> str:
+    (text,) = texts([schema.default], Form(schema, is_array=schema.type == "ARRAY", zone=zone))
     assert text is not None
     return literal(text)
 

@@ -60,6 +60,8 @@ from herdmesh.worker.connectors.postgres.writing.keys import Keys, proven
 
 IDLE_TIMEOUT = b"SET idle_in_transaction_session_timeout = '90s'"
 """The server ends a session that stands still amid a transaction; dead letters are waited for in one, up to 60 s."""
+PLAIN_MONEY = b"SET lc_monetary = 'C'"
+"""1234.50 is a thousand and more to `money`, and no hundred thousand, whatever the database's language."""
 #: A table is another than it was when this session looked.
 _OUTDATED = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidColumnReference)
 
@@ -144,6 +146,7 @@ class PostgresSinkTask(LedgerSinkTask):
             connection.isolation_level = IsolationLevel.READ_COMMITTED
             connection.execute(LOCK_TIMEOUT)
             connection.execute(IDLE_TIMEOUT)
+            connection.execute(PLAIN_MONEY)
             # The one before may live on at the server, and hold the row: its transaction is over only when it is.
             end_sessions(connection, [self._run_id])
             self._connection = connection
@@ -267,8 +270,7 @@ class PostgresSinkTask(LedgerSinkTask):
         try:
             for rows in self._reader.read(batch, places):
                 statements = self._tables.statements(batch.topic, rows.shape)
-                columns = zip(rows.values, statements.forms, strict=True)
-                found.append((rows, [texts(values, form) for values, form in columns]))
+                found.append((rows, _texts_of(rows, statements)))
         except DataError as error:
             if len(places) == 1:
                 refused[places[0]] = error
@@ -320,6 +322,17 @@ class PostgresSinkTask(LedgerSinkTask):
             self._reporter.report(batch, place, error)
         if refused and self._reporter is not None:
             self._reporter.settle()
+
+
+def _texts_of(rows: Rows, statements: Statements) -> list[Texts]:
+    """The texts of rows, by column. Raises DataError, with the column, for a value that has none."""
+    found: list[Texts] = []
+    for column, values, form in zip(rows.shape.columns, rows.values, statements.forms, strict=True):
+        try:
+            found.append(texts(values, form))
+        except DataError as error:
+            raise DataError(f"column {column.name}: {error}") from error
+    return found
 
 
 def _translated(error: psycopg.Error, doing: str) -> ConnectError:

@@ -11,6 +11,11 @@ what does not fit is the server's error. Types of columns that are made: `types`
     arrays                 {1,2,"a b",NULL}      Timestamp   2024-02-29 13:00:00.123+00:00, in `db.timezone`
     structs, maps, lists   JSON
 
+The column's type counts where a text would say something else to it (`Takes`): a Date or Time in a column with a time
+zone is of UTC, whatever the session's zone; 5.0 and 5.00 in an integer column are 5; a number in a column of dates,
+times or intervals is refused, as the server would take 130000 for 13:00, and any number for seconds; one in a column of
+bytes, too, as it would take the digits.
+
 Values of Debezium's semantic types have texts of their own where the column is of the type that they mean
 (`debezium.texts`).
 A list is an array in a column of an array type, else JSON. A string in a json column is taken for JSON text.
@@ -24,10 +29,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal
+from enum import Enum, auto
 from typing import Any, cast
 
 from herdmesh.connect import jackson
-from herdmesh.connect.data import Float32, Int8, Int16, Int32, Int64, JavaDate, Struct
+from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, Int64, JavaDate, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import DATE, LOGICAL, TIME, Schema
@@ -47,10 +53,32 @@ _INFINITE = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: 
 _NORMAL_FLOAT32_MIN = 2.0**-126
 """From here on a float of 32 bits tells any six digits apart."""
 _DAY_MS = 86_400_000
+_WHOLE_DIGITS_MAX = 40
+"""More than any integer column has."""
 _NULL = "\\N"
 _ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 Texts = list[str | None]
 """One text for each value of a column, None = null; not escaped."""
+
+
+class Takes(Enum):
+    """What a column, or its elements, make of a text that may mean something else."""
+
+    ANYTHING = auto()
+    INTEGERS = auto()
+    TIMES = auto()
+    """Dates, times or intervals."""
+    ZONED_TIMES = auto()
+    """Times with a time zone, which is the session's where the text has none."""
+    BYTES = auto()
+
+
+_NUMBERS = frozenset((int, Int8, Int16, Int32, Int64, BigInteger, float, Float32, Decimal))
+_CONVERTED: dict[Takes, frozenset[type]] = {
+    Takes.ANYTHING: frozenset(), Takes.INTEGERS: frozenset((float, Float32, Decimal)), Takes.TIMES: _NUMBERS,
+    Takes.ZONED_TIMES: _NUMBERS, Takes.BYTES: _NUMBERS | {bool},
+}  # fmt: skip
+"""The classes of values that `_converted` is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +98,7 @@ class Form:
     """What writes a value, or an array's element, of a semantic type of Debezium's into this column."""
     delimiter: str = ","
     """Between the elements of an array."""
+    takes: Takes = Takes.ANYTHING
 
     @property
     def narrows(self) -> bool:
@@ -84,7 +113,7 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
     kinds = set(map(type, values))
     kinds.discard(type(None))
     _check(kinds, values, form.schema)
-    if len(kinds) == 1:
+    if len(kinds) == 1 and kinds.isdisjoint(_CONVERTED[form.takes]):
         kind = kinds.pop()
         if kind is Float32 or (kind is float and form.narrows):
             return _floats32(values)
@@ -127,6 +156,8 @@ def _written(write: Write, value: Any) -> str:
 
 
 def _text(value: Any, form: Form) -> str:
+    if form.write is None and form.takes is not Takes.ANYTHING and type(value) in _CONVERTED[form.takes]:
+        value = _converted(value, form.takes)
     if form.write is not None and not isinstance(value, list | tuple):
         return _written(form.write, value)
     if isinstance(value, str):
@@ -144,6 +175,22 @@ def _text(value: Any, form: Form) -> str:
         if write is not None:
             return write(value)
     raise DataError(f"a value of type {type(value).__name__} cannot be written to PostgreSQL")
+
+
+def _converted(value: float | Decimal, takes: Takes) -> float | Decimal:
+    """A number as the column has to be told it. Raises DataError for one that does not say what it counts."""
+    if takes is Takes.BYTES:
+        raise DataError(f"{value!r} is no bytes, and its digits are not what a bytea column is for")
+    if takes is not Takes.INTEGERS:
+        raise DataError(
+            "a number does not say which date, time or interval it is: use a converter with schemas, or make it one "
+            "(TimestampConverter)"
+        )
+    if isinstance(value, Decimal):
+        is_whole = value.is_finite() and value.adjusted() < _WHOLE_DIGITS_MAX and value == value.to_integral_value()
+    else:
+        is_whole = float(value).is_integer()
+    return int(value) if is_whole else value
 
 
 def _boolean(value: bool) -> str:
@@ -201,8 +248,12 @@ def _date_text(value: JavaDate, form: Form) -> str:
     if name == DATE:
         if value % _DAY_MS and value // _DAY_MS not in INFINITE_DAYS:
             raise DataError("a Date has a time of day")
-        return INFINITE_DAYS.get(value // _DAY_MS) or date_text(int(value))
-    return time_text(int(value)) if name == TIME else moment_text(int(value), form.zone)
+        infinite = INFINITE_DAYS.get(value // _DAY_MS)
+        is_zoned = form.takes is Takes.ZONED_TIMES
+        return infinite or (moment_text(int(value), UTC) if is_zoned else date_text(int(value)))
+    if name == TIME:
+        return time_text(int(value)) + ("+00" if form.takes is Takes.ZONED_TIMES else "")
+    return moment_text(int(value), form.zone)
 
 
 def _inner(form: Form) -> Form:

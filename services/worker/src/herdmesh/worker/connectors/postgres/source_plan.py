@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from herdmesh.connect.connector import SourceBatch
@@ -19,6 +21,7 @@ from herdmesh.connect.schemas import Schema
 from herdmesh.connect.struct_column import StructColumn
 from herdmesh.worker.connectors.postgres.catalog import Column
 from herdmesh.worker.connectors.postgres.common import Connection, connect, errors_translated, quoted
+from herdmesh.worker.connectors.postgres.reading.skipped_hours import SkippedHours
 from herdmesh.worker.connectors.postgres.source_config import (
     INCREMENTING,
     KEY_COLUMNS,
@@ -42,6 +45,12 @@ from herdmesh.worker.connectors.postgres.types import MINUS_INFINITY_US as RAW_M
 Row = tuple[Any, ...]
 #: Columns are named with it where a name alone could be taken for one of those that are selected (ORDER BY).
 _ROWS = "herdmesh_rows"
+_SESSION = """
+SELECT set_config('TimeZone', %s, false), set_config('datestyle', 'ISO', false),
+    set_config('extra_float_digits', '1', false), set_config('lc_monetary', 'C', false)
+"""
+"""What the server prints within texts (ranges, composites, money) is read alike by any other server, whatever the role
+or the database has: 02.03.2024 is not. The order of day and month in a query's own constants stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +68,11 @@ class Relation:
 
 
 def opened(settings: SourceSettings) -> Connection:
-    """A connection for plans, in the configured time zone. Raises as `common.connect`."""
+    """A connection for plans, in the configured time zone, whose texts any server reads. Raises as `common.connect`."""
     connection = connect(settings.connection)
     try:
         with errors_translated(f"{ZONE}: {settings.types.zone} cannot be set", field=ZONE):
-            connection.execute("SELECT set_config('TimeZone', %s, false)", (settings.types.zone,))
+            connection.execute(_SESSION, (settings.types.zone,))
     except BaseException:
         connection.close()
         raise
@@ -142,6 +151,9 @@ class Plan:
             _require_not_null(number, moments, relation)
         self.order = Order(settings, number and number.name, [one.name for one in moments])
         self._has_moment, self._has_number = bool(moments), number is not None
+        self._width = self._has_moment + self._has_number
+        is_local = any(one.type.name == "timestamp" for one in moments)
+        self._skipped = SkippedHours(settings.types.zone) if is_local else None
         readings = [(column.name, reading_of(column.type, settings.types)) for column in columns]
         self._readers = [(name, reading.column) for name, reading in readings]
         self._selected = [reading.sql(quoted(name)) for name, reading in readings]
@@ -168,9 +180,21 @@ class Plan:
         return f"SELECT max({self.order.number})::int8 FROM {self.relation.source} AS {_ROWS}{where}"
 
     def ties(self, one: Row, other: Row) -> bool:
-        """True when two rows have one place, which no place lies between."""
-        width = self._has_moment + self._has_number
-        return width > 0 and one[-width:] == other[-width:]
+        """True when no place lies between two rows: they have one, or are of an hour that the zone's clock skips, whose
+        local times are not in the order of their moments."""
+        width = self._width
+        if width == 0:
+            return False
+        return one[-width:] == other[-width:] or (
+            self._skipped is not None and self._skipped.have_both(one[-width], other[-width])
+        )
+
+    def place_after(self, rows: Sequence[Row]) -> Place:
+        """The place after all of these rows, at least one, and those before them."""
+        last = rows[-1]
+        if self._skipped is None or not self._skipped.have_both(last[-self._width], last[-self._width]):
+            return self.place(last)
+        return self.place(max(takewhile(partial(self.ties, last), reversed(rows)), key=lambda row: row[-self._width :]))
 
     def place(self, row: Row) -> Place:
         """The place after a row."""

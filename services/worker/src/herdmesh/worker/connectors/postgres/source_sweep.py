@@ -61,8 +61,9 @@ class Sweep:
             if cut:
                 self._kept = rows[cut:]
                 self.is_among_ties = False
-                self.place = self.plan.place(rows[cut - 1])
-                return self.plan.batch(rows[:cut], self.place)
+                given = rows[:cut]
+                self.place = self.plan.place_after(given)
+                return self.plan.batch(given, self.place)
             if len(rows) >= TIES_MAX:
                 self._kept = rows[-1:]
                 self.is_among_ties = True

@@ -10,7 +10,8 @@ lower one, and whoever does not draws a higher one. When all those have ended, e
 Which tables are read is what the server says: whoever runs a statement holds locks on all relations in it, those under
 views, in subqueries and in functions, and on partitions and children. Some hide their writers (`hidden`): a
 materialized view shows what was committed when it was refreshed, a foreign table is written elsewhere, and of a
-sequence with CACHE a session keeps numbers for transactions to come.
+sequence with CACHE a session keeps numbers for transactions to come, and to a table that a subscription fills rows come
+in the order in which they were committed elsewhere.
 
 Invariant: changes nothing and waits for nobody; it only asks.
 """
@@ -28,7 +29,8 @@ from herdmesh.worker.connectors.postgres.common import Connection, errors_transl
 _FIRST_OF_USERS = 16_384
 """Lower oids are the system's own relations."""
 _READ = f"""
-SELECT l.relation::int8, c.relkind::text, c.oid::pg_catalog.regclass::text
+SELECT l.relation::int8, c.relkind::text, c.oid::pg_catalog.regclass::text,
+    EXISTS (SELECT FROM pg_catalog.pg_subscription_rel s WHERE s.srrelid = c.oid)
 FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_class c ON c.oid = l.relation
 WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND c.oid >= {_FIRST_OF_USERS}
   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
@@ -87,12 +89,13 @@ def highest_and_read(connection: Connection, highest: str, source: str, label: s
             # A function is in the first statement's locks, for it ran there; what a plan leaves out, in the second's.
             connection.execute(f"SELECT FROM {source} AS herdmesh_read LIMIT 0".encode(), prepare=False)
             relations = connection.execute(_READ.encode()).fetchall()
-            oids = [oid for oid, _, _ in relations]
+            oids = [oid for oid, *_ in relations]
             sequences = connection.execute(_SEQUENCES, {"oids": oids}).fetchall()
         finally:
             with contextlib.suppress(psycopg.Error):
                 connection.execute("ROLLBACK")
-    hidden = [f"{_HIDDEN[kind]} {name}" for _, kind, name in relations if kind in _HIDDEN]
+    hidden = [f"{_HIDDEN[kind]} {name}" for _, kind, name, _ in relations if kind in _HIDDEN]
+    hidden += [f"table {name}, which a subscription fills" for _, _, name, is_copy in relations if is_copy]
     hidden += [f"numbers of sequence {name}, which has CACHE {cache}" for _, name, cache in sequences if cache > 1]
     return row[0], Read([*oids, *(oid for oid, _, _ in sequences)], hidden)
 

@@ -53,6 +53,12 @@ class PgType:
     """Of an array: what stands between its elements in the server's text."""
 
 
+def plain_name(name: str, kind: str) -> str:
+    """A type's name as `PgType` has it. `kind`: `pg_type.typtype`. What users made of other types (composites, ranges)
+    may be called as a type of the server's own, `money` or `point`, and is none."""
+    return name if kind in ("b", "e") else f"{name} ({kind})"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table or a query."""
@@ -144,6 +150,8 @@ def reading_of(type: PgType, options: TypeOptions) -> Reading:
     """How values of a type are read. What Connect has no type for is read as the text the server prints."""
     if type.element is not None:
         return _array(type.element, options)
+    if type.is_enum:
+        return _TEXT
     if type.name == "numeric":
         return _numeric(type.typmod, options.numeric)
     if type.name in ("timestamp", "timestamptz"):

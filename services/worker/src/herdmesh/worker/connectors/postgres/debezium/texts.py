@@ -3,13 +3,16 @@
 Owns which schema goes into which type of column by what text. A sink's other values: `sink_text`. A semantic type that
 meets a column of another type (an `io.debezium.time.Date` an integer) is written as the plain value it is.
 
-    Date, Time, MicroTime, Timestamp, MicroTimestamp, ...   date, time, timestamp: of any year, BC and infinity
-    ZonedTimestamp                                          timestamp, timestamptz
-    MicroDuration                                           interval
+    Date, Timestamp, MicroTimestamp, NanoTimestamp          date, timestamp, timestamptz: of any year, BC and infinity
+    ZonedTimestamp                                          date, timestamp, timestamptz
+    Time, MicroTime, NanoTime                               time, timetz
+    MicroDuration, NanoDuration                             interval
     VariableScaleDecimal                                    numeric, money, real, double precision
     Bits, BOOLEAN                                           bit(n), whose length they have
     Point                                                   point
     Json                                                    hstore
+
+What has no time zone is of UTC in a column that has one.
 
 `Bits` of a `bit varying` do not say how many bits they are, so they are written as bytes, which that type refuses.
 
@@ -78,6 +81,11 @@ def _date(value: int) -> str:
     return date_text(value * DAY_MS)
 
 
+def _midnight(value: int) -> str:
+    day, space, era = _date(value).partition(" ")
+    return day if value in INFINITE_DAYS else f"{day} 00:00:00+00{space}{era}"
+
+
 def _timestamp(unit_ns: int, infinite: Mapping[int, str]) -> Write:
     def write(value: int) -> str:
         known = infinite.get(value)
@@ -87,7 +95,7 @@ def _timestamp(unit_ns: int, infinite: Mapping[int, str]) -> Write:
 
 
 def _time(unit_ns: int) -> Write:
-    return lambda value: time_text(value * unit_ns // 1_000)
+    return lambda value: f"{time_text(value * unit_ns // 1_000)}+00"
 
 
 def _zoned(value: str) -> str:
@@ -99,8 +107,8 @@ def _zoned(value: str) -> str:
     return f"{year:04}{rest}" if year > 0 else f"{1 - year:04}{rest} BC"
 
 
-def _duration(value: int) -> str:
-    return f"{value} microseconds"
+def _duration(unit_ns: int) -> Write:
+    return lambda value: f"{value * unit_ns // 1_000} microseconds"
 
 
 def _decimal(value: Struct) -> str:
@@ -145,15 +153,16 @@ def _of(types: str, write: Write) -> dict[str, Write]:
 
 _TIME_PREFIX = "io.debezium.time."
 _WRITERS: Mapping[str, Mapping[str, Write]] = {
-    f"{_TIME_PREFIX}Date": _of("date timestamp", _date),
+    f"{_TIME_PREFIX}Date": {"date": _date, "timestamp": _midnight},
     f"{_TIME_PREFIX}Time": _of("time", _time(1_000_000)),
     f"{_TIME_PREFIX}MicroTime": _of("time", _time(1_000)),
     f"{_TIME_PREFIX}NanoTime": _of("time", _time(1)),
-    f"{_TIME_PREFIX}Timestamp": _of("timestamp", _timestamp(1_000_000, _INFINITE_MS)),
-    f"{_TIME_PREFIX}MicroTimestamp": _of("timestamp", _timestamp(1_000, _INFINITE_US)),
-    f"{_TIME_PREFIX}NanoTimestamp": _of("timestamp", _timestamp(1, {})),
-    f"{_TIME_PREFIX}ZonedTimestamp": _of("timestamp", _zoned),
-    f"{_TIME_PREFIX}MicroDuration": _of("interval", _duration),
+    f"{_TIME_PREFIX}Timestamp": _of("date timestamp", _timestamp(1_000_000, _INFINITE_MS)),
+    f"{_TIME_PREFIX}MicroTimestamp": _of("date timestamp", _timestamp(1_000, _INFINITE_US)),
+    f"{_TIME_PREFIX}NanoTimestamp": _of("date timestamp", _timestamp(1, {})),
+    f"{_TIME_PREFIX}ZonedTimestamp": _of("date timestamp", _zoned),
+    f"{_TIME_PREFIX}MicroDuration": _of("interval", _duration(1_000)),
+    f"{_TIME_PREFIX}NanoDuration": _of("interval", _duration(1)),
     "io.debezium.data.VariableScaleDecimal": _of("numeric money real", _decimal) | {"double precision": _decimal},
     "io.debezium.data.geometry.Point": _of("point", _point),
     "io.debezium.data.Json": _of("hstore", _hstore),

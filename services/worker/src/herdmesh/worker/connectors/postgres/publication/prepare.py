@@ -18,6 +18,7 @@ from herdmesh.worker.connectors.postgres.cdc_catalog import Published, published
 from herdmesh.worker.connectors.postgres.cdc_config import AUTOCREATE, PUBLICATION, VIA_ROOT, Autocreate, CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_tables import check_topics
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, quoted
+from herdmesh.worker.connectors.postgres.publication.left_out import warn_of_left_out
 from herdmesh.worker.connectors.postgres.publication.trees import Relation, Trees, Wanted
 
 _log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
         )
     _warn_of_identities(tables)
     _warn_of_operations(settings, left_out)
+    with errors_translated("tables that are left out cannot be looked for", field=_TABLES_FIELD):
+        warn_of_left_out(connection, settings, [(one.schema, one.name) for one in tables])
 
 
 def _make(connection: Connection, settings: CdcSettings, wanted: Wanted) -> None:

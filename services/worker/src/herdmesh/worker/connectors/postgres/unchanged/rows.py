@@ -12,14 +12,21 @@ value that a converter made of such a column, has.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any, Final, cast
 
+from herdmesh.connect.javanumbers import wrap_int64
 from herdmesh.connect.schemas import FLOAT64, Schema
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import Placeholder
 
 Found = dict[tuple[int, ...], list[int]]
 """Rows by the columns that are unchanged in them."""
+_NUMBERS: Final = frozenset((float, int, NoneType))
+_SCALES: Final = 100
+"""Of decimals that are told as numbers."""
+_NUMBER_BYTES_MIN: Final = 16
 _POINT: Final = ("x", "y", "wkb", "srid")
 
 
@@ -35,6 +42,7 @@ class Unchanged:
             base64.urlsafe_b64encode(raw).decode(), raw.hex(),
         )))  # fmt: skip
         self._by_schema: dict[Schema, list[Any]] = {}
+        self._numbers = self._schemaless_numbers()
         self._schemaless = self._schemaless_by_type()
 
     def found(self, schemas: Sequence[Schema | None], columns: Sequence[Sequence[Any]], start: int) -> Found | None:
@@ -57,7 +65,11 @@ class Unchanged:
 
     def _of(self, schema: Schema | None, column: Sequence[Any]) -> Sequence[Any]:
         if schema is None:
-            return [one for kind in set(map(type, column)) for one in self._schemaless.get(kind, ())]
+            kinds = set(map(type, column))
+            if float in kinds and kinds <= _NUMBERS:
+                return list(self._numbers.intersection(column))
+            found = [one for kind in kinds for one in self._schemaless.get(kind, ())]
+            return [*found, *self._lists_of_numbers(column)] if list in kinds else found
         known = self._by_schema.get(schema)
         if known is None:
             known = self._by_schema[schema] = self._of_schema(schema)
@@ -86,7 +98,22 @@ class Unchanged:
             list: lists,
             dict: [decimal],
             float: [self._placeholder.of(FLOAT64)],
+            int: [one for one in self._numbers if type(one) is int],
         }
+
+    def _lists_of_numbers(self, column: Sequence[Any]) -> list[Any]:
+        """Those of one element that decimal.format=NUMERIC makes of an array of Decimals."""
+        lists: list[list[Any]] = [one for one in column if type(one) is list]
+        return [one for one in lists if len(one) == 1 and type(one[0]) in _NUMBERS and one[0] in self._numbers][:1]
+
+    def _schemaless_numbers(self) -> frozenset[float]:
+        """What decimal.format=NUMERIC makes of Decimals: their doubles, and of whole ones the last 64 bits. Not of a
+        placeholder so short that it is a number as others."""
+        number, found = self._placeholder.number, {float(self._placeholder.of(FLOAT64))}
+        if len(self._placeholder.raw) >= _NUMBER_BYTES_MIN:
+            found |= {float(f"{number}e-{scale}") for scale in range(_SCALES)} - {math.inf, -math.inf}
+            found.add(wrap_int64(number))
+        return frozenset(found)
 
     def _point(self, number: float) -> tuple[float, float, str, None]:
         return number, number, base64.b64encode(self._placeholder.point_bytes(number, number)).decode(), None
