@@ -249,11 +249,56 @@ def test_what_one_answer_alone_saw_is_hidden_in_it_and_nowhere_else() -> None:
     assert redacted("kept-on kept-on-here") == "*** ***-here"
 
 
-@given(st.text(min_size=4, max_size=30), st.text(max_size=20), st.text(max_size=20))
+@given(
+    st.text(min_size=4, max_size=30).filter(lambda text: not redaction.is_ordinary(text)),
+    st.text(max_size=20),
+    st.text(max_size=20),
+)
 def test_no_text_keeps_a_secret(secret: str, before: str, after: str) -> None:
     known = redaction.Secrets()
     known.keep([secret])
     assert secret not in known.hidden_in(before + secret + after)
+
+
+ORDINARY = ["secret", "Password", "postgres", "true", "abc", "a1", "p w"]
+
+
+@pytest.mark.parametrize("secret", ORDINARY)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{0}", " {0} \n", "password={0}", "password={0}: refused", "password={0}.", "it is password={0} of x",
+        "x=1&pw={0}&y", "'{0}'", 'said "{0}"', "the password '{0}': try another", '{{"password": "{0}"}}',
+        "{{'password': '{0}'}}",
+        '{{\\"password\\":\\"{0}\\"}}', "http://ann:{0}@host/path", "jdbc:x://h/d?password={0}", "password: {0}",
+        "password: {0}, user: ann", "the password {0} is wrong", "Passwd is {0}", "[ann,{0}]", "`{0}`",
+    ],
+)  # fmt: skip
+def test_a_secret_that_is_an_ordinary_word_is_hidden_where_it_stands_as_a_value(secret: str, text: str) -> None:
+    known = redaction.Secrets()
+    known.keep([secret])
+    assert known.hidden_in(text.format(secret)) == text.format("***")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the engine secret needs a login", "Vault, secret secret/db: it is sealed (503)", "a secret, which is gone",
+        "secret/data/db", '{"secret": "x"}', "jdbc:postgresql://secret/d", "secrets and secret-id", "set secret.key",
+        "the connector failed: secret not found", "a_secret=5",
+    ],
+)  # fmt: skip
+def test_an_ordinary_word_in_a_sentence_stays(text: str) -> None:
+    known = redaction.Secrets()
+    known.keep(["secret", "a", "1", "12", "999"])
+    assert known.hidden_in(text) == text
+
+
+def test_a_short_number_is_hidden_where_it_is_a_number_of_its_own() -> None:
+    known = redaction.Secrets()
+    known.keep(["1234", "123456"])
+    text = "password 1234 of ann:123456@h and %401234, at offset 51234, 12345 bytes, task-1234"
+    assert known.hidden_in(text) == "password *** of ann:***@h and %40***, at offset 51234, 12345 bytes, task-***"
 
 
 def test_a_log_lines_lists_and_objects_are_hidden_too() -> None:

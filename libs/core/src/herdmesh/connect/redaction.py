@@ -4,8 +4,13 @@ Owns the secrets of this process and their replacement, and what a password with
 the outside asks `redacted`: failures, traces, log lines, answers, and what is printed. Does not know where a secret
 comes from (`config_providers`, values of type PASSWORD in `config`, a run's order).
 
-Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret; within
-`secrets_of_one_answer` that holds of the texts of the same thread, and until its end.
+A secret that is an ordinary word (`secret`, `postgres`, `true` from a config provider) or has two or three characters
+is in many texts that do not tell it: it is hidden where it stands as a value (`password=secret`, `"secret"`,
+`user:secret@`, `password secret`), and the word in a sentence stays. A short number is hidden where it stands as a
+number of its own.
+
+Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret, but for a word as
+above in a sentence; within `secrets_of_one_answer` that holds of the texts of the same thread, and until its end.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import re
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
@@ -23,13 +28,45 @@ from typing import Any, Final, TextIO, cast
 from urllib.parse import unquote
 
 HIDDEN: Final = "***"
-#: Shorter values are found in every text, and hiding them would make nonsense of it.
 LENGTH_MIN: Final = 4
+"""Shorter values are found within the words of every text."""
+_SHORTEST: Final = 2
+_NUMBER_LENGTH_MAX: Final = 8
+_ORDINARY: Final = frozenset((
+    "access", "account", "admin", "administrator", "alter", "always", "apply", "array", "authentication", "avro",
+    "base64", "basic", "batch", "bearer", "boolean", "broker", "bucket", "bytes", "cache", "changeit", "changeme",
+    "changes", "client", "cluster", "column", "commit", "config", "confluent", "connect", "connection", "connector",
+    "consumer", "convert", "converter", "create", "data", "database", "date", "debezium", "decimal", "default",
+    "delete", "demo", "directory", "disabled", "double", "drop", "earliest", "enabled", "endpoint", "engine",
+    "error", "errors", "event", "events", "exactly_once", "example", "fail", "failed", "false", "field", "file",
+    "files", "filter", "float", "folder", "format", "from", "group", "guest", "hadoop", "hdfs", "header", "headers",
+    "herd", "herdmesh", "host", "http", "https", "identity", "incrementing", "index", "initial", "insert", "int32",
+    "int64", "internal", "java", "json", "kafka", "latest", "list", "local", "localhost", "login", "long", "lookup",
+    "manager", "master", "message", "minio", "mirror", "mode", "mysql", "name", "names", "never", "none", "null",
+    "number", "object", "offset", "offsets", "operator", "oracle", "owner", "parquet", "partition", "password",
+    "path", "plain", "postgres", "postgresql", "primary", "private", "producer", "properties", "protobuf", "public",
+    "python", "query", "read", "record", "records", "region", "registry", "required", "restart", "root", "rows",
+    "running", "sasl", "schema", "schemas", "scram", "secret", "secrets", "security", "select", "server", "service",
+    "session", "sink", "source", "spark", "stop", "storage", "string", "struct", "system", "table", "tables",
+    "task", "tasks", "test", "text", "time", "timestamp", "token", "topic", "topics", "transforms", "true", "type",
+    "unknown", "update", "upsert", "user", "username", "users", "value", "values", "vault", "view", "worker",
+    "write", "yes",
+))  # fmt: skip
+"""Words of our own texts that are somebody's password too, or what a config provider gives for a setting."""
 KEPT_MAX: Final = 20_000
 #: `//user:password@` of a URL, up to the last @ before its path; not where a reference is the password.
 _URL_PASSWORD = re.compile(r"(?<=//)([^\s/?#:@]*):(?!\$\{[^{}]*\}@)([^\s/?#]+)@")
 #: `password=` among a URL's parameters, as databases' drivers take it, up to the next one; not where it is a reference.
 _URL_PARAMETER = re.compile(r"([?&;]password=)(?!\$\{[^{}]*\}(?:[&;\s]|$))([^&;\s]+)", re.IGNORECASE)
+
+
+def is_ordinary(value: str) -> bool:
+    """Whether the value is in many texts that do not tell it, and so is hidden only where it stands as a value."""
+    return len(value) < LENGTH_MIN or value.lower() in _ORDINARY or _is_short_number(value)
+
+
+def _is_short_number(value: str) -> bool:
+    return len(value) <= _NUMBER_LENGTH_MAX and value.isascii() and value.isdigit()
 
 
 class Secrets:
@@ -39,23 +76,26 @@ class Secrets:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, frozenset[str]] = OrderedDict()
-        """By value, how it may stand in a text."""
+        """By value, how it may stand in a text; nothing of those that are ordinary."""
         self._forms: tuple[str, ...] = ()
+        self._ordinary: tuple[str, ...] = ()
 
     def keep(self, values: Iterable[str]) -> None:
         """From now on these are hidden."""
         with self._lock:
             new = False
             for value in values:
-                if len(value) < LENGTH_MIN:
+                if len(value) < (LENGTH_MIN if _is_short_number(value) else _SHORTEST):
                     continue
                 new = new or value not in self._known
-                self._known[value] = self._known.get(value) or _forms(value)
+                if value not in self._known:
+                    self._known[value] = frozenset() if is_ordinary(value) else _forms(value)
                 self._known.move_to_end(value)
             while len(self._known) > KEPT_MAX:
                 self._known.popitem(last=False)
             if new:
                 self._forms = tuple(frozenset[str]().union(*self._known.values()))
+                self._ordinary = tuple(value for value, forms in self._known.items() if not forms)
 
     def values(self) -> tuple[str, ...]:
         """All that is kept."""
@@ -66,9 +106,37 @@ class Secrets:
         """The text with `***` for each of them, and of `more`."""
         # many times faster than one pattern of all
         found = [form for form in chain(self._forms, more._forms if more else ()) if form in text]
-        if not found:
-            return text
-        return re.sub("|".join(map(re.escape, sorted(found, key=len, reverse=True))), HIDDEN, text)
+        if found:
+            text = re.sub(_any_of(found), HIDDEN, text)
+        found = [value for value in chain(self._ordinary, more._ordinary if more else ()) if value in text]
+        return _without_ordinary(text, found) if found else text
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+
+
+def _without_ordinary(text: str, values: Sequence[str]) -> str:
+    """The text with `***` for each of these where it stands as a value."""
+    numbers = [value for value in values if _is_short_number(value)]
+    if numbers:
+        text = re.sub(rf"(?:(?<![0-9])|(?<=%[0-9A-Fa-f]{{2}}))(?:{_any_of(numbers)})(?![0-9])", HIDDEN, text)
+    words = [value for value in values if not _is_short_number(value)]
+    if not words:
+        return text
+    word = f"(?:{_any_of(words)})"
+    # password=secret, "secret" (no member's name in JSON), user:secret@host; password: secret; the password secret;
+    # a line of its own.
+    pattern = re.compile(
+        rf"""
+        (?<=[=:"'`\[,&?;@|]){word}(?![\w/-]|\.\w)(?!\\?["'`]\s*:\s*(?:\\?["'\[{{0-9-]|true|false|null|None|True|False))
+        | (?<=[=:]\ ){word}(?=[\])}}"'`,;&]|\.?\s*$)
+        | (?P<before>\b(?i:pass(?:word|wd|phrase)?|pwd)\ (?:is\ |was\ )?){word}(?!\w)
+        | (?P<margin>^[ \t]*){word}(?=[ \t]*$)
+        """,
+        re.VERBOSE | re.MULTILINE,
+    )
+    return pattern.sub(lambda found: f"{found['before'] or found['margin'] or ''}{HIDDEN}", text)
 
 
 _secrets = Secrets()
@@ -87,8 +155,8 @@ def secrets_of_one_answer() -> Generator[None]:
 
 
 def keep_secret(values: Iterable[str]) -> None:
-    """From now on this process hides them, or within `secrets_of_one_answer` that answer. Values of less than 4
-    characters are not hidden."""
+    """From now on this process hides them, or within `secrets_of_one_answer` that answer. Ordinary ones are only
+    hidden where they stand as values (`is_ordinary`), single characters and numbers below 1,000 nowhere."""
     (_of_one_answer.get() or _secrets).keep(values)
 
 
