@@ -225,6 +225,28 @@ def test_a_record_for_a_partition_there_is_not_is_a_letter(
     assert found["class.name"] == b"org.apache.kafka.clients.producer.KafkaProducer"
 
 
+@pytest.mark.parametrize("route", ["..", "", "a b", "x" * 250])
+def test_a_record_that_a_transformation_routes_to_no_topic_is_a_letter(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], route: str
+) -> None:
+    topic, name = tmp_topic(), tmp_topic("source")
+    overrides = {
+        "transforms": "route", "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.route.regex": ".*bad", "transforms.route.replacement": route,
+    }  # fmt: skip
+    lost = SourceBatch(f"{topic}bad", [{"id": -1}], None, None)
+    spec = source_spec(kafka_topics, name, {**overrides, "errors.tolerance": "all"}, given(topic, 5), lost)
+    run_here(spec)
+    assert [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)] == list(range(5))
+    [letter] = letters_of(kafka_topics, f"{name}-dlq")
+    found = told(letter.headers())
+    assert (found["stage"], found["topic"]) == (b"KAFKA_PRODUCE", f"{topic}bad".encode())
+    assert f"for topic {route}: no topic" in (found["exception.message"] or b"").decode()
+    GivenSource.batches.append(lost)
+    with pytest.raises(RecordError, match=r"KAFKA_PRODUCE.*no topic"):
+        run_here(source_spec(kafka_topics, name, {**overrides, "errors.tolerance": "none"}, lost))
+
+
 def test_a_source_without_errors_waits_for_nobody(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     """No `errors.*`: no queue's topic is made, and counts are zero."""
     topic, name = tmp_topic(), tmp_topic("source")

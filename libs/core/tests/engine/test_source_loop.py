@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -145,6 +146,12 @@ def test_a_record_the_topic_does_not_take_fails_the_task_for_good(
     with pytest.raises(TaskFailed, match=f"refused a record for topic {topic}") as failed:
         run_here(counting(kafka_topics, name, topic, 10))
     assert failed.value.error_class is ErrorClass.FATAL
+    assert re.search(
+        r"Message size too large: the record has \d+ bytes of key and value; "
+        rf"raise max\.message\.bytes of topic {topic}, or,"
+        r" .* lower producer\.override\.batch\.size",
+        str(failed.value),
+    ), str(failed.value)
     assert kafka_topics.records(topic, 1) == []
 
 

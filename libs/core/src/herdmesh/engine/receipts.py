@@ -31,14 +31,14 @@ class DeliveryFailures:
     """The first message Kafka did not take: why the open transaction cannot commit."""
 
     def __init__(self) -> None:
-        self._first: tuple[KafkaError, str | None, TaskFailed | None] | None = None
+        self._first: tuple[KafkaError, str, TaskFailed | None] | None = None
 
     def add(self, error: KafkaError, message: Message | None, told: TaskFailed | None = None) -> bool:
         """Remember it; False = it is not the one to tell of. Messages purged because the run ends are nobody's fault.
         `told`: what to raise for it, where that says more than topic and error."""
         if self.names_culprit or error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             return False
-        self._first = error, None if message is None else message.topic(), told
+        self._first = error, "" if message is None else _refusal(error, message), told
         return True
 
     def forget(self) -> None:
@@ -56,12 +56,28 @@ class DeliveryFailures:
     def raise_first(self) -> None:
         """Raise TaskFailed when there was one."""
         if self._first is not None:
-            error, topic, told = self._first
+            error, text, told = self._first
             if told is not None:
                 raise told
-            raise TaskFailed(f"Kafka refused a record for topic {topic}: {error.str()}", classify_kafka(error)) from (
+            raise TaskFailed(text or f"Kafka refused a record: {error.str()}", classify_kafka(error)) from (
                 KafkaException(error)
             )
+
+
+def _refusal(error: KafkaError, message: Message) -> str:
+    """What Kafka did not take, why, and what to change."""
+    topic, key, value = message.topic(), message.key(), message.value()
+    text = f"Kafka refused a record for topic {topic}: {error.str()}"
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        size_bytes = len(key or b"") + len(value or b"")
+        return (
+            f"{text}: the record has {size_bytes} bytes of key and value; raise max.message.bytes of topic {topic}, "
+            "or, where that is more than the record has, lower producer.override.batch.size (262144 if not set) below "
+            "it, as records are sent together"
+        )
+    if error.code() == KafkaError.INVALID_RECORD and key is None:
+        return f"{text}: the record has no key, and a compacted topic takes none without (cleanup.policy=compact)"
+    return text
 
 
 class Receipts:

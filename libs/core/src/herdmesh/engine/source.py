@@ -34,6 +34,7 @@ from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConnectError, RecordError
+from herdmesh.connect.topic_name import why_no_topic
 from herdmesh.engine import (
     claims,
     clients,
@@ -419,6 +420,8 @@ class SourceLoop:
         self._commit(all_polled=False)
 
     def _ensure_topic(self, topic: str) -> None:
+        if why_no_topic(topic):
+            return  # its records are refused as they are produced
         settings = self._settings
         stored_offsets.refuse_records(self._spec, settings, topic)
         if settings.topic_creation:

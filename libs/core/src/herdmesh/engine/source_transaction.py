@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.data import Batch
+from herdmesh.connect.topic_name import why_no_topic
 from herdmesh.engine import log_context, producing
 from herdmesh.engine.contract import ErrorClass, RunLink, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
@@ -92,7 +93,11 @@ class SourceTransaction:
             self._receipts.begin(batch)
 
     def produce(self, raw: Batch) -> producing.Refused:
-        """Queue converted records; those the client refuses. Raises KafkaException, as `producing.produce`."""
+        """Queue converted records; those the client refuses, and those whose topic Kafka has no name for (a
+        transformation may make any of it). Raises KafkaException, as `producing.produce`."""
+        if raw.topic not in self.sent and (why := why_no_topic(raw.topic)):
+            error = KafkaError(KafkaError.TOPIC_EXCEPTION, why)
+            return [(place, error) for place in range(len(raw.values))]
         if raw.partition is not None and raw.partition >= self._partition_counts.get(raw.topic, 0):
             count = self._count_partitions(raw.topic)
             if count and raw.partition >= count:
