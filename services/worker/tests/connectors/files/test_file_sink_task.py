@@ -235,6 +235,30 @@ def test_a_record_without_a_folder_is_given_up_or_ends_the_run(tmp_path: Any) ->
     assert [index for index, _ in reporter.said] == [1, 2]
 
 
+@pytest.mark.parametrize(("scheme", "fields"), [("file", 20), ("s3", 5)])
+def test_a_record_whose_path_is_too_long_is_given_up(tmp_path: Any, s3: str, scheme: str, fields: int) -> None:
+    """Each folder fits, all of them together do not: Linux takes paths of 4,095 bytes, S3 keys of 1,024."""
+    place = local_place(tmp_path / "out")
+    directory = place.directory if scheme == "file" else f"s3://{BUCKET}/too-long"
+    names = [f"f{number}" for number in range(fields)]
+    config = {
+        "directory": directory, "format": "json", "partitioner": "field", "partition.fields": ",".join(names),
+        **(keys_for(s3) if scheme == "s3" else {}),
+    }  # fmt: skip
+    reporter = _Reporter()
+    task = FileSinkTask()
+    task.start(config, TaskContext("sink", 0, 1, "connect-sink", "run-1", reporter))
+    rows = [dict.fromkeys(names, "é" * 110), dict.fromkeys(names, "a" if scheme == "file" else "é" * 60)]
+    task.put(batch(rows))
+    commit(task)
+    assert [index for index, _ in reporter.said] == [0]
+    assert "its folder takes" in reporter.said[0][1]
+    if scheme == "file":
+        assert list(place.visible()) == [
+            "/".join(f"{name}=a" for name in names) + "/flights+0+0000000001+0000000001.json"
+        ]
+
+
 def test_texts_and_bytes_are_lines_as_they_are(tmp_path: Any) -> None:
     place = local_place(tmp_path / "out")
     task = task_of(place, format="text")

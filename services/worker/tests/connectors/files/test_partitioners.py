@@ -132,13 +132,18 @@ def test_the_last_days_of_a_year_are_of_that_year() -> None:
         ("2023-11-14T22:13:20.5", 1_700_000_000_500),
         ("2023-11-15T00:13:20+02:00", 1_700_000_000_000),
         ("1969-12-31T23:59:59.999Z", -1),
+        ("20231114T221320Z", 1_700_000_000_000),
+        ("2023-11-14T22:13:20.123456789Z", 1_700_000_000_123),
+        ("1701010000000", 1_701_010_000_000),  # not the first day of 1701
     ],
 )
 def test_a_field_has_a_time(value: Any, time_ms: int) -> None:
     assert FieldTimes("at").of(batch([{"at": value}])) == [time_ms]
 
 
-@pytest.mark.parametrize("value", [None, "yesterday", True, 1.5, {}, []])
+@pytest.mark.parametrize(
+    "value", [None, "yesterday", "17010101000", "1701010000", "2023-11-14x10:00", True, 1.5, {}, []]
+)
 def test_a_field_without_a_time_is_told(value: Any) -> None:
     (found,) = FieldTimes("at").of(batch([{"at": value}]))
     assert isinstance(found, DataError)
@@ -215,10 +220,42 @@ def test_numbers_that_are_no_milliseconds(value: Any) -> None:
     assert "the field at has no time" in str(found)
 
 
+@pytest.mark.parametrize("value", ["text", {"day": 1}, Struct(INNER, [1])])
+def test_a_value_that_is_none_of_its_schema_is_left_to_the_format_to_refuse(value: Any) -> None:
+    assert FieldPartitioner(["at"]).folders(under(ROW, VALUE, value))[1] == f"at={NO_VALUE}"
+    assert isinstance(FieldTimes("at").of(under(ROW, VALUE, value))[1], DataError)
+
+
 def test_a_float_has_not_the_digits_of_a_time() -> None:
     schema = Schema("STRUCT", fields=[("at", Schema("FLOAT32"))])
     (found,) = FieldTimes("at").of(under(schema, [1_699_999_973_376.0]))
     assert "the field at has no time" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_", "value"),
+    [
+        ("Date", "INT32", 19_675),
+        ("Timestamp", "INT64", 1_700_000_000_123),
+        ("MicroTimestamp", "INT64", 1_700_000_000_123_456),
+        ("NanoTimestamp", "INT64", 1_700_000_000_123_456_789),
+        ("ZonedTimestamp", "STRING", "2023-11-14T22:13:20.123456Z"),
+    ],
+)
+def test_a_date_of_debezium_is_in_the_folder_of_its_day(kind: str, type_: str, value: Any) -> None:
+    """Its numbers are days, milliseconds, microseconds or nanoseconds, as the schema's name says."""
+    schema = Schema("STRUCT", fields=[("at", Schema(type_, True, f"io.debezium.time.{kind}"))])
+    partitioner = TimePartitioner("yyyy-MM-dd", DAY_MS, "UTC", FieldTimes("at"))
+    day, none = partitioner.folders(under(schema, Struct(schema, [value]), Struct(schema, [None])))
+    assert day == "2023-11-14"
+    assert "the field at has no time" in str(none)
+
+
+@pytest.mark.parametrize("kind", ["Time", "MicroTime", "NanoTime"])
+def test_a_time_of_day_of_debezium_is_no_time(kind: str) -> None:
+    schema = Schema("STRUCT", fields=[("at", Schema("INT64", False, f"io.debezium.time.{kind}"))])
+    (found,) = FieldTimes("at").of(under(schema, Struct(schema, [5])))
+    assert f"is a {kind}, which is of no day" in str(found)
 
 
 def test_a_time_of_day_is_no_time() -> None:

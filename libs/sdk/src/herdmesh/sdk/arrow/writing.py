@@ -178,7 +178,7 @@ class ColumnCompiler:
     def plain(self, schema: Schema, where: str) -> tuple[type, Make]:
         """The Python type that values have as a rule, and what makes an array of values that fit, and of nulls."""
         if schema.name == DECIMAL:
-            return Decimal, self._decimals(schema)
+            return Decimal, self._decimals(schema, where)
         if schema.name == DATE:
             return JavaDate, _dates
         if schema.name == TIME:
@@ -201,8 +201,11 @@ class ColumnCompiler:
                 arrow = _ARROW[kind]
                 return _KINDS[kind], lambda values: pa.array(values, arrow)
 
-    def _decimals(self, schema: Schema) -> Make:
-        narrow = _decimal_type(schema, self._digits_max)
+    def _decimals(self, schema: Schema, where: str) -> Make:
+        try:
+            narrow = _decimal_type(schema, self._digits_max)
+        except DataError as error:
+            raise DataError(f"field {where}: {error}") from error
         widths = [narrow]
         scale = narrow.scale
         for digits, kind in ((_DIGITS_128, pa.decimal128), (DECIMAL_DIGITS_MAX, pa.decimal256)):

@@ -76,7 +76,8 @@ def _one_class(choices: Mapping[str, str] | Sequence[str]) -> Validator:
 
     def check(field: str, value: Any) -> None:
         if value not in names:
-            raise ConfigError.for_value(field, value, "not built here", fix=f"write one of {', '.join(names)}")
+            why = "Value must be non-null" if value is None else "not built here"
+            raise ConfigError.for_value(field, value, why, fix=f"write one of {', '.join(names)}")
 
     return Validator(f"[{', '.join(names)}]", check)
 

@@ -1,7 +1,7 @@
 """Fields of records' values, read with their schemas.
 
 Owns finding a field by its name: of this very name, or `a.b` within structs and maps. Invariant: a field that is not
-there reads as null, as does one of a tombstone.
+there reads as null, as does one of a tombstone, or of a value that is none of its schema's (the format refuses that).
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _nothing(_value: Any) -> None:
 
 
 def _member(place: int, default: Any) -> Callable[[Any], Any]:
-    def read(struct: Struct | None) -> Any:
-        if struct is None:
+    def read(struct: Any) -> Any:
+        if type(struct) is not Struct or place >= len(struct.values):
             return None
         value = struct.values[place]
         return default if value is None else value
@@ -77,10 +77,10 @@ def _member(place: int, default: Any) -> Callable[[Any], Any]:
 
 
 def _item(key: str, default: Any) -> Callable[[Any], Any]:
-    def read(members: dict[Any, Any] | None) -> Any:
-        if members is None or key not in members:
+    def read(members: Any) -> Any:
+        if type(members) is not dict or key not in members:
             return None
-        value = members[key]
+        value = cast("dict[Any, Any]", members)[key]
         return default if value is None else value
 
     return read

@@ -31,6 +31,11 @@ S3_ACCESS_KEY, S3_SECRET_KEY = "aws.access.key.id", "aws.secret.access.key"
 HADOOP_USER = "hadoop.user"
 _DIRECTORY_BYTES_MAX = 2_000
 """The path travels in the offset metadata, of which the broker keeps 4096 bytes."""
+_PATH_BYTES_MAX = {"file": 4_095, "s3": 1_024}
+"""Of a whole path (Linux), and of an object's key."""
+_HADOOP_PATH_BYTES_MAX = 8_000
+_FILE_NAME_BYTES_MAX = 230
+"""Of a published file: topic, partition, offsets, a number and the format."""
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)/?(?P<path>.*)")
 _S3 = frozenset(("s3", "s3a", "s3n"))
 _ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<address>[^/\s]+)/?")
@@ -69,6 +74,12 @@ class Location:
         if self.scheme == "file":
             return self.path
         return f"{self.scheme}://{self.authority}/{self.path}".rstrip("/")
+
+    @property
+    def subfolder_bytes_max(self) -> int:
+        """What the path of a folder in it may take for files to have a name there."""
+        whole = _PATH_BYTES_MAX.get(self.scheme, _HADOOP_PATH_BYTES_MAX)
+        return whole - len(os.fsencode(self.path)) - _FILE_NAME_BYTES_MAX - len("//")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,20 @@ from herdmesh.connect.simpledateformat import DateFormat, tokens_of
 from herdmesh.worker.connectors.files.fields import FieldReaders
 from herdmesh.worker.connectors.files.times import YEAR_1_MS, date_text, milliseconds_of, offset_ms, zone_of
 
+_DEBEZIUM = "io.debezium.time."
+_DEBEZIUM_MS: Mapping[str, tuple[int, int]] = {
+    f"{_DEBEZIUM}Date": (86_400_000, 1),
+    f"{_DEBEZIUM}Timestamp": (1, 1),
+    f"{_DEBEZIUM}MicroTimestamp": (1, 1_000),
+    f"{_DEBEZIUM}NanoTimestamp": (1, 1_000_000),
+}
+"""By schema: what a number is multiplied with and divided by for milliseconds since 1970."""
+_OF_NO_DAY = frozenset(
+    (
+        TIME,
+        *(f"{_DEBEZIUM}{name}" for name in ("Time", "MicroTime", "NanoTime", "ZonedTime", "MicroDuration", "Interval")),
+    )
+)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 FOLDER_BYTES_MAX = 250
 """Of one folder's name: file systems take 255."""
@@ -223,8 +237,8 @@ class KafkaTimes:
 
 
 class FieldTimes:
-    """A field of the value: a Date or Timestamp, milliseconds since the epoch, or a date in ISO 8601 (in UTC where it
-    names no zone)."""
+    """A field of the value: a Date or Timestamp (Debezium's too), milliseconds since the epoch, or a date in ISO 8601
+    (in UTC where it names no zone)."""
 
     def __init__(self, field: str, defaults: bool = True) -> None:
         self._field = field
@@ -232,12 +246,19 @@ class FieldTimes:
 
     def of(self, batch: SinkBatch) -> Sequence[int | DataError]:
         (reader,) = self._readers.under(batch.value_schema)
-        if reader.schema is not None and reader.schema.name == TIME:
-            problem = DataError(f"the field {self._field} is a Time, which is of no day; name a Date or a Timestamp")
+        schema = reader.schema
+        kind = None if schema is None else schema.name
+        if kind is not None and kind in _OF_NO_DAY:
+            name = kind.rpartition(".")[2]
+            problem = DataError(f"the field {self._field} is a {name}, which is of no day; name a Date or a Timestamp")
             return [problem] * len(batch)
-        if reader.schema is not None and reader.schema.type == "FLOAT32":
+        if schema is not None and schema.type == "FLOAT32":
             return [self._no_time()] * len(batch)
-        return [self._time(reader.read(value)) for value in batch.values]
+        times = [reader.read(value) for value in batch.values]
+        if schema is not None and kind is not None and kind in _DEBEZIUM_MS and schema.type in ("INT32", "INT64"):
+            factor, divisor = _DEBEZIUM_MS[kind]
+            return [one * factor // divisor if isinstance(one, int) else self._no_time() for one in times]
+        return [self._time(one) for one in times]
 
     def _time(self, value: Any) -> int | DataError:
         if isinstance(value, int) and not isinstance(value, bool):

@@ -57,6 +57,7 @@ class FileSinkTask(StagingSinkTask):
         self._bytes = 0
         self._oldest_s: float | None = None
         location = self._settings.location
+        self._subfolder_bytes_max = location.subfolder_bytes_max
         make_folder(location)
         self._open_files = opener(self._settings.access)
         folder = self._open_files(location.text)
@@ -76,7 +77,7 @@ class FileSinkTask(StagingSinkTask):
         held = self._records
         folders = self._partitioner.folders(batch) if len(batch) else ""
         if isinstance(folders, str):
-            self._add(batch, "/".join(filter(None, (above, folders))))
+            self._add_to(batch, "/".join(filter(None, (above, folders))))
         else:
             self._add_each(batch, above, folders)
         if self._together and self._records == held:  # the file's name will tell that these offsets were read
@@ -95,7 +96,17 @@ class FileSinkTask(StagingSinkTask):
                 places.setdefault(folder, []).append(place)
         for folder, chosen in places.items():
             some = batch if len(chosen) == len(batch) else chosen_of(batch, chosen)
-            self._add(some, "/".join(filter(None, (above, folder))))
+            self._add_to(some, "/".join(filter(None, (above, folder))))
+
+    def _add_to(self, batch: SinkBatch, folder: str) -> None:
+        """Records to a subfolder; they are given up where its path is longer than the file system takes."""
+        size_bytes, most = len(folder.encode()), self._subfolder_bytes_max
+        if size_bytes <= most:
+            self._add(batch, folder)
+            return
+        why = f"its folder takes {size_bytes} bytes, and in {self._settings.location.text} there are {most} for it"
+        for place in range(len(batch)):
+            self._context.give_up(batch, place, DataError(f"the record cannot be written: {why} ({folder[:80]}...)"))
 
     def _add(self, batch: SinkBatch, folder: str) -> None:
         """Records of one schema to one subfolder: into its file, and new ones where that is full."""

@@ -22,6 +22,9 @@ _CYCLE_MS: Final = 146_097 * 86_400_000
 """400 years: the calendar, and a zone's rules of summer time, are the same after so long."""
 _DATETIME_MS: Final = range(YEAR_1_MS + 2 * 86_400_000, 253_402_300_800_000 - 2 * 86_400_000)
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
+_MILLISECONDS: Final = re.compile(r"-?[0-9]{13}")
+_ISO_8601: Final = re.compile(r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}(?:-?[0-9])?)(?:[T ].*)?")
+"""Python also takes a digit between day and hour, and so a number of milliseconds for a date of 1701."""
 
 
 def zone_of(text: str) -> tzinfo:
@@ -49,7 +52,12 @@ def offset_ms(zone: tzinfo, time_ms: int) -> int:
 
 
 def milliseconds_of(text: str) -> int | None:
-    """A date and time of ISO 8601 since the epoch, UTC where it names no zone; None = it is none."""
+    """A date and time of ISO 8601 since the epoch, UTC where it names no zone, or a number of milliseconds in 13 digits
+    (as Confluent's RecordField takes it); None = it is none."""
+    if _MILLISECONDS.fullmatch(text):
+        return int(text)
+    if not _ISO_8601.fullmatch(text):
+        return None
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
