@@ -11,7 +11,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.redaction import redacted
 from herdmesh.worker.connectors.http_config import Framing, settings_of, warnings_of
-from herdmesh.worker.connectors.http_keys import KEYS, statuses_of
+from herdmesh.worker.connectors.http_keys import AIVENS, CONFLUENTS, KEYS, statuses_of
 from herdmesh.worker.connectors.http_sink import HttpSink
 
 URL = "https://receiver:8443/in"
@@ -165,6 +165,14 @@ def test_confluents_configuration_means_what_it_means_there() -> None:
             {"batching.enabled": "true", "request.body.format": "string", "batch.separator": r"\\|\t|"},
             500, (b"", b"\\|\t|", b"\n"), "text/plain; charset=utf-8",
         ),
+        # Under the Java connectors' names their defaults hold.
+        ({"connector.class": CONFLUENTS, "batch.max.size": "9"}, 9, (b"", b",", b""), "application/json"),
+        (
+            {"connector.class": CONFLUENTS, "batch.max.size": "9", "batch.prefix": "[", "batch.suffix": "]"},
+            9, (b"[", b",", b"]"), "application/json",
+        ),
+        ({"connector.class": AIVENS, "batch.max.size": "9"}, 1, (b"", b"", b""), "application/json"),
+        ({"connector.class": AIVENS, "batching.enabled": "true"}, 500, (b"", b"\n", b"\n"), "application/x-ndjson"),
     ],
 )  # fmt: skip
 def test_how_records_share_a_request(
@@ -184,6 +192,8 @@ def test_keys_without_effect_are_warned_of_and_secrets_are_marked() -> None:
     warned = warnings_of(of(behavior_on_error="log", batch_separator=";", reporter_bootstrap_servers="b:1"))
     assert {one.field for one in warned} == {"behavior.on.error", "batch.separator", "reporter.bootstrap.servers"}
     assert warnings_of(of(batching_enabled="true", batch_separator=";")) == []
+    (alone,) = warnings_of({"http.url": URL, "connector.class": AIVENS, "batch.max.size": "9"})
+    assert (alone.field, "batching.enabled=true" in alone.message) == ("batch.max.size", True)
     secret = {key.name for key in KEYS.keys.values() if key.type == "PASSWORD"}
     assert secret == {
         "http.headers.authorization",

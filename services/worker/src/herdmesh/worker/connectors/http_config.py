@@ -108,8 +108,9 @@ class UrlTemplate:
 def settings_of(config: Config) -> HttpSettings:
     """Read the configuration. Raises ConfigError whose field is the key."""
     values = _values(config)
-    batch_max = _batch_records_max(values)
-    framing = _framing(values, batch_max)
+    java = (config.get("connector.class") or "").strip()
+    batch_max = _batch_records_max(values, java)
+    framing = _framing(values, batch_max, java)
     return HttpSettings(
         url=_template(values[keys.URL], config),
         method=values[keys.METHOD].upper(),
@@ -139,6 +140,8 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     if _is_one_each(config):
         one_each = "each record is sent in a request of its own; batching.enabled=true sends several in one"
         without_effect |= dict.fromkeys((keys.PREFIX, keys.SEPARATOR, keys.SUFFIX, keys.AS_ARRAY), one_each)
+        if (config.get(keys.BATCH_MAX) or "1").strip() != "1":
+            without_effect[keys.BATCH_MAX] = one_each
     silent = {name: (why, ("", "false")) for name, why in without_effect.items()}
     own = {*keys.KEYS.keys, *keys.REFUSED}
     return warned_settings(config, own, ConnectorKind.SINK, silent, java="http-sink")
@@ -224,10 +227,10 @@ def _check_url(key: str, text: str, checked: str) -> None:
         raise ConfigError.for_value(key, without_user(text), why, fix=fix)
 
 
-def _batch_records_max(values: Mapping[str, Any]) -> int:
+def _batch_records_max(values: Mapping[str, Any], java: str) -> int:
     most, enabled = values[keys.BATCH_MAX], values[keys.BATCHING]
     if enabled is None:
-        return most or 1
+        return 1 if java == keys.AIVENS else most or 1
     return (most or keys.BATCH_MAX_DEFAULT) if enabled else 1
 
 
@@ -243,8 +246,10 @@ def _unescaped(key: str, text: str) -> bytes:
     return re.sub(r"\\(.?)", one, text).encode()
 
 
-def _framing(values: Mapping[str, Any], batch_max: int) -> Framing:
-    defaults = ("[", ",", "]") if values[keys.AS_ARRAY] else ("", "\\n", "\\n")
+def _framing(values: Mapping[str, Any], batch_max: int, java: str) -> Framing:
+    defaults = ("", ",", "") if java == keys.CONFLUENTS else ("", "\\n", "\\n")
+    if values[keys.AS_ARRAY]:
+        defaults = ("[", ",", "]")
     given = [values[key] for key in (keys.PREFIX, keys.SEPARATOR, keys.SUFFIX)]
     if values[keys.AS_ARRAY]:
         for key, text in zip((keys.PREFIX, keys.SEPARATOR, keys.SUFFIX), given, strict=True):

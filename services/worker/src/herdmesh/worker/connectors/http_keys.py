@@ -47,6 +47,8 @@ TRUSTED = "https.ssl.truststore.location"
 OWN_KEY, OWN_KEY_PASSWORD = "https.ssl.keystore.location", "https.ssl.key.password"
 CHECK_HOST = "https.ssl.endpoint.identification.algorithm"
 
+AIVENS, CONFLUENTS = "io.aiven.kafka.connect.http.HttpSinkConnector", "io.confluent.connect.http.HttpSinkConnector"
+"""Under these class names the defaults of batches are theirs."""
 BATCH_MAX_DEFAULT = 500
 _CONNECTIONS_MAX = 64
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -109,12 +111,15 @@ KEYS = ConfigDef(
     ConfigKey(TIMEOUT_S, Type.INT, 30, _LOW, "How long a connection and an answer are waited for, in seconds.",
               at_least(1)),
     ConfigKey(BATCHING, Type.BOOLEAN, None, _HIGH,
-              "Whether several records are sent in one request. Unset: when batch.max.size is set and above 1."),
+              "Whether several records are sent in one request. Unset: when batch.max.size is set and above 1; under "
+              "Aiven's class name no."),
     ConfigKey(BATCH_MAX, Type.INT, None, _MEDIUM,
               f"How many, at most; {BATCH_MAX_DEFAULT} with batching.enabled alone.", optional_between(1, 1_000_000)),
     ConfigKey(PREFIX, Type.STRING, None, _MEDIUM, r"What a batch begins with; \n, \r, \t and \\ may be in it."),
-    ConfigKey(SUFFIX, Type.STRING, None, _MEDIUM, r"What a batch ends with; \n when it is left out, as with Aiven's."),
-    ConfigKey(SEPARATOR, Type.STRING, None, _MEDIUM, r"What is between two records; \n when it is left out."),
+    ConfigKey(SUFFIX, Type.STRING, None, _MEDIUM,
+              r"What a batch ends with; \n when it is left out, nothing under Confluent's class name."),
+    ConfigKey(SEPARATOR, Type.STRING, None, _MEDIUM,
+              r"What is between two records; \n when it is left out, a comma under Confluent's class name."),
     ConfigKey(AS_ARRAY, Type.BOOLEAN, False, _MEDIUM, "Whether a batch is one JSON array: `[`, `,` and `]`."),
     ConfigKey(SPLIT, Type.BOOLEAN, True, _MEDIUM,
               "Whether a refused batch is sent again in halves to find the record that is refused."),

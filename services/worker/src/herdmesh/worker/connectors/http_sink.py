@@ -14,7 +14,7 @@ from herdmesh.connect.connector import Config, PartitionId, SinkConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.frame import ReadConnector
 from herdmesh.worker.connectors.http_config import HttpSettings, not_built, settings_of, warnings_of
-from herdmesh.worker.connectors.http_keys import KEYS
+from herdmesh.worker.connectors.http_keys import AIVENS, CONFLUENTS, KEYS
 
 
 class HttpSink(ReadConnector[HttpSettings], SinkConnector):
@@ -24,8 +24,8 @@ class HttpSink(ReadConnector[HttpSettings], SinkConnector):
     aliases = (
         "HttpSink",
         "HttpSinkConnector",
-        "io.aiven.kafka.connect.http.HttpSinkConnector",
-        "io.confluent.connect.http.HttpSinkConnector",
+        AIVENS,
+        CONFLUENTS,
     )
     version = "0.1.0"
 
