@@ -10,12 +10,14 @@ Invariant: a key of the table is not called misspelt.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
 
 from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.unknown_keys import unknown
+from herdmesh.connect.worker_keys import WORKER_KEYS
 
 _MIRRORS = ("mirror-source", "mirror-checkpoint", "mirror-heartbeat")
 _JDBC = ("jdbc-source", "jdbc-sink")
@@ -63,8 +65,32 @@ _WRITE: Mapping[str, str] = {
     "incrementing.column.mapping": "incrementing.column.name",
     "timestamp.columns.mapping": "timestamp.column.name",
     "http.connect.timeout.ms": "http.timeout",
+    "topics.blacklist": "topics.exclude",
+    "groups.blacklist": "groups.exclude",
+    "config.properties.blacklist": "config.properties.exclude",
 }
 """Keys whose purpose another key has here. It is only said where the connector has that one."""
+
+_DRIVER = "properties of a JDBC driver are not handed on, as there is none"
+_PATTERNS: Sequence[tuple[tuple[str, ...], re.Pattern[str], str]] = tuple(
+    (owners, re.compile(pattern), why)
+    for owners, pattern, why in (
+        (_STORAGE, r"schema\.generator\.class|schemas?\.cache\.(?:config|size)",
+         "it is a setting of older versions of this sink"),
+        (("http-sink",), r"ssl\.enabled", "the scheme of the URL says this"),
+        (_STORAGE, r"s3\.credentials\.provider\..+", "no class that provides credentials is loaded"),
+        (("debezium-postgres",), r"(?:database|schema)\.history\..+",
+         "it is for Debezium's connectors that keep a history of schemas (MySQL, SQL Server, Oracle)"),
+        (("debezium-postgres",),
+         r"database\.(?:server\.id|allowPublicKeyRetrieval|serverTimezone|include\.list|whitelist)",
+         "it is a setting of Debezium's connectors of other databases"),
+        (("debezium-postgres",), r"driver\..+", _DRIVER),
+        (_JDBC, r"connection\..+", _DRIVER),
+        (_MIRRORS, r"clusters|.+->.+|use\.defaults\.from",
+         "it is for the file of connect-mirror-maker, which makes connectors of it; here each is one of its own"),
+    )
+)  # fmt: skip
+"""Keys without a definition that stand in many configs: whose, which, and why they do nothing here."""
 
 
 @cache
@@ -89,9 +115,13 @@ def unread(key: str, java: str, known: Collection[str]) -> FieldViolation:
         return FieldViolation(key, f"{key} has no effect here: this setting of {_TITLES[java]} is not built", _LEAVE)
     if owners:
         return FieldViolation(key, f"{key} has no effect here: it is a setting of {_TITLES[owners[0]]}", _LEAVE)
-    if java in _JDBC and key.startswith("connection."):
-        why = "properties of a JDBC driver are not handed on, as there is none"
-        return FieldViolation(key, f"{key} has no effect here: {why}", "write what it asks for into connection.url")
+    for theirs, pattern, why in _PATTERNS:
+        if java in theirs and pattern.fullmatch(key):
+            fix = "write what it asks for into connection.url" if java in _JDBC else _LEAVE
+            return FieldViolation(key, f"{key} has no effect here: {why}", fix)
+    if key in WORKER_KEYS:
+        fix = "set it where workers are configured"
+        return FieldViolation(key, f"{key} has no effect here: it is a property of workers", fix)
     return unknown(key, "this connector has no such setting", known)
 
 
