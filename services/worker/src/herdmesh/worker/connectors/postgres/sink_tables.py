@@ -198,7 +198,8 @@ class Tables:
             raise DataError(f"table {table.sql} has no column {names}, and {AUTO_EVOLVE} is false")
         for column in missing:
             if column.schema is None:
-                raise DataError(f"table {table.sql} has no column {column.name}, and the record has no schema")
+                whose = "the record's key" if column.is_key else "the record"
+                raise DataError(f"table {table.sql} has no column {column.name}, and {whose} has no schema")
             if column.is_key or not (column.schema.optional or column.schema.default is not None):
                 raise DataError(
                     f"table {table.sql} has no column {column.name}, and does not get one: its field is not optional "

@@ -21,6 +21,7 @@ from typing import Any, cast
 import pyarrow
 
 from herdmesh.connect.data import Float32
+from herdmesh.connect.errors import DataError
 from herdmesh.sdk.arrow.writing import column_name
 from herdmesh.worker.connectors.values.payloads import payloads
 
@@ -49,9 +50,18 @@ def chunk_of(rows: Sequence[Any]) -> Chunk:
     keys = list(rows[0]) if rows else []
     if keys and all(map(_has_exactly(keys), rows)):
         columns: Iterable[Sequence[Any]] = zip(*map(_values_of, rows), strict=True)
-        return {column_name(key): column_of(values) for key, values in zip(keys, columns, strict=True)}
+        return {name: column_of(values) for name, values in zip(_names_of(keys), columns, strict=True)}
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    return {column_name(key): column_of([row.get(key) for row in rows]) for key in keys}
+    return {name: column_of([row.get(key) for row in rows]) for name, key in zip(_names_of(keys), keys, strict=True)}
+
+
+def _names_of(keys: Sequence[Any]) -> list[str]:
+    """Raises DataError for two keys of one name (the number 1 and the text "1"): one of their values would be lost."""
+    names = list(map(column_name, keys))
+    if len(set(names)) < len(names):
+        name = next(one for one in names if names.count(one) > 1)
+        raise DataError(f"two keys of a map have the name {name!r}, and a file has one column of it")
+    return names
 
 
 def _has_exactly(names: list[str]) -> Callable[[dict[str, Any]], bool]:

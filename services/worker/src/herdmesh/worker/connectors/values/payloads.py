@@ -121,7 +121,12 @@ class Payloads:
         """The value with nothing in it that JsonConverter has no class for."""
         kind = cast("type[object]", type(value))
         if kind is dict or isinstance(value, dict):
-            return {_name(key): self._known(item) for key, item in cast("dict[Any, Any]", value).items()}
+            members = cast("dict[Any, Any]", value)
+            named = {_name(key): self._known(item) for key, item in members.items()}
+            if len(named) < len(members):
+                names = sorted({_name(key) for key in members if [*map(_name, members)].count(_name(key)) > 1})
+                raise DataError(f"two keys of a map have the name {names[0]!r}, and JSON has one member of it")
+            return named
         if kind is list or kind is tuple:
             return [self._known(item) for item in value]
         if kind is JavaDate:
