@@ -89,6 +89,11 @@ bench-connectors: setup ## Connectors and the SDK beside Java's on one broker an
 	@$(BIN)/python -m herdmesh.devstack.postgres_server
 	@$(BIN)/python -m bench.connectors $(ARGS)
 
+.PHONY: bench-tasks
+bench-tasks: setup ## Converters, transformations and tasks alone, beside an older tree's (ARGS="--before ../before/.venv/bin/python")
+	@$(BIN)/python -m herdmesh.devstack.postgres_server
+	@$(BIN)/python -m bench.tasks $(ARGS)
+
 .PHONY: bench-stores
 bench-stores: setup ## The two stores against Java Connect's backing stores on one broker, side by side
 	@$(BIN)/python -m herdmesh.devstack.jars connect

@@ -7,12 +7,13 @@ from decimal import Decimal
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from herdmesh.connect.data import BigInteger, Float32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javareading import float32
+from herdmesh.connect.packed import UnreadTexts
 from herdmesh.connect.schemas import INT32, OPTIONAL_STRING, STRING, Schema, date_schema, decimal_schema
 from herdmesh.worker.connectors.values.payloads import payloads, texts_of
 
@@ -49,6 +50,26 @@ def test_nulls_stand_for_defaults_as_the_converter_was_told(defaults: bool, writ
 def test_a_value_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(DataError, match="null value for field that is required"):
         payloads().lines([Struct(POINT, [None, "a"])], POINT)
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8") | st.sampled_from('\x7f"\\\n\x00\u2028\U0001f600'))))
+@example(["\ud800", 'a"\n'])
+@example(["a\x7fb", ""])
+def test_texts_are_lines_whether_written_as_one_or_one_by_one(texts: list[str]) -> None:
+    found = payloads().lines(texts, STRING)
+    assert [json.loads(line) for line in found.split(b"\n")[:-1]] == texts
+    assert found == payloads().lines(texts, None)
+    if "\ud800" in "".join(texts):
+        return
+    raw = [text.encode() for text in texts]
+    unread = UnreadTexts(raw, lambda data: [None if one is None else one.decode() for one in data])
+    assert payloads().lines(unread, STRING) == found
+
+
+@pytest.mark.parametrize("odd", [None, b"\xff"])
+def test_texts_that_were_not_read_may_be_null_or_malformed(odd: bytes | None) -> None:
+    unread = UnreadTexts([odd], lambda data: [None if one is None else one.decode("utf-8", "replace") for one in data])
+    assert payloads().lines(unread, OPTIONAL_STRING) == (b"null\n" if odd is None else '"\ufffd"\n'.encode())
 
 
 def _same(read: Any, value: Any) -> bool:

@@ -17,12 +17,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from herdmesh.connect.chain_config import has_defaults
+from herdmesh.connect import jackson
+from herdmesh.connect.chain_config import has_defaults, sink_chain
 from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.converters import make_converter
-from herdmesh.connect.data import BigInteger, Float32, JavaDate, Struct
+from herdmesh.connect.data import Batch, BigInteger, Float32, JavaDate, Struct
 from herdmesh.connect.errors import DataError, RecordError
 from herdmesh.connect.javareading import float32
+from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.schemas import INT32, OPTIONAL_STRING, STRING, Schema
 from herdmesh.worker.connectors.values.refusals import taken
 from services.worker.tests.connectors.leaving import (
@@ -252,11 +253,34 @@ def test_the_page_shows_what_sinks_write() -> None:
 @pytest.mark.parametrize("sink", OF_JSON)
 def test_numbers_of_json_without_a_schema_that_no_java_number_holds(sink: str, tmp_path: Path) -> None:
     """A double that is infinite once it is read is so in the JSON, beside nulls and the text null."""
-    made = make_converter("c", {"c": "JsonConverter", "c.schemas.enable": "false"}, role="value")
     raw = [b'{"a":1e999,"b":null}', b'{"a":-1e999,"b":"null"}', b'{"a":[[1]],"b":null}']
-    values = made.unread(raw, lambda data: list(made.read_many(data)[1]))
+    values = LazyColumn(raw, jackson.loads_many)
     data = SINKS[sink](tmp_path / "out", [batch_of(values, None)], context_of(None))
     assert read_json(data) == [{"a": "Infinity", "b": None}, {"a": "-Infinity", "b": "null"}, {"a": [[1]], "b": None}]
+
+
+@pytest.mark.parametrize("sink", OF_JSON)
+@pytest.mark.parametrize(
+    ("step", "written"),
+    [
+        ({"type": "Cast$Value", "spec": "a:float64"}, {"a": "NaN", "b": None, "c": 1.5}),
+        ({"type": "MaskField$Value", "fields": "c", "replacement": "1e999"}, {"a": "NaN", "b": None, "c": "Infinity"}),
+        ({"type": "InsertField$Value", "static.field": "b", "static.value": "x"}, {"a": "NaN", "b": "x", "c": 1.5}),
+    ],
+)
+def test_what_a_step_makes_of_values_of_json(
+    sink: str, step: dict[str, str], written: dict[str, Any], tmp_path: Path
+) -> None:
+    """A number that is none is no null, also in a map that a step changed in place."""
+    config = {
+        "key.converter": "JsonConverter", "value.converter": "JsonConverter", "value.converter.schemas.enable": "false",
+        "transforms": "s", **{f"transforms.s.{name}": value for name, value in step.items()},
+    }  # fmt: skip
+    config["transforms.s.type"] = f"org.apache.kafka.connect.transforms.{step['type']}"
+    raw = [b'{"a":"NaN","b":null,"c":1.5}'] * 2
+    [made] = sink_chain(config).run(Batch("t", 0, [None] * 2, raw, range(2)))
+    data = SINKS[sink](tmp_path / "out", [batch_of(made.values, None)], context_of(None))
+    assert read_json(data) == [written] * 2
 
 
 @pytest.mark.parametrize("sink", OF_JSON)

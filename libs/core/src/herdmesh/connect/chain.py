@@ -129,7 +129,8 @@ class SinkChain:
     def _decoded(self, batch: Batch, attempts: Attempts, raw: Sequence[bytes | None]) -> list[Any]:
         """The values, when a task looks at them. Raises RecordError for the first that cannot be read."""
         try:
-            return list(self._value.read_many(raw)[1])
+            values = self._value.read_many(raw)[1]
+            return values if isinstance(values, list) else list(values)
         except Exception:
             for at, data in enumerate(raw):
                 attempts.attempt(partial(self._value.read, data), VALUE_CONVERTER, self._value, batch, at)

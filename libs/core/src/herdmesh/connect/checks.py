@@ -70,6 +70,8 @@ def all_fit(schema: Schema, values: Sequence[object]) -> bool:
         return fits(schema, min(numbers)) and fits(schema, max(numbers))
     if schema.type in BITS and schema.name is None:
         return False  # of the classes that name their size, or of none
+    if len(types) == 1:
+        return fits(schema, next(value for value in values if value is not None))
     samples = dict(zip(map(type, values), values, strict=True))
     return all(fits(schema, samples[kind]) for kind in types)
 

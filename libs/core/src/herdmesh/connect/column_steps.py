@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from herdmesh.connect.checks import all_fit
+from herdmesh.connect.checks import all_fit, fits
 from herdmesh.connect.data import Batch
+from herdmesh.connect.packed import PackedTexts, UnreadTexts
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.struct_column import StructColumn
 from herdmesh.connect.transforms.base import Code, Column, Made, Part, Shape
@@ -65,7 +66,8 @@ class FieldCode(Code):
         schema = after.fields[0].schema
         if schema.type in ("ARRAY", "MAP"):
             raise NotByColumns  # every element has to fit
-        self.statements.append(f"if not {self.bind(all_fit)}({self.bind(schema)}, fields[0]): return None")
+        known = "are_texts or " if fits(schema, "") else ""
+        self.statements.append(f"if not ({known}{self.bind(all_fit)}({self.bind(schema)}, fields[0])): return None")
         if not schema.optional:
             self.statements.append("if None in fields[0]: return None")
             filled.add(0)
@@ -163,7 +165,7 @@ class FieldLoop:
             raise NotByColumns
         self._after = made.schema
         lines = [*code.statements, f"return [{', '.join(code.names)}]"]
-        head = "def steps(topic, partition, count, fields, offsets, timestamps):"
+        head = "def steps(topic, partition, count, fields, offsets, timestamps, are_texts):"
         code.lines = [head, *(f"    {line}" for line in lines)]
         self.source, self._run = code.compiled("steps")
 
@@ -178,11 +180,11 @@ class FieldLoop:
             fields = None
         if fields is None:
             return None
-        count = len(values)
+        count, are_texts = len(values), isinstance(values, PackedTexts | UnreadTexts)
         offsets = batch.offsets or (None,) * count
         timestamps = batch.timestamps_ms or (None,) * count
         try:
-            made = self._run(batch.topic, batch.partition, count, fields, offsets, timestamps)
+            made = self._run(batch.topic, batch.partition, count, fields, offsets, timestamps, are_texts)
         except Exception:  # noqa: BLE001 - whatever it was: record by record it is found again, or is gone
             return None
         if made is None:

@@ -14,7 +14,7 @@ import base64
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 
@@ -22,6 +22,7 @@ from herdmesh.connect import _jackson_reader
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import double_text, float_text, prints_shortest, wrap_int64
 from herdmesh.connect.javavalues import java_class, schema_type, type_of
+from herdmesh.connect.lazy import LazyColumn
 
 INVALID_JSON = "Converting byte[] to Kafka Connect data failed due to serialization error: "
 
@@ -71,6 +72,27 @@ _DEPTH_MAX = _jackson_reader.DEPTH_MAX
 
 _ESCAPED = re.compile('["\\\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+
+
+_S = TypeVar("_S", bound=Sequence[Any])
+
+
+class JsonValues(list[Any]):
+    """Values without a schema that came of JSON: no float in them is infinite or no number, and every map's keys are
+    texts. So who writes them as JSON need not look for what it cannot say. A slice of them is a plain list: `like`."""
+
+    __slots__ = ()
+
+
+def is_of_json(values: Sequence[Any]) -> bool:
+    """Whether the values are known to be `JsonValues`. What a converter is to read when somebody looks is read."""
+    found: object = cast("Any", values).read() if type(values) is LazyColumn else values
+    return type(found) is JsonValues
+
+
+def like(values: Sequence[Any], some: _S) -> _S | JsonValues:
+    """Some of the values, which are `JsonValues` if all of them are."""
+    return JsonValues(some) if is_of_json(values) else some
 
 
 def loads(data: bytes | None) -> Any:
@@ -223,10 +245,10 @@ def loads_many(data: Sequence[bytes | None]) -> list[Any]:
     return [loads(item) for item in data] if values is None else values
 
 
-def loads_plain(data: Sequence[bytes | None]) -> list[Any] | None:
+def loads_plain(data: Sequence[bytes | None]) -> JsonValues | None:
     """The values of texts that hold one JSON value each, nothing behind it, and nothing that needs more than msgspec;
     None where `loads` must look. That no whole number is too long is msgspec's to see, down to some depth: it costs
-    nothing there."""
+    nothing there. Numbers beyond a double, which Jackson reads as infinite, are errors to msgspec."""
     try:
         joined = b"\n".join(cast("Sequence[bytes]", data))
         if has_negative_zero(joined):
@@ -237,10 +259,10 @@ def loads_plain(data: Sequence[bytes | None]) -> list[Any] | None:
         ):
             return None
         try:
-            return list(map(_decode_within_64_bits, cast("Sequence[bytes]", data)))
+            return JsonValues(map(_decode_within_64_bits, cast("Sequence[bytes]", data)))
         except msgspec.ValidationError:  # a long number, or one of the values is nested deeper than the type
             long = _LONG_NUMBER in joined.translate(_DIGITS_AS_ZERO)
-            return None if long else list(map(_decode, cast("Sequence[bytes]", data)))
+            return None if long else JsonValues(map(_decode, cast("Sequence[bytes]", data)))
     except (TypeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # a null, or JSON that msgspec refuses
 

@@ -20,7 +20,8 @@ class LazyColumn(Sequence[T], Generic[T]):
         self._make = lambda: make(source)
         self._items: list[T] | None = None
 
-    def _all(self) -> list[T]:
+    def read(self) -> list[T]:
+        """All of it."""
         if self._items is None:
             self._items = self._make()
         return self._items
@@ -33,7 +34,7 @@ class LazyColumn(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[T]: ...
     def __getitem__(self, index: int | slice) -> T | Sequence[T]:
-        return self._all()[index]
+        return self.read()[index]
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._all())
+        return iter(self.read())

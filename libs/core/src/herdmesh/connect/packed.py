@@ -92,23 +92,7 @@ class PackedTexts(LazyColumn[str]):
     @overload
     def __getitem__(self, index: slice) -> PackedTexts: ...
     def __getitem__(self, index: int | slice) -> str | PackedTexts:
-        return PackedTexts(self.utf8[index]) if isinstance(index, slice) else self._all()[index]
-
-
-class UnreadJson(LazyColumn[Any]):
-    """A topic's values without a schema as JsonConverter reads them, when somebody does: all in them is of JSON, but
-    that a number may be too large for a double, and infinite."""
-
-    def __init__(self, data: Sequence[Any], make: Callable[[Sequence[Any]], list[Any]]) -> None:
-        super().__init__(data, make)
-        self._data = data
-
-    def nulls(self) -> int | None:
-        """How often `null` stands in the texts, within others too; None where that is not known."""
-        try:
-            return b"\n".join(self._data).count(b"null")
-        except TypeError:  # a tombstone, or values that were read before
-            return None
+        return PackedTexts(self.utf8[index]) if isinstance(index, slice) else self.read()[index]
 
 
 class UnreadTexts(LazyColumn[str | None]):

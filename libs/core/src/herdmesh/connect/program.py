@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from operator import length_hint
 from typing import Any
 
+from herdmesh.connect import jackson
 from herdmesh.connect.column_steps import FieldLoop, NotByColumns
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.lazy import LazyColumn
@@ -124,6 +125,8 @@ class Loop:
             self.shape = _emit_step(body, step, self.shape)
         self.reads = frozenset(body.reads)
         self.drops = body.drops
+        touching = [step.transformation for step in steps if "value" in step.transformation.touches]
+        self._keeps_json = self.shape.value is None and all(one.keeps_json for one in touching)
         self._headed = "headers" in body.reads or "headers" in body.writes
         self.idle = not body.lines
         self._out: list[Column] = [c for c in _WRITTEN if c in body.writes]
@@ -164,18 +167,21 @@ class Loop:
     def _made(self, batch: Batch, count: int, kept: list[int] | None, columns: Sequence[Any]) -> Batch:
         """The batch of what the first `count` records became."""
         made: dict[Column | None, Any] = dict(zip(self._out, columns, strict=True))
+        values = batch.values
+        if not self._keeps_json and type(values) is jackson.JsonValues:
+            values = list(values)  # maps in it may have been changed in place
 
         def column(name: Column | None, given: Sequence[Any]) -> Sequence[Any]:
             if name in made:
-                return made[name]
+                return jackson.like(given, made[name]) if name == "value" and self._keeps_json else made[name]
             if kept is not None and given and len(kept) != len(given):
                 # Lazy, so that a column which nobody looks at is not made to leave some of it out.
-                return LazyColumn(kept, lambda places: [given[at] for at in places])
+                return LazyColumn(kept, lambda places: jackson.like(given, [given[at] for at in places]))
             return given if count == len(given) else given[:count]
 
         return Batch(
             batch.topic, batch.partition,
-            column("key", batch.keys), column("value", batch.values), column("offset", batch.offsets),
+            column("key", batch.keys), column("value", values), column("offset", batch.offsets),
             column("timestamp", batch.timestamps_ms), self.shape.key, self.shape.value,
             column("headers", batch.headers), column("topic", ()), column(None, batch.places), column("partition", ()),
         )  # fmt: skip

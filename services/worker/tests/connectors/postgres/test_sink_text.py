@@ -104,6 +104,16 @@ def test_lines_of_a_copy() -> None:
     assert lines([["\ud800"]]) == b"\xed\xa0\x80\n", "not UTF-8, so that the server says so"
 
 
+_cells = st.none() | st.text(st.characters(codec="utf-8") | st.sampled_from("\t\n\r\\"), max_size=4)
+
+
+@given(st.lists(st.tuples(_cells, _cells, st.just("1")), min_size=1, max_size=4))
+def test_lines_are_escaped_whether_shown_by_the_column_or_by_all(rows: list[tuple[str | None, ...]]) -> None:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    each = zip(*map(escaped, columns), strict=True)
+    assert lines(columns) == "".join("\t".join(row) + "\n" for row in each).encode()
+
+
 @given(st.lists(st.none() | st.text(st.characters(codec="utf-8")), min_size=1))
 def test_escaping_can_be_undone(column: list[str | None]) -> None:
     undone = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -27,7 +27,6 @@ from herdmesh.connect.converters.json_encoders import Unusual as UnusualValue
 from herdmesh.connect.converters.json_nodes import value_of
 from herdmesh.connect.converters.json_texts import Texts
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.packed import UnreadJson
 from herdmesh.connect.schemas import Schema
 
 _ENVELOPE_NEEDED = (
@@ -171,11 +170,6 @@ class JsonConverter(Converter):
             return None
         self._remember_prefix(data, payload, reader)
         return reader, payload
-
-    def unread(
-        self, data: Sequence[bytes | None], read: Callable[[Sequence[bytes | None]], list[Any]]
-    ) -> Sequence[Any]:
-        return UnreadJson(data, read)
 
     def _read_envelope(self, data: bytes) -> tuple[Schema | None, Any]:
         """Any envelope, with care."""

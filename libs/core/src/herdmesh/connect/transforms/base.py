@@ -186,6 +186,9 @@ class Transformation(ABC):
     """True: there is a class for keys and one for values."""
     touches: frozenset[Column] = frozenset()
     """The columns it looks at or changes, whatever the shape: what nobody touches is not even decoded."""
+    keeps_json: bool = False
+    """True: values without a schema that are `jackson.JsonValues` are so after it, too: it adds no float that is
+    infinite or no number, and no map with other keys than texts. Means nothing where it does not touch values."""
     makes_times: ClassVar[bool] = False
     """True: it may give a record another time, which then has to be one that Kafka takes."""
 

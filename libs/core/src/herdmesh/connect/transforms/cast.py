@@ -36,6 +36,7 @@ class Cast(PartTransformation):
                 self._fields[name.strip()] = kind.strip().upper()
             else:
                 self._whole = name.strip().upper()
+        self.keeps_json = not any(kind.startswith("FLOAT") for kind in (self._whole or "", *self._fields.values()))
         self._null_to_default: bool = settings["replace.null.with.default"]
 
     def reads_struct(self, schema: Schema) -> bool:

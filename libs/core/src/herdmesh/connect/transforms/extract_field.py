@@ -24,6 +24,7 @@ class ExtractField(PartTransformation):
     purpose = "field extraction"
     null_passes = False
     config_def = definitions.EXTRACT_FIELD
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._path: str = settings["field"]

@@ -16,6 +16,7 @@ class Filter(Transformation):
 
     java_class = "org.apache.kafka.connect.transforms.Filter"
     config_def = definitions.FILTER
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         return

@@ -24,6 +24,7 @@ class Flatten(PartTransformation):
     purpose = "flattening"
     null_passes = True
     config_def = definitions.FLATTEN
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._delimiter: str = settings["delimiter"]

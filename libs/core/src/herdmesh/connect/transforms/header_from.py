@@ -22,6 +22,7 @@ class HeaderFrom(PartTransformation):
     java_class = "org.apache.kafka.connect.transforms.HeaderFrom"
     null_passes = False
     config_def = definitions.HEADER_FROM
+    keeps_json = True
     touches = frozenset[Column](("headers",))
 
     def _set_up(self, settings: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ class HoistField(PartTransformation):
     purpose = "hoisting"
     null_passes = False
     config_def = definitions.HOIST_FIELD
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._field: str = settings["field"]

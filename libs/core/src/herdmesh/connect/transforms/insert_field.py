@@ -35,6 +35,7 @@ class InsertField(PartTransformation):
     purpose = "field insertion"
     null_passes = True
     config_def = definitions.INSERT_FIELD
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         wanted: tuple[tuple[str, Column | None, Schema], ...] = (

@@ -5,6 +5,7 @@ Owns what each type is masked with. Invariant: the masked value has the type of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
@@ -64,6 +65,7 @@ class MaskField(PartTransformation):
             if kind not in (list, tuple, dict):
                 with suppress(DataError):  # refused when a record has a value of that type
                     self._masks[kind] = self._mask(nothing())
+        self.keeps_json = math.isfinite(self._masks.get(float, 0.0))
 
     def emit_schemaless(self, code: Code) -> None:
         # A missing field comes out as null, as in Connect.

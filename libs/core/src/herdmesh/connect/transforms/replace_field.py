@@ -26,6 +26,7 @@ class ReplaceField(PartTransformation):
     purpose = "field replacement"
     null_passes = True
     config_def = definitions.REPLACE_FIELD
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._exclude: list[str] = settings["exclude"] or []

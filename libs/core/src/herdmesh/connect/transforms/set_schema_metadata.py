@@ -23,6 +23,7 @@ class SetSchemaMetadata(PartTransformation):
     purpose = "updating schema metadata"
     null_passes = False
     config_def = definitions.SET_SCHEMA_METADATA
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._name: str | None = settings["schema.name"]

@@ -46,6 +46,7 @@ class TimestampConverter(PartTransformation):
     purpose = "converting timestamp formats"
     null_passes = False
     config_def = definitions.TIMESTAMP_CONVERTER
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._field: str | None = settings["field"]

@@ -25,6 +25,7 @@ class ValueToKey(Transformation):
 
     java_class = "org.apache.kafka.connect.transforms.ValueToKey"
     config_def = definitions.VALUE_TO_KEY
+    keeps_json = True
     touches = frozenset[Column](("key", "value"))
 
     def _set_up(self, settings: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ class Drop(PartTransformation):
     purpose = "dropping"
     null_passes = False
     config_def = definitions.DROP
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._behavior: str = settings["schema.behavior"]

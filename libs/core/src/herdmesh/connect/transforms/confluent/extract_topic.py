@@ -28,6 +28,7 @@ class ExtractTopic(PartTransformation):
     purpose = "topic extraction"
     null_passes = False
     config_def = definitions.EXTRACT_TOPIC
+    keeps_json = True
     touches = frozenset[Column](("topic",))
 
     def _set_up(self, settings: dict[str, Any]) -> None:

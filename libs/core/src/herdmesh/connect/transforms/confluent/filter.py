@@ -23,6 +23,7 @@ class ConditionalFilter(PartTransformation):
     purpose = "filtering"
     null_passes = False
     config_def = definitions.FILTER
+    keeps_json = True
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         text: str = settings["filter.condition"]

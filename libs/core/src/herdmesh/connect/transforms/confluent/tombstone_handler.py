@@ -21,6 +21,7 @@ class TombstoneHandler(Transformation):
 
     java_class = "io.confluent.connect.transforms.TombstoneHandler"
     config_def = definitions.TOMBSTONE_HANDLER
+    keeps_json = True
     touches = frozenset[Column](("value",))
 
     def _set_up(self, settings: dict[str, Any]) -> None:

@@ -86,14 +86,18 @@ class Column:
             NullFound: one is null, and the column is not optional.
             DataError: one cannot be read; names the column.
         """
-        kinds = set(map(type, cells))
+        return self._values(table, cells, set(map(type, cells)))
+
+    def _values(self, table: str, cells: Sequence[Cell], kinds: set[type]) -> list[Any]:
+        """`kinds`: of the cells."""
         if NoneType in kinds and not self.optional:
             raise NullFound(f"column {self.name} of {table} has a null, and must have none", self.name)
         reading = self.reading
         try:
             if Toast in kinds:
                 return self._with_stand_ins(cells)
-            return reading.values(cells)  # pyright: ignore[reportArgumentType]
+            read = reading.values if NoneType in kinds else reading.read
+            return read(cells)  # pyright: ignore[reportArgumentType]
         except (DataError, ValueError, ArithmeticError) as error:
             raise DataError(f"column {self.name} of {table} cannot be read: {error}") from error
 
@@ -109,13 +113,14 @@ class Column:
 
     def key_values(self, table: str, cells: Sequence[Cell]) -> list[Any]:
         """Its values in keys. Raises as `values`, and DataError for one that was not sent."""
-        if any(isinstance(cell, Toast) for cell in cells):
+        kinds = set(map(type, cells))
+        if Toast in kinds:
             raise DataError(
                 f"column {self.name} of {table} is of the key, and the server did not send it as it is stored out of "
                 "line and did not change: a server with the fixes of February 2022 sends it (14.2, 13.6 or newer)"
             )
         try:
-            return self.values(table, cells)
+            return self._values(table, cells, kinds)
         except NullFound as null:
             raise NullFound(f"{null}, being of the key", self.name, of_key=True) from None
 

@@ -25,7 +25,7 @@ Invariant: two values that are the same text are the same to every column type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal
@@ -309,5 +309,25 @@ def lines(columns: Sequence[Texts]) -> bytes:
 
     What UTF-8 has no bytes for (half a surrogate pair) is written so that the server refuses it.
     """
-    rows = map("\t".join, zip(*map(escaped, columns), strict=True))
-    return ("\n".join(rows) + "\n").encode("utf-8", "surrogatepass")
+    data = _plain_lines(columns)
+    if data is None:
+        data = _joined([escaped(column) for column in columns])
+    return data.encode("utf-8", "surrogatepass")
+
+
+def _joined(columns: Sequence[Sequence[str | None]]) -> str:
+    """Raises TypeError for a null."""
+    rows = map("\t".join, cast("Iterator[list[str]]", zip(*columns, strict=True)))
+    return "\n".join(rows) + "\n"
+
+
+def _plain_lines(columns: Sequence[Texts]) -> str | None:
+    """The lines where there is nothing in the texts to escape, and no null; None where there is. The lines as a whole
+    show that, in a third of the time that it takes to look through each column."""
+    try:
+        data = _joined(columns)
+    except TypeError:
+        return None
+    rows = len(columns[0])
+    is_plain = data.count("\n") == rows and data.count("\t") == rows * (len(columns) - 1)
+    return data if is_plain and "\\" not in data and "\r" not in data else None

@@ -32,14 +32,17 @@ from herdmesh.connect.converters.json_texts import Texts
 from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import decimal_text, java_text
-from herdmesh.connect.packed import UnreadJson, UnreadTexts
+from herdmesh.connect.packed import UnreadTexts
 from herdmesh.connect.schemas import LOGICAL, Schema
 
 _encode_lines = msgspec.json.Encoder(decimal_format="number").encode_lines
+_encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 _NO_NUMBER = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 """How a double that is no number, or is infinite, begins in msgpack; a text may look so, too."""
 _NULL = re.compile(rb"null")
+_BETWEEN = "\x7f"
+_BETWEEN_BYTES = _BETWEEN.encode()
 _ONLY_DICTS = frozenset((dict,))
 _CONTAINERS = frozenset((dict, list))
 _TEXTS = frozenset((str,))
@@ -73,16 +76,18 @@ class Payloads:
 
     def lines(self, values: Sequence[Any], schema: Schema | None) -> bytes:
         """The JSON of each value, with a line feed behind each and none within. Raises as `texts`."""
-        are_texts = _are_texts(values)
-        if schema is not None and not (are_texts and _is_plain_text(schema)):
+        if (schema is None or _is_plain_text(schema)) and (texts := _text_lines(values)) is not None:
+            return texts
+        if schema is not None:
             return self._converter.lines(values, schema)
+        of_json = jackson.is_of_json(values)
         try:
             data = _encode_lines(values)
         except (OverflowError, UnicodeEncodeError, TypeError):
             pass  # a lone surrogate, or a type of Connect's own: one by one
         else:
             # What is no number is `null` to msgspec. The pattern is found in half the time of `in`.
-            if are_texts or not _NULL.search(data) or _is_as_read(values, data) or not _has_no_number(values):
+            if of_json or not _NULL.search(data) or not _has_no_number(values):
                 return data
         return b"".join([self._schemaless(value) + b"\n" for value in values])
 
@@ -98,7 +103,7 @@ class Payloads:
             texts = [jackson.dumps(value, whole=True) for value in values]
         except DataError:  # one of them has what JsonConverter has no class for
             return [self._schemaless(value) for value in values]
-        if isinstance(values, UnreadJson):
+        if jackson.is_of_json(values):
             return texts
         # As `_schemaless`, for those alone that it may change.
         for place, text in enumerate(texts):
@@ -190,20 +195,25 @@ def _is_plain_text(schema: Schema) -> bool:
     return schema.type == "STRING" and schema.name not in LOGICAL
 
 
-def _are_texts(values: Sequence[Any]) -> bool:
-    """Whether there is nothing else in the values; quicker than to look at the type of each."""
-    if isinstance(values, UnreadTexts):
-        return True
+def _text_lines(values: Sequence[Any]) -> bytes | None:
+    """The lines of values that are all texts; None where they are not, or have half a surrogate pair.
+
+    The texts are written as one, with a character between them that JSON does not escape, in half the time of one by
+    one; one by one where a text has that character.
+    """
     try:
-        "".join(values)
-    except TypeError:
-        return False
-    return True
-
-
-def _is_as_read(values: Sequence[Any], data: bytes) -> bool:
-    """Whether the values came as JSON with as many `null` in it as there are in what is written of them."""
-    return isinstance(values, UnreadJson) and values.nulls() == data.count(b"null")
+        if isinstance(values, UnreadTexts):
+            joined = values.joined(_BETWEEN_BYTES)
+            if joined is None:  # with a null, or malformed
+                return _encode_lines(values)
+            data = _encode(str(joined, "utf-8")[:-1])
+        else:
+            data = _encode(_BETWEEN.join(values))
+        if data.count(_BETWEEN_BYTES) == len(values) - 1:
+            return data.replace(_BETWEEN_BYTES, b'"\n"') + b"\n"
+        return _encode_lines(values)
+    except (TypeError, UnicodeEncodeError):
+        return None
 
 
 def _has_no_number(values: Sequence[Any]) -> bool:

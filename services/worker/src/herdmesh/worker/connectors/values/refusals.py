@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.errors import ConfigError, ConnectError, RecordError, RetriableError
-from herdmesh.connect.packed import UnreadJson
+from herdmesh.connect.jackson import like
 
 T = TypeVar("T")
 Refuse = Callable[[SinkBatch, int, BaseException], None]
@@ -57,11 +57,6 @@ def part_of(batch: SinkBatch, begin: int, end: int) -> SinkBatch:
         timestamps_ms=batch.timestamps_ms[begin:end],
         headers=batch.headers[begin:end],
     )
-
-
-def like(values: Sequence[Any], some: Sequence[Any]) -> Sequence[Any]:
-    """Some of the values, known for what all of them are."""
-    return UnreadJson(some, list) if isinstance(values, UnreadJson) else some
 
 
 def chosen_of(batch: SinkBatch, places: Sequence[int]) -> SinkBatch:

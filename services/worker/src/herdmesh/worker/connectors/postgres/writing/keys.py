@@ -23,7 +23,7 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from herdmesh.connect.data import BigInteger, Int8, Int16, Int32, Int64, JavaDate
-from herdmesh.connect.schemas import DATE, TIMESTAMP
+from herdmesh.connect.schemas import DATE, LOGICAL, TIMESTAMP
 from herdmesh.worker.connectors.postgres.sink_text import Form, Texts
 from herdmesh.worker.connectors.postgres.types import numeric_shape
 
@@ -92,6 +92,7 @@ Rule = Callable[[KeyColumn, Sequence[Any], Texts], "Tokens | None"]
 """From values and their texts, nulls among both, to a token of each; None = not proven."""
 
 _INTEGERS: Final = frozenset((int, Int8, Int16, Int32, Int64, BigInteger))
+_INTEGER_TYPES: Final = ("INT8", "INT16", "INT32", "INT64")
 _BYTES: Final = frozenset((bytes, bytearray, memoryview))
 _INTEGER_TEXT: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 _UUID_NOISE: Final = str.maketrans("ABCDEF", "abcdef", "-{}")
@@ -104,7 +105,10 @@ def _are(values: Sequence[Any], kinds: frozenset[type]) -> bool:
     return set(map(type, values)) - {type(None)} <= kinds
 
 
-def _of_integers(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
+def _of_integers(column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
+    schema, is_plain = column.form.schema, column.form.write is None
+    if is_plain and schema is not None and schema.type in _INTEGER_TYPES and schema.name not in LOGICAL:
+        return texts  # `sink_text.texts` has checked that they are integers
     if _are(values, _INTEGERS) or all(text is None or _INTEGER_TEXT.fullmatch(text) for text in texts):
         return texts
     return None
@@ -126,19 +130,24 @@ def _of_labels(_column: KeyColumn, _values: Sequence[Any], texts: Texts) -> Toke
 
 def _of_uuids(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
     """All texts that PostgreSQL reads as one uuid differ in capitals, hyphens and braces alone."""
+    if _are_usual_uuids(texts):
+        return texts
     if not _are(values, frozenset((str,))):
         return None
-    return texts if _are_usual_uuids(texts) else [None if text is None else _usual_uuid(text) for text in texts]
+    return [None if text is None else _usual_uuid(text) for text in texts]
 
 
 def _are_usual_uuids(texts: Texts) -> bool:
     """As PostgreSQL writes them. Looks at all texts at once, which takes a tenth of the time of one by one."""
-    if None in texts or set(map(len, cast("list[str]", texts))) != {_UUID_CHARS}:
+    try:
+        joined = "".join(cast("list[str]", texts))
+    except TypeError:  # a null
         return False
-    joined = "".join(cast("list[str]", texts))
     hyphens = "-" * len(texts)
     return (
-        all(joined[at::_UUID_CHARS] == hyphens for at in _UUID_HYPHENS)
+        len(joined) == _UUID_CHARS * len(texts)
+        and set(map(len, cast("list[str]", texts))) == {_UUID_CHARS}
+        and all(joined[at::_UUID_CHARS] == hyphens for at in _UUID_HYPHENS)
         and joined.count("-") == len(_UUID_HYPHENS) * len(texts)
         and joined.lower() == joined
     )

@@ -1,0 +1,1 @@
+"""Converters, transformations and tasks alone, each in one process: this tree beside an older one."""
