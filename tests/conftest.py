@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,20 @@ from herdmesh.devstack.broker import Broker
 from tests.support.mesh import Mesh, running_mesh
 
 
+@pytest.fixture(scope="session")
+def workers_temporary() -> Iterator[Path]:
+    """The temporary folder (TMPDIR) of the workers of `mesh`: short, for names of sockets."""
+    with tempfile.TemporaryDirectory(prefix="w-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def shared_mesh(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
+async def shared_mesh(
+    kafka: Broker, tmp_path_factory: pytest.TempPathFactory, workers_temporary: Path
+) -> AsyncIterator[Mesh]:
     """The mesh of the session. Tests take `mesh`, which is this one in good health."""
-    async with running_mesh(tmp_path_factory.mktemp("mesh"), kafka, ends_by_force=True) as running:
+    env = {"TMPDIR": str(workers_temporary)}
+    async with running_mesh(tmp_path_factory.mktemp("mesh"), kafka, ends_by_force=True, worker_env=env) as running:
         yield running
 
 

@@ -331,3 +331,13 @@ def test_no_operation_was_left_out(request: pytest.FixtureRequest) -> None:
     if request.config.option.keyword or not {item.path.name for item in request.session.items} >= _FILES:
         pytest.skip("only some of the tests were chosen")
     assert {*METHODS} == Api.called
+
+
+def test_a_signal_to_the_group_ends_it_without_a_trace(standalone: HerdRun) -> None:
+    """As service managers send it: nothing but its own words. The last of these tests, whose process this ends."""
+    log = standalone.folder / "run.log"
+    said_before = log.stat().st_size
+    standalone.interrupt(signal.SIGTERM)
+    said = log.read_bytes()[said_before:].decode()
+    assert "Traceback" not in said, said[-3000:]
+    assert "Py4J" not in said, said[-3000:]

@@ -1,4 +1,4 @@
-"""One run: five exactly-once paths through one mesh, beside each the same at least once, under the same twenty kills.
+"""One run: five exactly-once paths through one mesh, beside each the same at least once, under the same kills.
 
 2 workers, 2 herders, 2 replicas of each store, a broker, and a real PostgreSQL, origin of one path and target of
 another, which is not killed. Owns the order of a run: what to kill is `kills`', the data are `paths`' and `twins`', the
@@ -6,7 +6,7 @@ counting is `truth`'s.
 
 All waits on progress, nothing on time. The origins grow only a little ahead of the slowest path, and get more right
 before each kill, which no path had brought out when it was looked a moment before. Kill k is done when the
-slowest path has passed (k - 1) / 20 of its records.
+slowest path has passed (k - 1) / KILLS of its records.
 
 Two kills are *aimed*, the first among them: every path and every twin is held right after its next write (failpoints,
 `hold`), the paths' transactions are seen to be open at the broker, and then a worker is killed, and the runs that are

@@ -1,4 +1,5 @@
-"""Exactly once, shown: five paths, each under the same twenty kill -9 of workers, herders, stores and broker.
+"""Exactly once, shown: five paths, each under the same ten kill -9 of workers, herders, stores and broker (twenty in
+the soak).
 
 One run (`tests.exactly_once.run`) makes what all tests here look at. Each test first asserts that the kills double
 records of that path: its twin, the same at least once, lost none and has some again. Then it counts what there is,
@@ -31,7 +32,7 @@ SEED = 25
 RECORDS = soak_or(100_000, 1_000_000)
 #: What the small run may take, mesh and counting with it.
 GOAL_S = 120
-#: Where tests run, other work has the same cores, and 20 kills cost as many starts of JVMs and of Pythons: 60 s on one
+#: Where tests run, other work has the same cores, and the kills cost as many starts of JVMs and of Pythons: 60 s on one
 #: machine, 502 s with the other lanes in four tenths of its processors' time. So the gate is at six times the goal.
 GATE_S = 6 * GOAL_S
 ROLES = {"worker", AIMED, "leader", "follower", "config-store", "status-store", "broker"}

@@ -62,9 +62,15 @@ async def _run_case(mesh: Mesh, topic: str, folder: Path, harm: Callable[[str], 
 
 @pytest.mark.parametrize("part", ["python", "jvm", "both"])
 async def test_worker(
-    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], part: str, record_property: Callable[[str, object], None]
+    mesh: Mesh,
+    tmp_path: Path,
+    tmp_topic: Callable[..., str],
+    part: str,
+    record_property: Callable[[str, object], None],
+    workers_temporary: Path,
 ) -> None:
-    """A worker dies: its tasks run elsewhere within the gate, and no other task is touched."""
+    """A worker dies: its tasks run elsewhere within the gate, and no other task is touched. Its temporary files (Spark's
+    blocks, traces of crashes, sockets) go with it or with its next life."""
 
     async def harm(name: str) -> None:
         before = await mesh.get(name)
@@ -102,6 +108,11 @@ async def test_worker(
         assert not alive, f"left behind by the dead worker: {alive} (gone: {len(gone)})"
 
     await _run_case(mesh, tmp_topic(), tmp_path / "out", harm)
+    await mesh.until_serving()
+    await mesh.until_workers()
+    left = sorted(one.name for one in workers_temporary.iterdir())
+    assert len(left) == len(mesh.stack.addresses("worker")), f"more than a folder of each worker: {left}"
+    assert all(name.startswith("herd-worker-") for name in left), left
 
 
 async def test_herder(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:

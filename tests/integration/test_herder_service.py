@@ -392,8 +392,8 @@ async def test_a_follower_names_the_leader_and_takes_over(mesh: Mesh) -> None:
 async def test_a_snapshot_comes_in_parts_of_many_connectors_and_tells_what_each_is(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1"):
         for number in range(5):
-            await retrying(lambda number=number: client.CreateConnector(create(f"c{number}", 40)), WAIT_S)
-            await until(mesh, all_running(f"c{number}", 40))
+            await retrying(lambda number=number: client.CreateConnector(create(f"c{number}", 4)), WAIT_S)
+            await until(mesh, all_running(f"c{number}", 4))
         told: dict[str, object] = {}
         parts = 0
         watch = aiter(client.WatchConnectors(pb.WatchConnectorsRequest(names=["c0", "c2", "c4"])))

@@ -7,7 +7,7 @@ there is a second one, and all with PostgreSQL, S3 or HDFS. The pure lane has th
 and takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
 limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos: three
 minutes, mostly of waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
-(`_BESIDE_CHAOS`). What only computes (`_COMPUTES`) is what the pure lane has last, once the others have nothing usual
+(`_BESIDE_CHAOS`); it begins with them earlier, for as long as another lane still has usual ones. What only computes (`_COMPUTES`) is what the pure lane has last, once the others have nothing usual
 left, and nobody waits for it: it takes the time that what is timed leaves, and chaos. This order is the same in one
 process, but for tests that run side by side (`waiting`) with the first of theirs.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
@@ -240,21 +240,36 @@ class _Told:
             file.close()
 
     def wait_before(self, place: int) -> None:
-        """What is timed, chaos, and what is left wait until no other process runs a usual test; what runs beside chaos,
-        until no other has a usual or timed one. Nobody waits for what is left: both processors are busy before it, and
-        half idle with what is timed."""
+        """What is timed, chaos, and what is left wait until no other process runs a usual test. What runs beside chaos
+        counts as usual while another process has a usual test; then it waits until no other has a timed one. Nobody
+        waits for what is left: both processors are busy before it, and half idle with what is timed."""
         if place == _TIMED:
             self._locked[0].close()
             self._wait_for_others(self._folders[0])
-        elif place in (_COMPANY, _LAST, _LEFT):
+        elif place == _COMPANY:
+            if self._locked[0].closed or not self._others_run(self._folders[0]):
+                self.close()
+                self._wait_for_others(self._folders[1])
+        elif place in (_LAST, _LEFT):
             self.close()
-            self._wait_for_others(self._folders[place == _COMPANY])
+            self._wait_for_others(self._folders[0])
 
     def _wait_for_others(self, stage: Path) -> None:
-        for path in stage.iterdir():
-            if path.name != self._name:
-                with path.open() as other:
-                    fcntl.flock(other, fcntl.LOCK_SH)
+        for path in self._others(stage):
+            with path.open() as other:
+                fcntl.flock(other, fcntl.LOCK_SH)
+
+    def _others_run(self, stage: Path) -> bool:
+        for path in self._others(stage):
+            with path.open() as other:
+                try:
+                    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return True
+        return False
+
+    def _others(self, stage: Path) -> list[Path]:
+        return [path for path in stage.iterdir() if path.name != self._name]
 
 
 @pytest.hookimpl(tryfirst=True)
