@@ -24,7 +24,7 @@ from herdmesh.rpc.client import connect
 from tests.support.mesh import Loader, Mesh, assert_exact, parquet_sink
 
 pytestmark = [
-    *(pytest.mark.kafka, pytest.mark.spark, pytest.mark.timed),
+    *(pytest.mark.kafka, pytest.mark.spark),
     *(pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)),
 ]
 
@@ -32,6 +32,7 @@ pytestmark = [
 STOP_S_MAX = 20.0
 
 
+@pytest.mark.timed
 async def test_a_stopped_worker_hands_over_before_it_leaves(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], record_property: Callable[[str, object], None]
 ) -> None:
@@ -103,7 +104,7 @@ async def test_workers_that_stop_together_start_nothing_and_dial_no_more(
     """As `herd down` and a rolling SIGTERM stop them: what one had went to the other, which stopped, too; and a worker
     that had left dialled again, and was given work."""
     topic = mesh.create_topic(tmp_topic(), 1)
-    names = [f"stop-{number}-{topic}" for number in range(10)]
+    names = [f"stop-{number}-{topic}" for number in range(6)]
     config = {"connector.class": "FileStreamSink", "tasks.max": "1", "topics": topic}
     for name in names:
         await mesh.apply(name, {**config, "file": str(tmp_path / name)})

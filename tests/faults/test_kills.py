@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -69,8 +70,8 @@ async def test_worker(
     record_property: Callable[[str, object], None],
     workers_temporary: Path,
 ) -> None:
-    """A worker dies: its tasks run elsewhere within the gate, and no other task is touched. Its temporary files (Spark's
-    blocks, traces of crashes, sockets) go with it or with its next life."""
+    """A worker dies: its tasks run elsewhere within the gate, and no other task is touched. Its temporary files (of
+    Spark, of crashes, sockets) go with it or with its next life."""
 
     async def harm(name: str) -> None:
         before = await mesh.get(name)
@@ -110,7 +111,7 @@ async def test_worker(
     await _run_case(mesh, tmp_topic(), tmp_path / "out", harm)
     await mesh.until_serving()
     await mesh.until_workers()
-    left = sorted(one.name for one in workers_temporary.iterdir())
+    left = sorted(await asyncio.to_thread(os.listdir, workers_temporary))
     assert len(left) == len(mesh.stack.addresses("worker")), f"more than a folder of each worker: {left}"
     assert all(name.startswith("herd-worker-") for name in left), left
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from herdmesh.engine import ErrorClass, TaskKind, clients, failure, fence
+from herdmesh.engine import ErrorClass, TaskKind, clients, failure, fence, source_offsets
 from libs.core.tests.engine.harness import make_spec, run_here
 from tests.support.guarded_broker import GuardedBroker
 
@@ -16,9 +16,10 @@ COUNTING = "libs.core.tests.engine.sinks:CountingSource"
 
 @pytest.fixture(autouse=True)
 def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minute of trying is what users get; what is told at its end is the same after six seconds."""
-    monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 6.0)
-    monkeypatch.setattr(fence, "RETRY_TIMEOUT_S", 6.0)
+    """A minute of trying is what users get; what is told at its end is the same after two seconds."""
+    monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(fence, "RETRY_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(source_offsets, "CALL_TIMEOUT_S", 2.0)
 
 
 async def outcome(bootstrap: str, name: str, topic: str, login: Mapping[str, str]) -> tuple[str, ErrorClass]:

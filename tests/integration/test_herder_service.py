@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import pytest_asyncio
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_read_pb
@@ -50,6 +50,7 @@ from herdmesh.statusstore.__main__ import make_store
 from herdmesh.statusstore.__main__ import serve as serve_status_store
 from herdmesh.statusstore.settings import StatusStoreSettings
 from tests.support.session_worker import SINK_CLASS, SessionWorker
+from tests.support.side_by_side import SideBySide, SideBySideTest
 
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
@@ -73,7 +74,8 @@ class Service:
 class Mesh:
     """Stores, herders by address, and a client of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, balance_delay_ms: int) -> None:
+        self._balance_delay_ms = balance_delay_ms
         self.config_store, self.status_store = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
         self.herder = f"{HOST}:{free_port()}"
         self.herders: dict[str, Service] = {}
@@ -90,7 +92,7 @@ class Mesh:
 
     async def start_herder(self, address: str, *, resettable: bool = True) -> None:
         settings = HerderSettings(
-            balance_delay_ms=500,  # tests wait for the balance
+            balance_delay_ms=self._balance_delay_ms,
             topic_tracking_allow_reset=resettable,
             listen=address,
             metrics=False,
@@ -183,15 +185,25 @@ async def until_shared(*workers: SessionWorker) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest_asyncio.fixture
-async def mesh() -> AsyncIterator[Mesh]:
-    made = Mesh()
+@asynccontextmanager
+async def _mesh(
+    _test: SideBySideTest, balance_delay_ms: int = HerderSettings().balance_delay_ms
+) -> AsyncGenerator[Mesh]:
+    made = Mesh(balance_delay_ms)
     await made.start()
-    await made.start_herder(made.herder)
-    yield made
-    await made.close()
+    try:
+        await made.start_herder(made.herder)
+        yield made
+    finally:
+        await made.close()
 
 
+#: Most of their time they wait: for a herder to lead, for a silent worker to be given up.
+#: `balancing` is for what waits for units to move for balance, which is a minute off by default.
+together = SideBySide(mesh=_mesh, balancing=partial(_mesh, balance_delay_ms=500), at_once=4)
+
+
+@together
 async def test_a_connectors_life(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as worker, mesh.worker("w2"):
         await until_workers(client, 2)
@@ -231,6 +243,7 @@ async def test_a_connectors_life(mesh: Mesh) -> None:
             await client.GetConnector(pb.GetConnectorRequest(name="a"))
 
 
+@together
 async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
     async with mesh.client() as client:
         await retrying(lambda: client.ListConnectors(pb.ListConnectorsRequest()), WAIT_S)
@@ -262,6 +275,7 @@ async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
             assert validation.validation.error_count == 1
 
 
+@together
 async def test_what_workers_are_asked_over_the_wire(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as one, mesh.worker("w2") as two:
         await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
@@ -307,6 +321,7 @@ async def test_what_workers_are_asked_over_the_wire(mesh: Mesh) -> None:
         assert altered.config.entries["name"].text == "b"
 
 
+@together
 async def test_lists_and_pages(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1"):
         for name in ("c", "a", "b"):
@@ -325,6 +340,7 @@ async def test_lists_and_pages(mesh: Mesh) -> None:
         assert [(worker.worker_id, len(worker.tasks)) for worker in workers.workers] == [("w1:1", 3)]
 
 
+@together
 async def test_a_restarted_herder_restarts_no_task(mesh: Mesh) -> None:
     async with mesh.worker("w1") as one, mesh.worker("w2") as two:
         async with mesh.client() as client:
@@ -340,6 +356,7 @@ async def test_a_restarted_herder_restarts_no_task(mesh: Mesh) -> None:
         assert sum((one.starts + two.starts).values()) == 5
 
 
+@together
 async def test_a_dead_workers_tasks_move_and_know_that_they_committed(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as left:
         async with mesh.worker("w2") as dead:
@@ -357,6 +374,7 @@ async def test_a_dead_workers_tasks_move_and_know_that_they_committed(mesh: Mesh
         assert {left.commit_scopes[key].group for key in had if key[1] is not None} == {"connect-a"}
 
 
+@together
 async def test_a_leaving_worker_hands_everything_over(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as stays, mesh.worker("w2") as leaves:
         await until_workers(client, 2)
@@ -369,6 +387,7 @@ async def test_a_leaving_worker_hands_everything_over(mesh: Mesh) -> None:
         assert leaves.held == {}
 
 
+@together
 async def test_a_follower_names_the_leader_and_takes_over(mesh: Mesh) -> None:
     second = f"{HOST}:{free_port()}"
     async with mesh.worker("w1") as worker:
@@ -389,6 +408,7 @@ async def test_a_follower_names_the_leader_and_takes_over(mesh: Mesh) -> None:
             assert cluster.leader_address == second
 
 
+@together
 async def test_a_snapshot_comes_in_parts_of_many_connectors_and_tells_what_each_is(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1"):
         for number in range(5):
@@ -412,6 +432,7 @@ async def test_a_snapshot_comes_in_parts_of_many_connectors_and_tells_what_each_
             assert (await anext(watch)).connector.name == "c2", "what follows comes one by one"
 
 
+@together
 async def test_a_slow_watch_ends_at_the_latest(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1"):
         await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
@@ -429,6 +450,7 @@ async def test_a_slow_watch_ends_at_the_latest(mesh: Mesh) -> None:
         assert last == "4"
 
 
+@together
 async def test_an_unknown_message_ends_the_session(mesh: Mesh) -> None:
     async with mesh.client() as client:
         await retrying(lambda: client.ListConnectors(pb.ListConnectorsRequest()), WAIT_S)
@@ -443,6 +465,7 @@ async def test_an_unknown_message_ends_the_session(mesh: Mesh) -> None:
     await channel.close()
 
 
+@together
 async def test_the_leader_makes_a_session_key(mesh: Mesh) -> None:
     channel = connect(mesh.config_store)
     try:
@@ -464,7 +487,8 @@ async def test_the_leader_makes_a_session_key(mesh: Mesh) -> None:
     assert key.create_time.ToMilliseconds() > 1_700_000_000_000
 
 
-async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None:
+@together
+async def test_what_one_herder_was_asked_another_knows_again(balancing: Mesh) -> None:
     """Restarts, drains and changes, retried on the next leader under their ids: answered, and not done again."""
     second = f"{HOST}:{free_port()}"
     restart = lifecycle_pb.RestartConnectorRequest(name="a", include_tasks=True, request_id="restart")
@@ -473,38 +497,38 @@ async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None
     delete = pb.DeleteConnectorRequest(name="gone", request_id="delete")
     drain = admin_pb.DrainWorkerRequest(worker_id="w2:1", request_id="drain")
     undrain = admin_pb.UndrainWorkerRequest(worker_id="w2:1", request_id="undrain")
-    async with mesh.worker("w1") as one, mesh.worker("w2") as two:
-        async with mesh.client() as client:
+    async with balancing.worker("w1") as one, balancing.worker("w2") as two:
+        async with balancing.client() as client:
             await until_workers(client, 2)
             await retrying(lambda: client.CreateConnector(create("gone", 1)), WAIT_S)
             await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
-            await until(mesh, all_running("a", 2))
+            await until(balancing, all_running("a", 2))
             await client.PatchConnector(patch)
-            await until(mesh, all_running("a", 2))
+            await until(balancing, all_running("a", 2))
             before = sum((one.starts + two.starts).values())
             plan = await client.RestartConnector(restart)
             assert {item.worker_id for item in plan.items} == {"w1:1", "w2:1"}
             assert [(item.HasField("task"), item.restarted) for item in plan.items] == [
                 (False, True), (True, True), (True, True)
             ]  # fmt: skip
-            await until(mesh, all_running("a", 2))
+            await until(balancing, all_running("a", 2))
             assert sum((one.starts + two.starts).values()) == before + 3
             await client.RestartTask(task)
-            await until(mesh, all_running("a", 2))
+            await until(balancing, all_running("a", 2))
             await client.DeleteConnector(delete)
-            await until(mesh, lambda shown: "gone" not in shown)
+            await until(balancing, lambda shown: "gone" not in shown)
             await client.DrainWorker(drain)
             await client.UndrainWorker(undrain)
             await until_shared(one, two)
-            await until(mesh, all_running("a", 2))
-        await mesh.start_herder(second)
+            await until(balancing, all_running("a", 2))
+        await balancing.start_herder(second)
         for worker in (one, two):
             worker.follow(second)
-        first, mesh.herder = mesh.herder, second
-        await mesh.stop_herder(first)
-        await until(mesh, all_running("a", 2))
+        first, balancing.herder = balancing.herder, second
+        await balancing.stop_herder(first)
+        await until(balancing, all_running("a", 2))
         before = sum((one.starts + two.starts).values())
-        async with mesh.client() as client:
+        async with balancing.client() as client:
             assert (await client.RestartConnector(restart)).items == plan.items
             await client.RestartTask(task)
             patched = await client.PatchConnector(patch)
@@ -515,11 +539,12 @@ async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None
             assert (await client.DrainWorker(drain)).worker.state == connector_pb2.WORKER_STATE_CONNECTED
             with pytest.raises(ConnectorNotFound):
                 await client.DeleteConnector(pb.DeleteConnectorRequest(name="gone"))
-        await until(mesh, all_running("a", 2))
+        await until(balancing, all_running("a", 2))
         assert sum((one.starts + two.starts).values()) == before
         assert not two.draining
 
 
+@together
 async def test_a_drain_is_known_again_when_its_worker_left_and_another_herder_leads(mesh: Mesh) -> None:
     second = f"{HOST}:{free_port()}"
     drain = admin_pb.DrainWorkerRequest(worker_id="w2:1", request_id="drain")
@@ -547,6 +572,7 @@ async def test_a_drain_is_known_again_when_its_worker_left_and_another_herder_le
                 await client.DrainWorker(admin_pb.DrainWorkerRequest(worker_id="w2:1", request_id="another"))
 
 
+@together
 async def test_topics_are_listed_and_reset(mesh: Mesh) -> None:
     channel = connect(mesh.status_store)
     statuses = StatusWriteServiceStub(channel)

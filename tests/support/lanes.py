@@ -1,16 +1,20 @@
 """The three processes of `make test` (pytest-xdist, `-n auto --dist loadgroup`).
 
 Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker or
-Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one (marker
-`own_broker`), and of what needs but a broker to move records as much as makes the two lanes equally long, for which
-there is a second one, and all with PostgreSQL, S3 or HDFS. The pure lane has the rest, which needs nothing but itself,
-and takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
-limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos: three
-minutes, mostly of waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
-(`_BESIDE_CHAOS`); it begins with them earlier, for as long as another lane still has usual ones. What only computes (`_COMPUTES`) is what the pure lane has last, once the others have nothing usual
-left, and nobody waits for it: it takes the time that what is timed leaves, and chaos. This order is the same in one
-process, but for tests that run side by side (`waiting`) with the first of theirs.
-Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
+Spark, kills things, or holds a limit of time. The own lane has all with PostgreSQL, S3 or HDFS, what takes `guarded`,
+and of what needs but a broker as much as makes the lanes equally long, for which there is a second one. The alone lane
+has what starts a broker itself (marker `own_broker`). The process that has run that runs the pure lane: the rest, which
+needs nothing but itself, and takes only the processor time that the others leave.
+
+In the shared lane come last the fault tests, then what holds a limit of time (marker `timed`), which waits until the
+other lanes run nothing, and, as the very last, chaos: three minutes, mostly of waiting. Beside chaos, and stepping back
+for it, the own lane runs the last of its tests (`_BESIDE_CHAOS`); it begins with them earlier, for as long as another
+lane still has usual ones. What only computes (`_COMPUTES`) is what the pure lane has last, once the others have nothing
+usual left, and nobody waits for it: it takes the time that what is timed leaves, and chaos. This order is the same in
+one process, but for tests that run side by side (`waiting`) with the first of theirs.
+
+Invariant: each session fixture is made in one process only, but for `kafka`, which the shared and the own lane each
+have.
 """
 
 from __future__ import annotations
@@ -30,12 +34,12 @@ from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]
 from xdist.scheduler.loadscope import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
 from xdist.workermanage import WorkerController  # pyright: ignore[reportMissingTypeStubs]
 
-_SHARED, _OWN, _PURE = "shared", "own", "pure"
+_SHARED, _OWN, _ALONE, _PURE = "shared", "own", "alone", "pure"
 _FOLDER = "lanes_folder"
 _LANES_TOLD = ".json"
 _SHARED_MARKERS = {"kafka", "postgres", "spark", "timed"}
 #: What here needs a broker, and neither Spark nor quiet, only moves records in its own process, or waits. Not all that
-#: could: the own lane would be the longer one.
+#: could: the own lane would be the longest one.
 _MOVERS = (
     "libs/core/tests/engine/",
     "libs/core/tests/topicstore/test_kafka_forgotten.py",
@@ -43,6 +47,7 @@ _MOVERS = (
     "services/worker/tests/connectors/",
     "services/worker/tests/test_dead_letters.py",
     "services/worker/tests/test_offsets.py",
+    "tests/integration/test_java_",
     "tests/replay/test_fuzz.py",
 )
 #: What of the own lane runs beside chaos: it holds no limit of time, starts no JVM, and takes no longer than chaos.
@@ -129,7 +134,7 @@ def _contradiction(item: pytest.Item) -> str:
             return _both(server)
     if _place(item) in (_USUAL, _FAULT, _COMPANY):
         return ""
-    return "what is timed (or chaos) waits for the own lane, and own_broker (or `guarded`) is of that lane"
+    return "what is timed (or chaos) waits for the own and the alone lane, and own_broker (or `guarded`) is of these"
 
 
 def _both(server: str) -> str:
@@ -140,7 +145,7 @@ def lane_of(item: pytest.Item) -> str:
     """The lane this test is of. A test that runs others with it (`side_by_side`) runs those of its own only."""
     markers = {mark.name for mark in item.iter_markers()}
     if "own_broker" in markers:
-        return _OWN
+        return _OWN if "guarded" in getattr(item, "fixturenames", ()) else _ALONE
     moves = bool(markers & {"postgres", "s3", "hdfs"}) or ("kafka" in markers and item.nodeid.startswith(_MOVERS))
     if moves and not markers & {"spark", "timed"} and not item.nodeid.startswith(_FAULTS):
         return _OWN
@@ -283,7 +288,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class _Lanes(LoadScopeScheduling):
-    """Hands out the shared lane and the own lane whole, and all other tests a few at a time."""
+    """Hands out the shared, the own and the alone lane whole, and all other tests a few at a time."""
 
     def __init__(self, config: pytest.Config, log: Producer, folder: Path) -> None:
         super().__init__(config, log)
@@ -310,7 +315,7 @@ class _Lanes(LoadScopeScheduling):
         self._reschedule(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
-        self._lost |= {_SHARED, _OWN} & set(self.assigned_work[node])
+        self._lost |= {_SHARED, _OWN, _ALONE} & set(self.assigned_work[node])
         return super().remove_node(node)
 
     def _reschedule(self, node: WorkerController) -> None:
