@@ -50,6 +50,7 @@ class _Herder(herder_grpc.ConnectorServiceServicer):
     def __init__(self, *conditions: connector_common.Condition) -> None:
         self._conditions = conditions
         self.connectors: list[connector_pb2.Connector] = []
+        self.refused: list[connector_common.RefusedPlugin] = []
 
     async def GetCluster(self, request: Any, context: Any) -> admin_pb.GetClusterResponse:
         workers = [
@@ -59,6 +60,9 @@ class _Herder(herder_grpc.ConnectorServiceServicer):
         return admin_pb.GetClusterResponse(
             cluster_id="lkc-1", leader_id="herder-1", leader_address="127.0.0.1:7203", epoch=1, workers=workers
         )
+
+    async def ListPlugins(self, request: Any, context: Any) -> admin_pb.ListPluginsResponse:
+        return admin_pb.ListPluginsResponse(refused=self.refused)
 
     async def ListConnectors(self, request: Any, context: Any) -> herder_pb.ListConnectorsResponse:
         return herder_pb.ListConnectorsResponse(connectors=self.connectors)
@@ -138,6 +142,34 @@ async def test_a_task_that_waits_is_listed_and_the_mesh_is_healthy() -> None:
         assert [(one["connector"], one["task"], one["waits_for"], one["tries"]) for one in found["waits"]] == [
             ("orders", 3, "PostgreSQL db:5432", 7)
         ]
+
+
+async def test_plugins_that_cannot_be_used_are_listed_by_doctor_and_by_get_plugins() -> None:
+    herder = leader()
+    refused = connector_common.RefusedPlugin(
+        folder="/opt/plugins/[bad]",
+        plugin="bad:Bad",
+        why="ImportError: no libfoo",
+        fix="mend it",
+        worker_ids=["w1", "w2"],
+    )
+    herder.refused.append(refused)
+    line = "NOT USED /opt/plugins/[bad] (bad:Bad) on w1, w2: ImportError: no libfoo\nnext: mend it"
+    async with serving(config(HEALTHY), status_store(HEALTHY), herder) as addresses:
+        code, shown = await doctor(*addresses)
+        assert code == 0, "the mesh works"
+        assert line in shown
+        assert "everything is healthy" not in shown
+        code, shown = await doctor(*addresses, "-o", "json")
+        assert [one["plugin"] for one in json.loads(shown)["refused_plugins"]] == ["bad:Bad"]
+        asked = ["get", "plugins", f"--herder={addresses[-1]}"]
+        listed = await asyncio.to_thread(CliRunner().invoke, app, asked)
+        assert line in listed.stdout
+        listed = await asyncio.to_thread(CliRunner().invoke, app, [*asked, "-o", "json"])
+        (found,) = json.loads(listed.stdout)
+        assert (found["class"], found["type"], found["workers"]) == (None, "refused", ["w1", "w2"])
+        listed = await asyncio.to_thread(CliRunner().invoke, app, [*asked, "Bad"])
+        assert "1 cannot be used: `herd get plugins` says why" in " ".join(listed.stderr.split())
 
 
 async def test_what_failed_or_stands_still_is_listed_with_what_to_do() -> None:

@@ -16,6 +16,7 @@ from herdmesh.standalone import worker_properties
 from herdmesh.standalone.errors import BadFiles
 from herdmesh.standalone.files import read_connector, read_connectors
 from herdmesh.standalone.worker_properties import WorkerPlan, plan_worker
+from tests.support import plugin_environments
 from tests.support.golden import lines
 from tests.support.standalone import WORKER
 
@@ -289,6 +290,17 @@ def test_what_has_no_effect_in_standalone_mode_is_not_refused(tmp_path: Path) ->
 
     text = f"name=c\nconnector.class={CLASS}\nfile=a\ntopic=t\noffsets.storage.topic=x\n"
     assert invalid_connectors(plan(STOCK), [read_connector(written(tmp_path, text))]) == []
+
+
+def test_a_connector_of_a_plugin_folder_is_known_before_anything_starts(tmp_path: Path) -> None:
+    from herdmesh.standalone.process import invalid_connectors
+
+    plugin_environments.greet(tmp_path / "plugins" / "greet", "1.0", "1")
+    worker = plan(f"{STOCK}plugin.path={tmp_path / 'plugins'}\n")
+    text = "name=c\nconnector.class=Greet\ntopics=t\nword=HELLO\n"
+    assert invalid_connectors(worker, [read_connector(written(tmp_path, text))]) == []
+    (problem,) = invalid_connectors(worker, [read_connector(written(tmp_path, text.replace("HELLO", "hello")))])
+    assert "hello is not loud enough for tinylib 1" in problem.message
 
 
 def test_settings_named_in_the_table_exist() -> None:

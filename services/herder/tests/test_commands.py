@@ -3,12 +3,14 @@ each call, and forgotten with it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.instructions import DeleteConfig, PutConfig
-from herdmesh.herder.state.model import OffsetEntry, Plugin, PluginKind, Properties, UnitId
+from herdmesh.herder.state.model import OffsetEntry, Plugin, PluginKind, Properties, RefusedPlugin, UnitId
 from herdmesh.herder.state.requests import (
     Answer,
     CreateConnector,
@@ -359,3 +361,50 @@ def test_a_create_with_offsets_waits_for_one_without_that_came_first(world: Worl
     assert isinstance(outcome(world, first), Timeout)
     assert isinstance(outcome(world, second), ConnectorExists)
     assert world.offsets == {}
+
+
+# --- plugin folders
+
+LATE = Plugin("org.example.Late", ("Late",), PluginKind.SINK, "1.0")
+BROKEN = RefusedPlugin("/opt/plugins/broken", "broken:Broken", "ImportError: no libfoo", "mend it")
+
+
+def test_a_class_that_nobody_has_told_of_is_asked_of_a_worker_that_may_find_it(world: World) -> None:
+    """Its folder appeared a moment ago: the worker tells of it, then answers, and gets the connector."""
+    worker = world.workers["w2"]
+    worker.refused, worker.installed_late = (), (LATE,)
+    worker.dial()
+    world.run()
+    world.ask(CreateConnector("a", {"connector.class": "Late"}))
+    assert set(worker.held) >= {UnitId("a", None)}
+    assert not any(unit.connector == "a" for unit in world.workers["w1"].held)
+    assert LATE in world.herder.plugins()
+
+
+def test_what_workers_cannot_use_is_told_with_who_says_so(world: World) -> None:
+    assert world.herder.refused_plugins() == []
+    for worker in world.workers.values():
+        worker.refused = (BROKEN,)
+        worker.dial()
+    world.run()
+    assert world.herder.refused_plugins() == [(BROKEN, ["w1", "w2"])]
+    worker = world.workers["w1"]
+    assert worker.session is not None
+    worker.say(ev.PluginsTold(worker.session, worker.plugins, ()))
+    world.run()
+    assert world.herder.refused_plugins() == [(BROKEN, ["w2"])]
+    world.kill("w2")
+    world.advance(20_000)
+    assert world.herder.refused_plugins() == []
+
+
+def test_a_release_that_took_the_place_of_another_moves_nothing_that_runs(world: World) -> None:
+    worker = world.worker("w3", (LATE,))
+    world.ask(CreateConnector("a", {"connector.class": "Late", "connector.plugin.version": "1.0"}))
+    before = dict(worker.held)
+    assert worker.session is not None
+    worker.say(ev.PluginsTold(worker.session, (replace(LATE, version="2.0"),), ()))
+    world.advance(60_000)
+    assert {unit: held.assignment for unit, held in worker.held.items()} == {
+        unit: held.assignment for unit, held in before.items()
+    }

@@ -20,6 +20,7 @@ from herdmesh.herder.state.model import (
     Plugin,
     PluginKind,
     Properties,
+    RefusedPlugin,
     RestartNote,
     RunState,
     TargetState,
@@ -89,6 +90,10 @@ class Worker:
     released: bool = False
     #: whether it says in its hello that it leaves.
     leaving: bool = False
+    #: what is in its plugin folders and cannot be used; None = it has no plugin folders.
+    refused: tuple[RefusedPlugin, ...] | None = None
+    #: plugins it finds when it is asked to validate.
+    installed_late: tuple[Plugin, ...] = ()
     fail_starts: Failure | None = None
     fence_failure: Failure | None = None
     #: the kind of questions it does not answer for now, and those that wait.
@@ -126,6 +131,8 @@ class Worker:
                 self.draining,
                 self.answers.logger_revision,
                 self.leaving,
+                self.refused or (),
+                self.refused is not None,
             )
         )
 
@@ -210,6 +217,10 @@ class Worker:
                 self.draining = draining
                 return reply
             case qu.ValidateOnWorker(config=config):
+                if self.installed_late:
+                    self.plugins, self.installed_late = (*self.plugins, *self.installed_late), ()
+                    assert self.session is not None
+                    self.say(ev.PluginsTold(self.session, self.plugins, self.refused or ()))
                 return replace(reply, validation=validation_of(config))
             case _:
                 return self.answers.reply(self.world, reply, question)

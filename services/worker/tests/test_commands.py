@@ -22,7 +22,7 @@ from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.effects.offset_forms import OffsetsTold, Prepared
 from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.plugins import Plugins
+from herdmesh.worker.effects.plugins import Found, Plugins, discover
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, questions
@@ -71,7 +71,7 @@ def here() -> Iterator[Commands]:
     registry = PluginRegistry([describe(Fussy), describe(FileStreamSource)])
     specs = RunSpecs(WorkerSettings(), registry)
     yield Commands(
-        WorkerSettings(), specs, Plugins(registry), Loggers(), Offsets(specs, None), DeadLetters(specs, None)
+        WorkerSettings(), specs, Plugins(Found(registry)), Loggers(), Offsets(specs, None), DeadLetters(specs, None)
     )
     NEVER.set()
 
@@ -147,7 +147,7 @@ def test_a_plugins_own_keys_come_first_and_win(here: Commands) -> None:
 
 
 def test_every_plugin_that_hello_tells_can_be_described(here: Commands) -> None:
-    listed = Plugins(PluginRegistry.discover())
+    listed = Plugins(discover(""))
     kinds = {plugin.kind for plugin in listed.all()}
     assert {connector_pb2.PLUGIN_KIND_SOURCE, connector_pb2.PLUGIN_KIND_SINK} <= kinds
     assert {connector_pb2.PLUGIN_KIND_CONVERTER, connector_pb2.PLUGIN_KIND_TRANSFORMATION} <= kinds

@@ -7,20 +7,21 @@ import py_compile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.connect.connector import SinkConnector, SinkTask, SourceConnector, SourceTask
+from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects import asked_folders, plugin_folders
-from herdmesh.worker.effects.asked_folders import AskedFolders
 from herdmesh.worker.effects.plugins import discover
 from herdmesh.worker.plugin_messages import Answer, Call
 from herdmesh.worker.plugin_process import PluginConnectors
-from tests.support.plugin_environments import Environment, greet
+from tests.support.plugin_environments import Environment
 
 HERE = "services.worker.tests.test_plugin_kinds"
 OWN = plugin_folders.OwnLibraries({}, ("herdmesh",))
@@ -42,7 +43,7 @@ IMPORTS = {
     "stack": ("import sys\nsys.setrecursionlimit(60)\nraise ValueError('deep')", "ValueError"),
     "mute": ("class E(Exception):\n    def __str__(self): raise SystemExit(1)\nraise E", "its text cannot be made"),
     "aborts": ("import os\nos.abort()", "killed by SIGABRT"),
-    "lines": ("import os\nos.closerange(3, 256)\nraise ValueError", "died ("),
+    "lines": ("import os\nos.closerange(3, 256)\nraise ValueError", "importing it ended its process ("),
     "odd": ("import locale, os, signal, sys, threading, time\nfor fd in (0, 1, 2): os.close(fd)\nos.chdir('/')\n"
             "os.umask(0o777)\nlocale.setlocale(locale.LC_ALL, 'C')\n"
             "sys.stdout = sys.stderr = None\nthreading.Thread(target=time.sleep, args=(3600,)).start()\n", ""),
@@ -172,6 +173,16 @@ def key(**changed: Any) -> Any:
     return ConfigDef(one)
 
 
+class Unmade(ConfigError):
+    """As an author writes one who forgets what its base needs."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __str__(self) -> str:
+        return str(1 / 0)
+
+
 #: Attributes of a connector class, the call, and what the answer says.
 ANSWERS: list[tuple[type[Any], dict[str, Any], str, tuple[Any, ...], str]] = [
     (Good, {"config_def": classmethod(returns(None))}, "describe", ("1",), "config_def returned None (NoneType)"),
@@ -196,6 +207,18 @@ ANSWERS: list[tuple[type[Any], dict[str, Any], str, tuple[Any, ...], str]] = [
     (Good, {"validate": returns(["bad"])}, "validate", ({},), "validate returned a list with 'bad' (str)"),
     (Good, {"warnings": returns({"a": 1})}, "warnings", ({},), "warnings returned {'a': 1} (dict)"),
     (GoodSource, {"exactly_once_support": returns("yes")}, "exactly_once_support", ({},), "returned 'yes' (str)"),
+    (Good, {"validate": returns([ConfigError("bad", field=cast("Any", None))])}, "validate", ({},),
+     "validate returned a ConfigError whose field is None (NoneType)"),
+    (Good, {"warnings": returns([FieldViolation("a", cast("Any", 5))])}, "warnings", ({},),
+     "warnings returned a FieldViolation whose message is 5 (int)"),
+    (Good, {"task_configs": raises(ConfigError("x" * 10_000_000, field=cast("Any", 7), fix=cast("Any", ["a"])))},
+     "task_configs", (1,), "characters left out"),
+    (Good, {"task_configs": raises(Unmade())}, "task_configs", (1,), "its text cannot be made: ZeroDivisionError"),
+    (Good, {"alter_offsets": returns(None)}, "alter_offsets", ({}, []), "alter_offsets returned None (NoneType)"),
+    (GoodSource, {"alter_offsets": returns("yes")}, "alter_offsets", ({}, []), "alter_offsets returned 'yes' (str)"),
+    (GoodSource, {"offsets_at": returns(5)}, "offsets_at", ({}, 0, []), "offsets_at returned 5 (int)"),
+    (GoodSource, {"offsets_at": returns([({}, {}, {})])}, "offsets_at", ({}, 0, []), "returned [({}, {}, {})]"),
+    (GoodSource, {"offsets_at": returns([("p", 3)])}, "offsets_at", ({}, 0, []), "offsets_at returned [('p', 3)]"),
     (Good, {"alter_offsets": raises(MemoryError())}, "alter_offsets", ({}, []), "MemoryError"),
 ]  # fmt: skip
 
@@ -217,6 +240,9 @@ def test_a_wrong_answer_is_one_failure_that_names_it(
     assert isinstance(answer, Answer)
     assert answer.failure is not None
     assert says in answer.failure.message
+    packed = msgspec.json.encode(answer)
+    assert len(packed) < 200_000
+    assert msgspec.json.decode(packed, type=Answer).failure == answer.failure, "a worker can read it"
 
 
 class Sink(SinkTask):
@@ -242,33 +268,3 @@ def test_a_task_whose_code_would_never_run_does_not_start(
     with pytest.raises(Exception, match=f"Odd.{method} is a {written.__name__}, which nobody") as refused:
         make(f"{HERE}:Odd", SinkTask if base is Sink else SourceTask)
     assert classify(refused.value)[2].value == "BAD_CONFIG"
-
-
-def test_what_is_mended_or_new_is_found_and_what_was_found_is_not_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asked_folders, "LOOK_S", 3600.0)
-    broken = Environment(tmp_path / "broken").install("late", "1", {"late.py": "x = 1\n"}, connectors=["P = late:P"])
-    greet(tmp_path / "greet", "1.0", "1")
-    found = discover(str(tmp_path))
-    folders = found.folders
-    assert isinstance(folders, AskedFolders)
-    told: list[int] = []
-    found.when_more(lambda: told.append(1))
-    before = found.registry.find("Greet")
-    folders.look()
-    folders.look()
-    assert folders.asked() == [], "nothing changed"
-    (broken.packages / "late.py").write_text(PLUGIN.format(name="Late", aliases=""))
-    Environment(tmp_path / "more").install(
-        "more", "1", {"more.py": PLUGIN.format(name="More", aliases="")}, connectors=["P = more:P"]
-    )
-    folders.look()
-    assert folders.asked() == [], "an installer may be at work"
-    folders.look()
-    assert {Path(one).name for one in folders.asked()} <= {"broken", "more"}
-    folders.wait(60)
-    assert found.registry.versions("org.example.Late") == found.registry.versions("org.example.More") == ["1"]
-    assert found.registry.find("Greet").connector is before.connector
-    assert told
-    found.close()

@@ -74,7 +74,7 @@ def errors(result: worker_service_pb2.ConfigValidation) -> dict[str, list[str]]:
 
 
 def test_all_versions_are_listed_and_none_is_imported_here(registry: PluginRegistry) -> None:
-    listed = [one for one in Plugins(registry).all() if one.class_name == GREET]
+    listed = [one for one in Plugins(Found(registry)).all() if one.class_name == GREET]
     assert [(one.version, list(one.aliases), one.kind) for one in listed] == [
         ("1.0", ["Greet"], connector_pb2.PLUGIN_KIND_SINK), ("2.0", ["Greet"], connector_pb2.PLUGIN_KIND_SINK),
     ]  # fmt: skip
@@ -202,7 +202,7 @@ def test_a_task_joins_no_two_folders_and_a_version_nobody_has_is_told(registry: 
     assert "available versions: [1.0, 2.0]" in told[STEP_VERSION][0]
     told = errors(answered(registry, {**STREAM, STEP_VERSION: "[1.0"}))
     assert told.keys() == {"transforms.l.type", STEP_VERSION}, "what is no version is told at its key alone"
-    listed = [one for one in Plugins(registry).all() if one.class_name == "org.example.Louder"]
+    listed = [one for one in Plugins(Found(registry)).all() if one.class_name == "org.example.Louder"]
     assert [(one.version, one.kind) for one in listed] == [
         ("1.0", connector_pb2.PLUGIN_KIND_TRANSFORMATION), ("2.0", connector_pb2.PLUGIN_KIND_TRANSFORMATION),
     ]  # fmt: skip

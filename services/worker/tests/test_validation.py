@@ -17,7 +17,7 @@ from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.effects import validation
-from herdmesh.worker.effects.plugins import Plugins
+from herdmesh.worker.effects.plugins import Found, Plugins
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec, UnitId
@@ -165,7 +165,7 @@ def test_sources_that_keep_offsets_in_a_file_are_not_exactly_once() -> None:
 
 def test_plugins_are_listed_as_connect_lists_them() -> None:
     kinds = ("SINK", "SOURCE", "TRANSFORMATION", "PREDICATE", "CONVERTER", "HEADER_CONVERTER")
-    listed = [(one.kind, one.class_name, one.version) for one in Plugins(REGISTRY).all()]
+    listed = [(one.kind, one.class_name, one.version) for one in Plugins(Found(REGISTRY)).all()]
     assert [kind for kind, _, _ in listed] == sorted(
         (kind for kind, _, _ in listed), key=[_kind(name) for name in kinds].index
     )
@@ -197,7 +197,7 @@ def _kind(name: str) -> int:
 )
 def test_any_plugin_is_described_by_class_or_alias(name: str, first: str, count: int) -> None:
     """As many keys as Connect's `/connector-plugins/{name}/config` has; ours follow."""
-    fields = [field for field in Plugins(REGISTRY).fields(name) if not field.name.startswith("herdmesh.")]
+    fields = [field for field in Plugins(Found(REGISTRY)).fields(name) if not field.name.startswith("herdmesh.")]
     assert len(fields) == count
     assert [field.name for field in fields][:1] == ([first] if first else [])
     assert not any(field.HasField("value") or field.errors for field in fields)
@@ -213,7 +213,7 @@ def test_any_plugin_is_described_by_class_or_alias(name: str, first: str, count:
 )
 def test_what_is_no_plugin_is_not_described(name: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
-        Plugins(REGISTRY).fields(name)
+        Plugins(Found(REGISTRY)).fields(name)
     assert refused.value.fix
 
 

@@ -243,6 +243,21 @@ def plugin(message: common.Plugin) -> Json:
     }
 
 
+def refused_plugin(message: common.RefusedPlugin) -> Json:
+    """As `plugin`, of what was found and cannot be used: `class` is None, `type` is "refused"."""
+    return {
+        "class": None,
+        "type": "refused",
+        "version": None,
+        "aliases": [],
+        "folder": message.folder,
+        "plugin": message.plugin or None,
+        "why": message.why,
+        "fix": message.fix,
+        "workers": list(message.worker_ids),
+    }
+
+
 def cluster(message: admin.GetClusterResponse) -> Json:
     return {
         "cluster_id": message.cluster_id or None,

@@ -24,7 +24,6 @@ from pydantic import SecretStr
 from herdmesh.configstore.__main__ import serve as serve_config_store
 from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.herder.__main__ import serve as serve_herder
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.standalone.errors import PartEnded, Problem
@@ -35,6 +34,7 @@ from herdmesh.statusstore.effects.store import make_store
 from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.worker.__main__ import Ground, ground
 from herdmesh.worker.__main__ import serve_on as serve_worker_on
+from herdmesh.worker.effects.plugins import discover
 from herdmesh.worker.effects.validation import validate
 from herdmesh.worker.errors import WorkerError
 from herdmesh.worker.settings import WorkerSettings
@@ -62,18 +62,21 @@ class Addresses:
 
 def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) -> list[Problem]:
     """Everything the worker would refuse in any of the connectors; asked before anything starts."""
-    plugins = PluginRegistry.discover()
-    worker = worker_settings(plan, "", "").worker_config()
-    providers = ConfigProviders.of(worker)
-    problems: list[Problem] = []
-    for connector in connectors:
-        validation = validate(connector.config, plugins, worker, providers)
-        problems += [
-            connector.problem(one.name, f"{error} ({fix})" if fix else error)
-            for one in validation.fields
-            for error, fix in zip(one.errors, one.fixes, strict=True)
-        ]
-    return problems
+    settings = worker_settings(plan, "", "")
+    found, worker = discover(settings.plugin_path), settings.worker_config()
+    try:
+        providers = ConfigProviders.of(worker)
+        problems: list[Problem] = []
+        for connector in connectors:
+            validation = validate(connector.config, found.registry, worker, providers)
+            problems += [
+                connector.problem(one.name, f"{error} ({fix})" if fix else error)
+                for one in validation.fields
+                for error, fix in zip(one.errors, one.fixes, strict=True)
+            ]
+        return problems
+    finally:
+        found.close()
 
 
 async def serve(plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Callable[[Addresses], None]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from herdmesh.connect import waits
@@ -95,3 +97,21 @@ def test_a_text_is_one_line_with_all_that_an_operator_asks() -> None:
 def test_a_retriable_error_says_what_is_waited_for() -> None:
     error = RetriableError("no room", waits_for="PostgreSQL db:5432", next_try_s=1.0, tried=False)
     assert (str(error), error.waits_for, error.next_try_s, error.tried) == ("no room", "PostgreSQL db:5432", 1.0, False)
+
+
+@pytest.mark.parametrize("odd", [5, None, b"bytes", {"a": 1}, "\ud83d\0\n", "x" * 10_000_000], ids=range(6))
+@pytest.mark.parametrize("next_try_s", ["soon", -1.0, float("inf"), float("nan"), 1e300, None])
+def test_what_is_no_text_or_no_time_is_shown_and_never_raises(odd: Any, next_try_s: Any) -> None:
+    """An author gives it; whoever shows it is a thread that nobody else would start again."""
+    clock = Clock()
+    found = Waits(clock)
+    standing = Standing(found)
+    standing.goes_on(odd, odd, tried=odd, next_try_s=next_try_s)
+    clock.now_s += 6.0
+    shown = found.shown()
+    assert shown is not None
+    assert (type(shown.waits_for), type(shown.message)) == (str, str)
+    assert len(shown.text().encode()) < 2_000
+    assert shown.next_ms == 0
+    with found.on(odd, odd, next_try_s=next_try_s):
+        pass

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.author_answers import checked_task_configs
+from herdmesh.connect.author_answers import checked_manifests, checked_offsets, checked_task_configs
 from herdmesh.connect.connector import SinkBatch, SinkTask, SourceBatch, SourceTask
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.escaping import escaped, escaped_within
@@ -109,3 +109,21 @@ def test_task_configs_that_cannot_be_stored_name_task_and_key(made: Any, says: s
 
 def test_task_configs_that_can_be_stored_are_as_they_are() -> None:
     assert checked_task_configs(iter([{"a": None, "b": "\u00e9"}])) == [{"a": None, "b": "\u00e9"}]
+
+
+@pytest.mark.parametrize(("check", "made", "says"), [
+    (checked_offsets, 5, r"T\.pre_commit returned 5 \(int\): return a dict of \(topic, partition\) to whole numbers"),
+    (checked_offsets, [("t", 0, 5)], r"returned \[\('t', 0, 5\)\] \(list\)"),
+    (checked_offsets, {"t": 5}, r"a dict with the key 't' \(str\)"),
+    (checked_offsets, {("t", "0"): 5}, r"a dict with the key \('t', '0'\) \(tuple\)"),
+    (checked_offsets, {("t", 0): None}, r"returned None \(NoneType\) for \('t', 0\)"),
+    (checked_offsets, {("t", 0): "5"}, r"returned '5' \(str\) for"),
+    (checked_offsets, {("t", 0): 1.5}, r"returned 1\.5 \(float\) for"),
+    (checked_offsets, {("t", 0): True}, r"returned True \(bool\) for"),
+    (checked_manifests, None, r"T\.pre_commit returned None \(NoneType\): return a dict of .* to texts"),
+    (checked_manifests, {("t", 0): b"x"}, r"returned b'x' \(bytes\) for"),
+])  # fmt: skip
+def test_what_is_to_be_committed_is_named_when_it_is_no_offset(check: Any, made: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        check("T.pre_commit", made)
+    assert check("T.pre_commit", {}) == {}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.engine import ErrorClass
+from herdmesh.connect.errors import RecordError
+from herdmesh.engine import ErrorClass, error_reports
 from herdmesh.engine.failure import MESSAGE_CHARS_MAX, TRACE_CHARS_MAX, classify
 
 
@@ -63,3 +64,12 @@ def test_what_an_error_says_fits_into_a_status() -> None:
     assert "characters left out" in message
     assert message.endswith("the end")
     assert found is ErrorClass.UNKNOWN
+
+
+def test_a_record_whose_error_has_no_text_is_told_in_log_and_letter() -> None:
+    for error in (Mute(), Endless()):
+        told = str(RecordError("VALUE_CONVERTER", "x", "t", 0, 5, raised(error)))
+        assert "for the record at topic 't', partition 0, offset 5: its text cannot be made" in told
+        assert "its text cannot be made" in told
+        assert "its text cannot be made" in (error_reports.message_of(error) or "")
+        assert "its text cannot be made" in error_reports.stack_trace(raised(error))

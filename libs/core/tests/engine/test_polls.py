@@ -63,8 +63,19 @@ def asked(error: RetriableError, seconds: float) -> list[float]:
     return task.asked_s
 
 
-def test_pauses_double_up_to_a_second() -> None:
-    times = asked(RetriableError("away"), 5.0)
+class Own(RetriableError):
+    """As an author writes one: without its base's `__init__`, and with a text that cannot be made."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __str__(self) -> str:
+        raise SystemExit(2)
+
+
+@pytest.mark.parametrize("error", [RetriableError("away"), Own()], ids=["plain", "own"])
+def test_pauses_double_up_to_a_second(error: RetriableError) -> None:
+    times = asked(error, 5.0)
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert pauses == pytest.approx([FIRST_PAUSE_S, 0.2, 0.4, 0.8, PAUSE_MAX_S, PAUSE_MAX_S, PAUSE_MAX_S], abs=0.02)
 

@@ -18,7 +18,7 @@ from rich.markup import escape
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient, find_config_stores, find_herder, find_status_stores
-from herdmesh.cli.commands.get import fetch_connectors
+from herdmesh.cli.commands.get import fetch_connectors, print_refused_plugins
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import Format, colored, out, print_json, table
 from herdmesh.cli.runner import HerderOption, OutputOption, run
@@ -89,11 +89,11 @@ def doctor(
 
 async def examine(config_stores: Sequence[str], status_stores: Sequence[str], herder: str) -> views.Json:
     """Ask everybody at once. Keys: `healthy`, `replicas`, `herder`; `findings`, `waits` and `notices`, each with a
-    `hint`."""
+    `hint`; `refused_plugins` as `herd get plugins` has them."""
     asked = [("config-store", address) for address in config_stores]
     asked += [("status-store", address) for address in status_stores]
     leader, *replicas = await asyncio.gather(_herder(herder), *(_replica(store, address) for store, address in asked))
-    waits, notices = leader.pop("waits"), leader.pop("notices")
+    waits, notices, refused_plugins = leader.pop("waits"), leader.pop("notices"), leader.pop("plugins")
     findings = [finding for replica in replicas for finding in _findings(replica)]
     if leader["state"] != "LEADS":
         reason = "UNREACHABLE" if leader["state"] == "UNREACHABLE" else "NO_LEADER"
@@ -111,6 +111,7 @@ async def examine(config_stores: Sequence[str], status_stores: Sequence[str], he
         "findings": findings,
         "waits": waits,
         "notices": notices,
+        "refused_plugins": refused_plugins,
     }
 
 
@@ -128,10 +129,11 @@ async def _herder(address: str) -> views.Json:
     async with HerderClient(address, patience_s=_HERDER_PATIENCE_S) as client:
         try:
             reply = await client.call(lambda stub: stub.GetCluster, admin.GetClusterRequest(), timeout_s=_TIMEOUT_S)
+            plugins = await client.call(lambda stub: stub.ListPlugins, admin.ListPluginsRequest())
             connectors = await fetch_connectors(client, full=False)
         except CommandError as error:
             state = "UNREACHABLE" if error.reason == "UNREACHABLE" else error.reason
-            silent: views.Json = {"cluster_id": None, "workers": [], "waits": [], "notices": []}
+            silent: views.Json = {"cluster_id": None, "workers": [], "plugins": [], "waits": [], "notices": []}
             return {"address": address, "state": state, "message": error.message, **silent}
         workers = map(views.worker, reply.workers)
         notes = [
@@ -141,7 +143,8 @@ async def _herder(address: str) -> views.Json:
         ]
         address = reply.leader_address or client.address
         known = {"cluster_id": reply.cluster_id or None}
-        of_units = {"waits": _waits(connectors), "notices": _notices(connectors)}
+        refused = [*map(views.refused_plugin, plugins.refused)]
+        of_units = {"plugins": refused, "waits": _waits(connectors), "notices": _notices(connectors)}
         return {"address": address, "state": "LEADS", "message": "", **known, "workers": notes, **of_units}
 
 
@@ -221,11 +224,12 @@ def _print(found: views.Json) -> None:
         if not one["reason"]:
             continue
         out.print(f"\n[bold]worker {escape(one['worker_id'])}[/]: {escape(one['reason'])}", soft_wrap=True)
+    print_refused_plugins(found["refused_plugins"])
     _print_notices(found["notices"])
     _print_waits(found["waits"])
     for replica in found["replicas"]:
         _print_undecodable(replica)
-    if found["healthy"] and not (found["waits"] or found["notices"]):
+    if found["healthy"] and not (found["waits"] or found["notices"] or found["refused_plugins"]):
         out.print("\neverything is healthy")
     elif found["healthy"]:
         out.print("\nstores, herder and workers are healthy; what waits or failed is listed above")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -111,25 +112,40 @@ def workers(name: OneName = None, herder: HerderOption = None, output: OutputOpt
 
 @get_app.command("plugins")
 def plugins(name: OneName = None, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """List the classes the live workers can load."""
+    """List the classes the live workers can load, and plugins that they found and cannot load."""
 
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.ListPlugins, admin.ListPluginsRequest())
-        listed = [views.plugin(one) for one in reply.plugins]
+        listed, refused = [views.plugin(one) for one in reply.plugins], [*map(views.refused_plugin, reply.refused)]
         found = [one for one in listed if name is None or name == one["class"] or name in one["aliases"]]
         if name is not None and not found:
             known = ", ".join(alias for one in listed for alias in one["aliases"][:1])
-            raise from_reason("PLUGIN_NOT_FOUND", f"no worker has a plugin {name}; there are: {known or 'none'}")
+            text = f"no worker has a plugin {name}; there are: {known or 'none'}"
+            if refused:
+                text += f"; {len(refused)} cannot be used: `herd get plugins` says why"
+            raise from_reason("PLUGIN_NOT_FOUND", text)
         if output is Format.JSON:
-            print_json(found[0] if name else found)
+            print_json(found[0] if name else [*found, *refused])
             return
         rows = [
             [escape(one["class"]), one["type"], one["version"] or "-", escape(", ".join(one["aliases"]))]
             for one in found
         ]
         out.print(table(None, ("CLASS", "TYPE", "VERSION", "ALIASES"), rows))
+        if name is None:
+            print_refused_plugins(refused)
 
     with_herder(output, herder, work)
+
+
+def print_refused_plugins(refused: Sequence[views.Json]) -> None:
+    """Plugins that were found and cannot be loaded: why, and what to do."""
+    for one in refused:
+        where = f"{one['folder']} ({one['plugin']})" if one["plugin"] else one["folder"]
+        workers = escape(", ".join(one["workers"]))
+        out.print(f"\n[bold red]NOT USED[/] {escape(where)} on {workers}: {escape(one['why'])}", soft_wrap=True)
+        if one["fix"]:
+            out.print(f"[dim]next:[/] {escape(one['fix'])}", soft_wrap=True)
 
 
 @get_app.command("topics")

@@ -88,7 +88,61 @@ def checked_list(method: str, made: Any, of: type[T]) -> list[T]:
     for one in found:
         if not isinstance(one, of):
             raise ConfigError(f"{method} returned a list with {shown(one)}: return a list of {of.__name__}")
+        texts = {name: getattr(one, name) for name in ("field", "message", "fix") if hasattr(one, name)}
+        for name, text in texts.items():
+            if not isinstance(text, str):
+                raise ConfigError(f"{method} returned a {of.__name__} whose {name} is {shown(text)}: write a text")
     return found
+
+
+def checked_agreement(made: Any) -> bool:
+    """What `alter_offsets` returned. Raises ConfigError unless it says yes or no: None, of a method that ends without a
+    `return`, is neither."""
+    if not isinstance(made, bool):
+        raise ConfigError(f"alter_offsets returned {shown(made)}: return True, or False for what it cannot judge")
+    return made
+
+
+def checked_places(made: Any) -> list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] | None:
+    """What `offsets_at` returned. Raises ConfigError unless it is None or a list of pairs of source partition and
+    offset."""
+    if made is None:
+        return None
+    found: list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = []
+    is_list = isinstance(made, Iterable) and not isinstance(made, str | bytes | Mapping)
+    given: list[Any] = [*cast("Iterable[Any]", made)] if is_list else [made]
+    for one in given:
+        pair = tuple(cast("Iterable[Any]", one)) if is_list and isinstance(one, tuple | list) else ()
+        if len(pair) != 2 or not all(part is None or isinstance(part, Mapping) for part in pair):
+            raise ConfigError(
+                f"offsets_at returned {shown(made)}: return a list of (source partition, source offset), or None"
+            )
+        found.append((pair[0], pair[1]))
+    return found
+
+
+def checked_offsets(method: str, made: Any) -> Mapping[tuple[str, int], int]:
+    """What `pre_commit` returned. Raises ConfigError unless it has a whole number for each (topic, partition)."""
+    _check_by_partition(method, made, int, "whole numbers, the next offset to read")
+    return made
+
+
+def checked_manifests(method: str, made: Any) -> Mapping[tuple[str, int], str]:
+    """What `stage` returned. Raises ConfigError unless it has a text for each (topic, partition)."""
+    _check_by_partition(method, made, str, "texts, the manifest of what was staged")
+    return made
+
+
+def _check_by_partition(method: str, made: Any, of: type, values: str) -> None:
+    wanted = f"return a dict of (topic, partition) to {values}; {{}} for none"
+    if not isinstance(made, Mapping):
+        raise ConfigError(f"{method} returned {shown(made)}: {wanted}")
+    for key, value in cast("Mapping[Any, Any]", made).items():
+        pair = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else ()
+        if len(pair) != 2 or not (isinstance(pair[0], str) and type(pair[1]) is int):
+            raise ConfigError(f"{method} returned a dict with the key {shown(key)}: {wanted}")
+        if type(value) is not of:
+            raise ConfigError(f"{method} returned {shown(value)} for {shown(key)}: {wanted}")
 
 
 def checked_answer(method: str, made: Any) -> bool | None:

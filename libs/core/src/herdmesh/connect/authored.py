@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any, ClassVar, Final, cast
 
+from herdmesh.connect.author_answers import checked_class, checked_definition
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.data import ConnectRecord
-from herdmesh.connect.entry_points import loaded_entry
+from herdmesh.connect.entry_points import LeftOut, loaded_entry
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.versions import rank, version_range
@@ -93,12 +94,24 @@ FindAuthored = Callable[[str, str | None], "type[AuthoredPlugin] | None"]
 of that version."""
 
 
-def entries() -> list[tuple[type[AuthoredPlugin], str]]:
+def entries(left_out: LeftOut | None = None) -> list[tuple[type[AuthoredPlugin], str]]:
     """The classes that this process can import, and the version of each.
 
-    Raises TypeError when an entry point names something else, and what importing it raises.
+    Raises, where nobody is told of what is `left_out`: TypeError when an entry point names something else, ConfigError
+    for a class that says of itself what cannot be used, and what importing it raises.
     """
-    return [_loaded(entry) for entry in _entry_points()]
+    found: list[tuple[type[AuthoredPlugin], str]] = []
+    for entry in _entry_points():
+        try:
+            one = _loaded(entry)
+            checked_class(one[0])
+            checked_definition(one[0])
+            found.append(one)
+        except Exception as error:  # importing an author's code may raise anything
+            if left_out is None:
+                raise
+            left_out(entry, error)
+    return found
 
 
 def _entry_points() -> list[metadata.EntryPoint]:

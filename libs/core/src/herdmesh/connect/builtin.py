@@ -17,6 +17,7 @@ from herdmesh.connect import predicates
 from herdmesh.connect.authored import AuthoredPlugin, RecordPredicate, RecordTransformation, entries
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.converters import definitions as converters
+from herdmesh.connect.entry_points import LeftOut
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.transforms import TRANSFORMATION_CLASSES, TRANSFORMATIONS
 from herdmesh.connect.transforms import definitions as transforms
@@ -77,10 +78,10 @@ def third_party_classes() -> list[PluginClass]:
     return [*registered, *_third_party_transformations()]
 
 
-def installed_classes() -> list[PluginClass]:
-    """The authors' transformations, predicates and converters that are installed here. Raises as
+def installed_classes(left_out: LeftOut | None = None) -> list[PluginClass]:
+    """The authors' transformations, predicates and converters that are installed here. `left_out` and raises as of
     `authored.entries`."""
-    return [authored_class(cls, version) for cls, version in entries()]
+    return [authored_class(cls, version) for cls, version in entries(left_out)]
 
 
 def authored_class(cls: type[AuthoredPlugin], version: str, imports: PluginImports | None = None) -> PluginClass:

@@ -7,8 +7,14 @@ Invariant: whatever the import does but end or break the process, the caller get
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any
+
+from herdmesh.connect.errors import error_text
+
+LeftOut = Callable[[metadata.EntryPoint, Exception], None]
+"""Told of an entry point that cannot be used, and why: it is left out, and the others are used."""
 
 
 def loaded_entry(entry: metadata.EntryPoint) -> Any:
@@ -29,5 +35,6 @@ def loaded_entry(entry: metadata.EntryPoint) -> Any:
     except Exception:
         raise
     except BaseException as error:
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        said = error_text(error)
+        told = f"{type(error).__name__}: {said}" if said else type(error).__name__
         raise ImportError(f"importing {named} raised {told}: a module may not end the process it is in") from error

@@ -54,6 +54,10 @@ class RetriableError(ConnectError):
     """What may work when tried again (Java: `RetriableException`). Its text reaches the unit's status (`waits`)."""
 
     java_class = "org.apache.kafka.connect.errors.RetriableException"
+    # Of an author's subclass that does not call this `__init__`, too.
+    waits_for: str = ""
+    next_try_s: float | None = None
+    tried: bool = True
 
     def __init__(self, *args: object, waits_for: str = "", next_try_s: float | None = None, tried: bool = True) -> None:
         """
@@ -131,6 +135,9 @@ class ConfigError(ConnectError):
     """
 
     java_class = "org.apache.kafka.common.config.ConfigException"
+    # Of an author's subclass that does not call this `__init__`, too.
+    field: str = ""
+    fix: str = ""
 
     def __init__(self, message: str, *, field: str = "", fix: str = "") -> None:
         super().__init__(message)
@@ -162,13 +169,22 @@ class RecordError(ConnectError):
             where += f", partition {partition}"
         if offset is not None:
             where += f", offset {offset}"
-        super().__init__(f"Error in stage {stage} ({step}) for the record at {where}: {cause}")
+        super().__init__(f"Error in stage {stage} ({step}) for the record at {where}: {error_text(cause)}")
         self.stage = stage
         self.step = step
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.cause = cause
+
+
+def error_text(error: BaseException) -> str:
+    """What an error says; of one whose text cannot be made, why. Raises nothing: an author's `__str__` may raise
+    anything, as SystemExit."""
+    try:
+        return str(error)
+    except BaseException as other:  # noqa: BLE001 - as above
+        return f"its text cannot be made: {type(other).__name__}"
 
 
 def class_name_of(error: BaseException) -> str:

@@ -10,10 +10,11 @@ error at discovery, not a surprise later. Where no version is asked for, the lat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
+from herdmesh.connect.author_answers import checked_class, checked_definition
 from herdmesh.connect.authored import AuthoredPlugin
 from herdmesh.connect.builtin import (
     PluginClass,
@@ -24,7 +25,7 @@ from herdmesh.connect.builtin import (
 )
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.connector import Connector, ConnectorKind
-from herdmesh.connect.entry_points import loaded_entry
+from herdmesh.connect.entry_points import LeftOut, loaded_entry
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.versions import VersionRange, rank, version_range
@@ -67,18 +68,30 @@ def describe(connector: type[Connector]) -> PluginDescriptor:
     return PluginDescriptor(connector.class_name, connector.aliases, connector.kind, connector.version, connector)
 
 
-def installed() -> list[PluginDescriptor]:
+def installed(left_out: LeftOut | None = None) -> list[PluginDescriptor]:
     """The connectors that are installed here, in no particular order.
 
-    Raises TypeError when an entry point names something that is no connector.
+    Raises, where nobody is told of what is `left_out`: TypeError when an entry point names something that is no
+    connector, ConfigError for one that says of itself what cannot be used, and what importing it raises.
     """
     found: list[PluginDescriptor] = []
     for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
-        loaded = loaded_entry(entry)
-        if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
-            raise TypeError(f"entry point {entry.name} = {entry.value} names no Connector")
-        found.append(describe(loaded))
+        try:
+            found.append(_described(entry))
+        except Exception as error:  # importing an author's code may raise anything
+            if left_out is None:
+                raise
+            left_out(entry, error)
     return found
+
+
+def _described(entry: metadata.EntryPoint) -> PluginDescriptor:
+    loaded = loaded_entry(entry)
+    if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
+        raise TypeError(f"entry point {entry.name} = {entry.value} names no Connector")
+    checked_class(loaded)
+    checked_definition(loaded)
+    return describe(loaded)
 
 
 class PluginRegistry:
@@ -87,6 +100,8 @@ class PluginRegistry:
     def __init__(self, plugins: Iterable[PluginDescriptor], others: Iterable[PluginClass] = ()) -> None:
         """`others` exist besides these and Connect's own. Raises ValueError when two connectors claim one name, or one
         class in one version."""
+        self.left_out: Callable[[], str] = str
+        """What is added to the advice for a class that is not known: plugins that are there and cannot be used."""
         self._connectors = sorted(plugins, key=lambda plugin: (plugin.class_name, rank(plugin.version)))
         self._by_name: dict[str, list[PluginDescriptor]] = {}
         """Oldest version first."""
@@ -219,7 +234,8 @@ class PluginRegistry:
                 f"Failed to find any class that implements Connector and which name matches {name}, "
                 f"available connectors are: {known}",
                 field="connector.class",
-                fix=connector_advice(name, self._by_name) or f"use one of: {known}; or {WRITE_YOUR_OWN}",
+                fix=(connector_advice(name, self._by_name) or f"use one of: {known}; or {WRITE_YOUR_OWN}")
+                + self.left_out(),
             )
         there = self.versions(name)
         fix = f"leave it out, or write {' or '.join(there)}"

@@ -27,13 +27,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from types import TracebackType
-from typing import Final
+from typing import Final, cast
 
 WAITING: Final = "WAITING"
 """The type of the condition."""
 SHOWN_AFTER_S: Final = 5.0
 """A wait is shown once it has lasted so long."""
 _TEXT_MAX: Final = 400
+_NEXT_MAX_S: Final = 10 * 365 * 86_400.0
+"""A next try that is later is no time to show."""
 _AFTER_FAILURE_S: Final = 0.5
 """A wait that begins within so long of a call that raised is taken to be for the same thing."""
 _keys = count(1)
@@ -164,7 +166,7 @@ class On:
     def __enter__(self) -> None:
         self._key, entry = self._waits.begin(self._waits_for, self._message)
         if self._next_try_s is not None:
-            entry.next_ms = _now_ms() + int(self._next_try_s * 1000)
+            entry.next_ms = _at_ms(self._next_try_s)
 
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
@@ -191,8 +193,8 @@ class Standing:
             self._key, self._entry = self._waits.begin(waits_for, message, after_failure=True)
         entry = self._entry
         entry.waits_for, entry.message, entry.thread = waits_for, message, threading.get_ident()
-        entry.tries += tried
-        entry.next_ms = 0 if next_try_s is None else _now_ms() + int(next_try_s * 1000)
+        entry.tries += bool(tried)
+        entry.next_ms = _at_ms(next_try_s)
 
     def over(self) -> None:
         """It is so no more; nothing where it was not."""
@@ -268,10 +270,17 @@ def entered(waits: Waits) -> Generator[None]:
         _current.reset(token)
 
 
-def one_line(text: str) -> str:
-    """Of bounded length, and encodable whatever it was."""
-    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode()
+def one_line(text: object) -> str:
+    """Of bounded length, and encodable whatever it was; an author may give what is no text."""
+    said = text[: 4 * _TEXT_MAX] if isinstance(text, str) else repr(text)
+    line = " ".join(said.split()).encode("utf-8", "backslashreplace").decode()
     return line if len(line) <= _TEXT_MAX else f"{line[: _TEXT_MAX - 3]}..."
+
+
+def _at_ms(next_try_s: object) -> int:
+    """When it is so many seconds from now; 0 of None, and of what an author took for a time."""
+    is_time = isinstance(next_try_s, int | float) and 0 <= next_try_s <= _NEXT_MAX_S
+    return _now_ms() + int(cast("float", next_try_s) * 1000) if is_time else 0
 
 
 def _now_ms() -> int:

@@ -17,7 +17,7 @@ from typing import Any, cast
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
 from herdmesh.connect.data import Header, Struct
-from herdmesh.connect.errors import class_name_of
+from herdmesh.connect.errors import class_name_of, error_text
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.schemas import Schema
 from herdmesh.engine.tolerance import Counts, Failure, SourceRecord
@@ -88,7 +88,8 @@ def context_headers(connector: str, task: int, failure: Failure) -> list[tuple[s
 
 def message_of(error: BaseException) -> str | None:
     """The message as Java's `getMessage`: None of an error that was made without one."""
-    return str(error) if error.args or str(error) else None
+    text = error_text(error)
+    return text if error.args or text else None
 
 
 def stack_trace(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
+from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError, error_text
 from herdmesh.connect.escaping import escaped
 from herdmesh.connect.redaction import redacted
 from herdmesh.engine.contract import ErrorClass
@@ -150,7 +150,7 @@ def _class_alone(error: BaseException) -> ErrorClass:
 
 def message_of(error: BaseException) -> str:
     """One line, never empty; names the type where the text alone would not say what it is, and what is in a group."""
-    text = " ".join(_text_of(error).split())
+    text = " ".join(error_text(error).split())
     text += _within(error)
     if isinstance(error, TaskFailed | ConnectError) and text:
         return text
@@ -174,17 +174,10 @@ def shortened(text: str, characters: int) -> str:
     return f"{text[:half]} ... ({left} characters left out) ... {text[-half:]}"
 
 
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException as other:  # noqa: BLE001 - an author's `__str__` may raise anything, as SystemExit
-        return f"its text cannot be made: {type(other).__name__}"
-
-
 def _trace_of(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except BaseException as other:  # noqa: BLE001 - as `_text_of`
+    except BaseException as other:  # noqa: BLE001 - as `error_text`
         return f"{message_of(error)} (its stack trace cannot be made: {type(other).__name__})"
 
 

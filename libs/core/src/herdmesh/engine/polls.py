@@ -17,7 +17,7 @@ from typing import Any
 from herdmesh.connect import waits
 from herdmesh.connect.author_answers import shown
 from herdmesh.connect.connector import SourceBatch, SourceTask
-from herdmesh.connect.errors import DataError, RetriableError
+from herdmesh.connect.errors import DataError, RetriableError, error_text
 from herdmesh.engine.source_offsets import SourceOffsets
 
 _CANNOT_POLL_S = 60.0
@@ -63,13 +63,13 @@ class Polls:
             now_s = self._clock()
             if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
                 self._warned_s = now_s
-                _log.warning("the task cannot poll now; it is asked again: %s", error)
+                _log.warning("the task cannot poll now; it is asked again: %s", error_text(error))
             next_try_s = error.next_try_s
             if next_try_s is None:
                 next_try_s = self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), PAUSE_MAX_S)
                 self._paused_until_s = now_s + next_try_s
             self._cannot_poll.goes_on(
-                error.waits_for or "the source of its task", str(error), tried=error.tried, next_try_s=next_try_s
+                error.waits_for or "the source of its task", error_text(error), tried=error.tried, next_try_s=next_try_s
             )
             return None
         self._pause_s = self._paused_until_s = 0.0

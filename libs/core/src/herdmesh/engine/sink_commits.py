@@ -19,9 +19,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from herdmesh.connect import waits
+from herdmesh.connect.author_answers import checked_manifests, checked_offsets
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
-from herdmesh.connect.errors import ConnectError, RetriableError
+from herdmesh.connect.errors import ConnectError, RetriableError, error_text
 from herdmesh.engine import failpoints, log_context, manifest, pulse
 from herdmesh.engine.contract import RunSpans, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
@@ -204,7 +205,8 @@ class SinkCommits:
         try:
             self.commit_before(is_putting=is_putting)
         except RetriableError as error:
-            _log.warning("the next run goes on from what is committed, as the task could not finish: %s", error)
+            why = error_text(error)
+            _log.warning("the next run goes on from what is committed, as the task could not finish: %s", why)
             self.commit_starts()
 
     def commit_starts(self) -> None:
@@ -232,7 +234,7 @@ class SinkCommits:
         offsets: Mapping[PartitionId, int] = dict(self.positions)
         was_ending = self._errors.is_ending
         if self._staging is not None:
-            manifests = self._staging.stage()
+            manifests = checked_manifests(f"{type(self._staging).__name__}.stage", self._staging.stage())
         elif self._ledger is not None:
             self._errors.settle()
             self._ledger.advance(self.positions)
@@ -244,7 +246,7 @@ class SinkCommits:
                     "committed, those it was given or less; {} for none"
                 )
             self._heed()
-            offsets = self._kept_to(allowed, offsets)
+            offsets = self._kept_to(checked_offsets(f"{type(self._task).__name__}.pre_commit", allowed), offsets)
         if not was_ending:
             self._errors.raise_swallowed()  # of a task that reports what it could not write when it is flushed
         if self._meter.records_in > 0:  # the commit of the starting positions is not what a fault test means

@@ -26,7 +26,7 @@ from herdmesh.connect import waits
 from herdmesh.connect.attempts import RecordSkipped, record_error
 from herdmesh.connect.connector_keys import ERRORS
 from herdmesh.connect.data import Batch
-from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
+from herdmesh.connect.errors import ConfigError, RecordError, RetriableError, error_text
 from herdmesh.connect.program import Step
 from herdmesh.engine.contract import ErrorCounts, RunEnd
 
@@ -219,10 +219,9 @@ class Tolerance:
             while True:
                 asked_ms = self.asked_delay_ms()
                 delay_ms = self._delay_ms(wait.tries + 1) if asked_ms is None else asked_ms
-                _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, refused)
-                wait.goes_on(
-                    refused.waits_for or "the target of its task", str(refused), tried=True, next_try_s=delay_ms / 1000
-                )
+                of, why = refused.waits_for or "the target of its task", error_text(refused)
+                _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, why)
+                wait.goes_on(of, why, tried=True, next_try_s=delay_ms / 1000)
                 if (end := self.pause(delay_ms / 1000, True)) is not None:
                     raise RetryStopped(end) from refused
                 try:
@@ -252,7 +251,7 @@ class Tolerance:
         delay_ms = max(self._delay_ms(tries), (error.next_try_s or 0) * 1000)
         if timeout_ms >= 0:
             delay_ms = min(delay_ms, timeout_ms - elapsed_ms)
-        self._wait.goes_on(waits_for, str(error), tried=True, next_try_s=delay_ms / 1000)
+        self._wait.goes_on(waits_for, error_text(error), tried=True, next_try_s=delay_ms / 1000)
         if (end := self.pause(delay_ms / 1000, timeout_ms < 0)) is not None:
             self._wait.over()
             raise RetryStopped(end)

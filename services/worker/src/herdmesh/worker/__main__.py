@@ -114,7 +114,7 @@ async def serve_on(
     metrics = WorkerMetrics(specs.plugin, settings.slots, version("herdmesh-worker"))
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)), metrics)
     watch = IdleWatch(settings.bootstrap_servers, settings.access(), settings.watch_interval_ms, specs, loop.emit)
-    plugins, loggers = Plugins(specs.plugins), Loggers()
+    plugins, loggers = Plugins(found), Loggers()
     processes = Applications(
         Processes(spark, settings.standby_count()), lambda connector: SparkApplication(connector, _conf_of(settings))
     )
@@ -138,6 +138,8 @@ async def serve_on(
             address=address,
             slots=settings.slots,
             plugins=plugins.all(),
+            refused_plugins=plugins.refused(),
+            has_plugin_folders=plugins.has_folders,
             holdings=[wire.holding_to(one) for one in loop.holdings()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
@@ -158,8 +160,7 @@ async def serve_on(
         session=HerderSession(settings.herder, hello, loop.emit),
         commands=commands,
     )
-    on_loop = asyncio.get_running_loop().call_soon_threadsafe
-    found.when_more(lambda: on_loop(effects.session.drop, "more plugins were found: a new hello tells them"))
+    found.when_changed(_telling(plugins, effects.session))
     background = [*effects.watch.start(), *effects.ends.start(), *effects.statuses.start(), *effects.session.start()]
     await server.set_all_serving(True)
     try:
@@ -170,6 +171,17 @@ async def serve_on(
         metrics.close()
     if code:
         raise SparkUnavailable("Spark's JVM died; the worker gave everything up and ends, to be started anew")
+
+
+def _telling(plugins: Plugins, session: HerderSession) -> Callable[[], object]:
+    """To be called from any thread: has the herder told of all plugins."""
+    loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        told = session_pb2.WorkerPlugins(plugins=plugins.all(), refused=plugins.refused())
+        session.send(session_pb2.SessionRequest(plugins=told))
+
+    return lambda: loop.call_soon_threadsafe(tell)
 
 
 async def _until_over(

@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.author_answers import shown
+from herdmesh.connect.errors import ConfigError, RetriableError, error_text
 from herdmesh.connect.escaping import escaped
+from herdmesh.connect.redaction import redacted
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import classify
+from herdmesh.engine.failure import MESSAGE_CHARS_MAX, classify, shortened
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -95,11 +97,20 @@ def told_failure(error: BaseException) -> ToldFailure:
     """What was raised, without the secrets of this process."""
     message, trace, error_class = classify(error)
     if isinstance(error, ConfigError):
-        message, fix = escaped(str(error)), escaped(error.fix)
-        return ToldFailure(kind="config", message=message, field=error.field, fix=fix, trace=trace)
+        text = shortened(redacted(error_text(error)), MESSAGE_CHARS_MAX)
+        return ToldFailure(
+            kind="config", message=escaped(text), field=told_text(error.field), fix=told_text(error.fix), trace=trace
+        )
     kinds = {RetriableError: "retriable", ImportError: "import"}
     kind = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), "failed")
     return ToldFailure(kind=kind, message=message, error_class=error_class.value, trace=trace)
+
+
+def told_text(given: object) -> str:
+    """A text that an author gave, or what is there in its place; None = \"\"."""
+    if not given:
+        return ""
+    return escaped(shortened(redacted(given if isinstance(given, str) else shown(given)), MESSAGE_CHARS_MAX))
 
 
 class TraceOfPlugin(Exception):

@@ -24,10 +24,12 @@ import msgspec
 
 from herdmesh.connect import plugin_imports
 from herdmesh.connect.author_answers import (
+    checked_agreement,
     checked_answer,
     checked_class,
     checked_definition,
     checked_list,
+    checked_places,
     checked_task_class,
     checked_task_configs,
 )
@@ -35,7 +37,7 @@ from herdmesh.connect.authored import AuthoredPlugin, RecordConverter, RecordPre
 from herdmesh.connect.config import ConfigKey, FieldViolation
 from herdmesh.connect.connector import Connector, ConnectorContext, OffsetMap, SinkConnector, SourceConnector
 from herdmesh.connect.entry_points import loaded_entry
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.errors import ConfigError, error_text
 from herdmesh.connect.escaping import escaped_within
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
@@ -57,6 +59,7 @@ from herdmesh.worker.plugin_messages import (
     WaitTold,
     raised,
     told_failure,
+    told_text,
 )
 from herdmesh.worker.plugin_requests import FirstError, PacedRequests
 
@@ -186,26 +189,27 @@ def asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
     if what == "task_configs":
         return checked_task_configs(connector.task_configs(*arguments))
     if what == "validate":
-        return [
-            (one.field, str(one), one.fix) for one in checked_list(what, connector.validate(*arguments), ConfigError)
-        ]
+        wrong = checked_list(what, connector.validate(*arguments), ConfigError)
+        return [(one.field, told_text(error_text(one)), told_text(one.fix)) for one in wrong]
     if what == "warnings":
         warned = checked_list(what, connector.warnings(*arguments), FieldViolation)
-        return [(one.field, one.message, one.fix) for one in warned]
+        return [(one.field, told_text(one.message), told_text(one.fix)) for one in warned]
     if what == "task_class":
         return checked_task_class(connector.task_class())
     if what in ("exactly_once_support", "can_define_transaction_boundaries"):
         return checked_answer(what, getattr(connector, what)(*arguments))
     if what == "alter_offsets" and isinstance(connector, SinkConnector):
         config, offsets = arguments
-        return connector.alter_offsets(config, {(topic, partition): offset for topic, partition, offset in offsets})
+        named = {(topic, partition): offset for topic, partition, offset in offsets}
+        return checked_agreement(connector.alter_offsets(config, named))
     if what == "alter_offsets" and isinstance(connector, SourceConnector):
         config, offsets = arguments
-        return connector.alter_offsets(config, [(partition, offset) for partition, offset in offsets])
+        pairs = [(partition, offset) for partition, offset in offsets]
+        return checked_agreement(connector.alter_offsets(config, pairs))
     if what == "offsets_at" and isinstance(connector, SourceConnector):
         config, time_ms, committed = arguments
-        found = connector.offsets_at(config, time_ms, [(partition, offset) for partition, offset in committed])
-        return None if found is None else list(found)
+        pairs = [(partition, offset) for partition, offset in committed]
+        return checked_places(connector.offsets_at(config, time_ms, pairs))
     if what == "offsets_note" and isinstance(connector, SourceConnector):
         config, committed = arguments
         return connector.offsets_note(config, [(partition, offset) for partition, offset in committed])

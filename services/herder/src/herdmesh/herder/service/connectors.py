@@ -223,7 +223,8 @@ class ConnectorServicer(OffsetRpcs):
     ) -> admin_pb.ListPluginsResponse:
         with self._loop.reading("ListPlugins"):
             plugins = [values.plugin_to_proto(plugin) for plugin in self._herder.plugins()]
-            return admin_pb.ListPluginsResponse(meta=self._meta(), plugins=plugins)
+            refused = [values.refused_plugin_to_proto(*one) for one in self._herder.refused_plugins()]
+            return admin_pb.ListPluginsResponse(meta=self._meta(), plugins=plugins, refused=refused)
 
     async def ListWorkers(
         self, request: admin_pb.ListWorkersRequest, context: _Context

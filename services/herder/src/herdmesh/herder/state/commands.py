@@ -146,7 +146,7 @@ def _best(mesh: Mesh, config: Properties) -> Member:
     if "${" in class_name:
         text = f"{class_name} is a reference: workers are chosen by the class, and only they resolve any; write it out"
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    found = able(mesh, config)
+    found = able(mesh, config) or [member for member in members if member.has_plugin_folders]
     if not found and any(lease.live and lease.worker_id not in mesh.members for lease in mesh.leases.values()):
         raise NoWorker(f"no worker with {class_name} is connected, but not all live workers have dialled in yet")
     if not found:

@@ -20,6 +20,7 @@ from herdmesh.herder.state.model import (
     LoggerLevel,
     Plugin,
     Properties,
+    RefusedPlugin,
     RunState,
     SessionKey,
     StatusEntry,
@@ -197,6 +198,19 @@ class WorkerHello:
     logger_revision: Revision | None = None
     #: it has begun to stop for good.
     leaving: bool = False
+    #: what it found and cannot use.
+    refused: tuple[RefusedPlugin, ...] = ()
+    #: it may find a plugin that it has not told of.
+    has_plugin_folders: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PluginsTold:
+    """The plugin folders of a worker have changed: all that it can load now."""
+
+    session: int
+    plugins: tuple[Plugin, ...]
+    refused: tuple[RefusedPlugin, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +354,7 @@ Event = (
     | TaskConfigsMade
     | CommandReplied
     | WorkerLeft
+    | PluginsTold
     | StreamBroken
     | RequestReceived
     | RequestCancelled

@@ -21,6 +21,7 @@ from herdmesh.herder.state import (
     lifecycle,
     loggers,
     placement,
+    plugins,
     reign,
     restart_requests,
     session_keys,
@@ -33,7 +34,15 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.configs import given_name
 from herdmesh.herder.state.instructions import Instruction, RenewEpoch, Reply
 from herdmesh.herder.state.mesh import Mesh, Role
-from herdmesh.herder.state.model import ConnectorEntry, Plugin, Rules, StatusEntry, TargetState, UnitId
+from herdmesh.herder.state.model import (
+    ConnectorEntry,
+    Plugin,
+    RefusedPlugin,
+    Rules,
+    StatusEntry,
+    TargetState,
+    UnitId,
+)
 from herdmesh.herder.state.records import OpKind
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
@@ -126,6 +135,10 @@ class Herder:
         """The plugins of the connected workers, sorted by class."""
         return configs.plugins(self._mesh)
 
+    def refused_plugins(self) -> list[tuple[RefusedPlugin, list[str]]]:
+        """What connected workers found and cannot use, each with the workers that say so."""
+        return plugins.refused(self._mesh)
+
     # --- events
 
     def _dispatch(self, event: ev.Event) -> None:
@@ -185,6 +198,8 @@ class Herder:
                 sessions.replied(mesh, event)
             case ev.WorkerLeft():
                 sessions.leaving(mesh, event)
+            case ev.PluginsTold():
+                plugins.told(mesh, event)
             case ev.StreamBroken():
                 sessions.broken(mesh, event)
             case _:

@@ -164,6 +164,16 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedPlugin:
+    """A plugin that a worker found and could not use. `plugin` empty = nothing in the folder can be used."""
+
+    folder: str
+    plugin: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectorEntry:
     """Everything the config store keeps about one connector (`configstore.v1.ConnectorEntry`)."""
 

@@ -1,19 +1,47 @@
-"""Describing a plugin: any worker that has it is asked for its config definition.
+"""What workers say of their plugins, and describing one: any worker that has it is asked for its config definition.
 
-Owns the search by class name or alias over all kinds of plugins. The definition itself is a worker's to tell.
+Owns what is noted of it, and the search by class name or alias over all kinds of plugins. The definition itself is a
+worker's to tell.
 """
 
 from __future__ import annotations
 
 from herdmesh.herder.state import commands
 from herdmesh.herder.state.configs import plugins as known_plugins
-from herdmesh.herder.state.events import CommandReplied
+from herdmesh.herder.state.events import CommandReplied, PluginsTold
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import Plugin
+from herdmesh.herder.state.model import Plugin, RefusedPlugin
 from herdmesh.herder.state.questions import DescribePlugin
 from herdmesh.herder.state.records import Call, Member, Stage
 from herdmesh.herder.state.requests import GetPlugin, PluginDescribed
 from herdmesh.rpc.errors import NoWorker, PluginNotFound, RequestInvalid
+
+
+def told(mesh: Mesh, event: PluginsTold) -> None:
+    """The plugin folders of a worker have changed. What it runs goes on; what waits for a plugin may find it now."""
+    member = mesh.member_of(event.session)
+    if member is None:
+        return
+    member.heard_ms = mesh.now
+    member.tell(event.plugins, event.refused)
+    note(mesh, member)
+    mesh.place_again = True
+
+
+def note(mesh: Mesh, member: Member) -> None:
+    """Remember what a worker can load for when it is away."""
+    mesh.connectors_told.update(member.connectors)
+    for name, versions in member.step_versions.items():
+        mesh.steps_told.setdefault(name, set()).update(versions)
+
+
+def refused(mesh: Mesh) -> list[tuple[RefusedPlugin, list[str]]]:
+    """What connected workers found and cannot use, sorted, each with the workers that say so."""
+    found: dict[RefusedPlugin, list[str]] = {}
+    for worker_id, member in sorted(mesh.members.items()):
+        for one in member.refused if member.session is not None else ():
+            found.setdefault(one, []).append(worker_id)
+    return sorted(found.items(), key=lambda item: (item[0].folder, item[0].plugin, item[0].why))
 
 
 def ask(mesh: Mesh, call: Call, request: GetPlugin) -> None:

@@ -21,6 +21,7 @@ from herdmesh.herder.state.model import (
     LoggerLevel,
     Plugin,
     Properties,
+    RefusedPlugin,
     RunState,
     TargetState,
     TaskProgress,
@@ -61,13 +62,23 @@ class Member:
     versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     #: likewise of each transformation, predicate and converter.
     step_versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    #: what it found and cannot use.
+    refused: tuple[RefusedPlugin, ...] = ()
+    #: it may find a plugin that it has not told of.
+    has_plugin_folders: bool = False
     #: units held and strays, by unit: how many holds and strays of it this worker has.
     load: dict[UnitId, int] = field(default_factory=dict[UnitId, int])
     #: what it was told over this session of the rate limits of connectors: records and bytes per second for each task.
     rates: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     def __post_init__(self) -> None:
-        for plugin in self.plugins:
+        self.tell(self.plugins, self.refused)
+
+    def tell(self, plugins: tuple[Plugin, ...], refused: tuple[RefusedPlugin, ...]) -> None:
+        """Note what it can load, and what of its plugin folders it cannot."""
+        self.plugins, self.refused = plugins, refused
+        self.connectors, self.versions, self.step_versions = {}, {}, {}
+        for plugin in plugins:
             if plugin.is_connector:
                 self.connectors.update(dict.fromkeys((plugin.class_name, *plugin.aliases), plugin))
             versions = self.versions if plugin.is_connector else self.step_versions

@@ -9,7 +9,7 @@ incarnation of the same worker id frees units, and only that worker's.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import calls, commands, drains, duplicates, holds, loggers, rates, reign, tasksets
+from herdmesh.herder.state import calls, commands, drains, duplicates, holds, loggers, plugins, rates, reign, tasksets
 from herdmesh.herder.state.events import (
     CommandReplied,
     StreamBroken,
@@ -53,6 +53,8 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
         address=event.address,
         slots=event.slots,
         plugins=event.plugins,
+        refused=event.refused,
+        has_plugin_folders=event.has_plugin_folders,
         session=event.session,
         connected_ms=mesh.now,
         heard_ms=mesh.now,
@@ -62,9 +64,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     if before is not None:
         member.load = before.load
     mesh.members[event.worker_id] = member
-    mesh.connectors_told.update(member.connectors)
-    for name, versions in member.step_versions.items():
-        mesh.steps_told.setdefault(name, set()).update(versions)
+    plugins.note(mesh, member)
     mesh.departed.pop(event.worker_id, None)
     mesh.sessions[event.session] = event.worker_id
     mesh.awaited.pop(event.worker_id, None)

@@ -5,6 +5,7 @@ Owns the mapping of `WorkerSessionService.Session`. Invariant: every message of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import zip_longest
 
 from google.protobuf.duration_pb2 import Duration
@@ -21,8 +22,10 @@ from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.model import (
     Holding,
     LoggerLevel,
+    Plugin,
     Properties,
     RateUse,
+    RefusedPlugin,
     RunState,
     TaskProgress,
     UnitId,
@@ -77,6 +80,9 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
             )
         case "leaving":
             return ev.WorkerLeft(session)
+        case "plugins":
+            told = message.plugins
+            return ev.PluginsTold(session, *_plugins(told.plugins, told.refused))
         case None:
             raise RequestInvalid("a session message must say something", "message")
 
@@ -235,20 +241,29 @@ def _logger(message: admin_pb.LoggerEntry) -> LoggerLevel:
 def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:
     if not message.worker.worker_id or not message.worker.incarnation:
         raise RequestInvalid("a worker must say who it is: worker_id and incarnation", "hello.worker")
-    plugins = (values.plugin(plugin) for plugin in message.plugins)
+    plugins, refused = _plugins(message.plugins, message.refused_plugins)
     return ev.WorkerHello(
         session=session,
         worker_id=message.worker.worker_id,
         incarnation=message.worker.incarnation,
         address=message.address,
         slots=message.slots,
-        plugins=tuple(plugin for plugin in plugins if plugin is not None),
+        plugins=plugins,
         holdings=tuple(_holding(holding) for holding in message.holdings),
         epoch_max=message.epoch_max,
         draining=message.draining,
         logger_revision=revisions.from_proto(message.logger_revision),
         leaving=message.leaving,
+        refused=refused,
+        has_plugin_folders=message.has_plugin_folders,
     )
+
+
+def _plugins(
+    plugins: Iterable[common.Plugin], refused: Iterable[common.RefusedPlugin]
+) -> tuple[tuple[Plugin, ...], tuple[RefusedPlugin, ...]]:
+    known = (values.plugin(plugin) for plugin in plugins)
+    return tuple(plugin for plugin in known if plugin is not None), tuple(map(values.refused_plugin, refused))
 
 
 def _holding(message: pb.Holding) -> Holding:

@@ -6,6 +6,7 @@ Owns the enum tables. Invariant: an enum value unknown to this release reads as 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -22,6 +23,7 @@ from herdmesh.herder.state.model import (
     OffsetEntry,
     Plugin,
     PluginKind,
+    RefusedPlugin,
     RunState,
     TargetState,
     UnitId,
@@ -160,6 +162,18 @@ def plugin(message: common.Plugin) -> Plugin | None:
     if kind is None:
         return None
     return Plugin(message.class_name, tuple(message.aliases), kind, message.version)
+
+
+def refused_plugin(message: common.RefusedPlugin) -> RefusedPlugin:
+    """Of one worker."""
+    return RefusedPlugin(message.folder, message.plugin, message.why, message.fix)
+
+
+def refused_plugin_to_proto(value: RefusedPlugin, worker_ids: Sequence[str]) -> common.RefusedPlugin:
+    """Of the workers that said so."""
+    return common.RefusedPlugin(
+        folder=value.folder, plugin=value.plugin, why=value.why, fix=value.fix, worker_ids=worker_ids
+    )
 
 
 def plugin_to_proto(value: Plugin) -> common.Plugin:

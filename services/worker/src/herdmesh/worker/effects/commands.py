@@ -74,9 +74,12 @@ class Commands:
     async def validated(self, config: Properties) -> worker_service_pb2.ConfigValidation:
         """Everything wrong with the config. Raises what the author's code raises."""
         worker = self._settings.worker_config()
-        return await in_thread(
-            "validation", lambda: validate(config, self._specs.plugins, worker, self._specs.providers)
-        )
+
+        def validated() -> worker_service_pb2.ConfigValidation:
+            self._plugins.catch_up(config, worker)
+            return validate(config, self._specs.plugins, worker, self._specs.providers)
+
+        return await in_thread("validation", validated)
 
     async def close(self) -> None:
         """Stop waiting for what is under way."""

@@ -29,6 +29,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from herdmesh.connect import jackson, offsets_topic, waits
+from herdmesh.connect.author_answers import checked_agreement, checked_places
 from herdmesh.connect.connector import PartitionId, SinkConnector, SourceConnector
 from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.engine import claims, clients, producing, stored_offsets
@@ -168,7 +169,7 @@ class Offsets:
             config = self._specs.providers.resolve(question.config).config
             connector = self._specs.plugin(config).load()
             assert isinstance(connector, SinkConnector)
-            return connector.alter_offsets(config, offsets)
+            return checked_agreement(connector.alter_offsets(config, offsets))
 
         return sink_offsets.change(self._claimed(question), question, named, agree, given_up_s)
 
@@ -205,7 +206,7 @@ class Offsets:
 
     def _agree(self, question: AlterOffsets, change: _SourceChange) -> bool:
         config, connector = self._source(question)
-        return connector.alter_offsets(config, change.offsets)
+        return checked_agreement(connector.alter_offsets(config, change.offsets))
 
     def _source(self, question: AlterOffsets | ReadOffsets) -> tuple[Config, SourceConnector]:
         config = self._specs.providers.resolve(question.config).config
@@ -223,7 +224,7 @@ class Offsets:
         config, connector = self._source(question)
         if not committed:
             raise ConfigError("the connector has no offsets, so there is nothing to rewind")
-        back = connector.offsets_at(config, question.rewind_to_ms, committed)
+        back = checked_places(connector.offsets_at(config, question.rewind_to_ms, committed))
         if back is None:
             raise ConfigError(
                 f"{connector.class_name} cannot be rewound to a time: it does not know where it was then, by this "

@@ -31,6 +31,8 @@ _DEPTH_MAX: Final = 2
 _FILES_MAX: Final = 50_000
 """Looked at in one environment, at most."""
 _CACHES: Final = frozenset({"__pycache__", "bin"})
+_CODE: Final = (".py", ".pyc", ".so", ".pth", _MARK)
+_INSTALLERS: Final = (".dist-info", ".egg-info")
 _PYTHON: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -69,12 +71,24 @@ class PluginFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedFolder:
-    """A folder that nothing is loaded from, and why."""
+class RefusedPlugin:
+    """What is in a folder and not used, and why."""
 
     folder: str
     why: str
     fix: str
+    plugin: str = ""
+    """"" = nothing in the folder is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Two texts that change with the files of an environment: their names, sizes and times."""
+
+    files: str
+    """With all of them."""
+    code: str
+    """With modules and what installers write, and not with the data that a plugin may write beside its code."""
 
 
 def own_libraries() -> OwnLibraries:
@@ -95,10 +109,10 @@ def own_libraries() -> OwnLibraries:
     return OwnLibraries(versions, tuple(sorted({*modules, "herdmesh"})))
 
 
-def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[RefusedFolder]]:
+def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[RefusedPlugin]]:
     """The environments in the folders of a `plugin.path`, in its order, and those that are refused."""
     found: list[PluginFolder] = []
-    refused: list[RefusedFolder] = []
+    refused: list[RefusedPlugin] = []
     environments: dict[str, Path] = {}  # by where it really is: a symbolic link to one is no second one
     for text in filter(None, map(str.strip, plugin_path.split(","))):
         folder = Path(text).absolute()
@@ -109,14 +123,14 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
             refused.append(_locked(folder, error))
             continue
         for one in _environments(folder, _DEPTH_MAX) if is_folder else ():
-            if isinstance(one, RefusedFolder):
+            if isinstance(one, RefusedPlugin):
                 refused.append(one)
             else:
                 below.append(one)
         if not below:
             why = "there is no virtual environment in it" if is_folder else "there is no such folder"
             refused.append(
-                RefusedFolder(text, why, f"make one: {_PYTHON} -m venv, then install the connector with its pip")
+                RefusedPlugin(text, why, f"make one: {_PYTHON} -m venv, then install the connector with its pip")
             )
         for one in below:
             environments.setdefault(os.path.realpath(one), one)
@@ -129,7 +143,7 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
     return found, refused
 
 
-def _environments(folder: Path, depth: int) -> Iterator[Path | RefusedFolder]:
+def _environments(folder: Path, depth: int) -> Iterator[Path | RefusedPlugin]:
     try:
         if (folder / _MARK).is_file():
             yield folder
@@ -148,15 +162,14 @@ def _environments(folder: Path, depth: int) -> Iterator[Path | RefusedFolder]:
             yield from _environments(below, depth - 1)
 
 
-def _locked(folder: Path, error: OSError) -> RefusedFolder:
-    return RefusedFolder(str(folder), f"it cannot be looked into: {error}", "let the worker read it, or move it")
+def _locked(folder: Path, error: OSError) -> RefusedPlugin:
+    return RefusedPlugin(str(folder), f"it cannot be looked into: {error}", "let the worker read it, or move it")
 
 
-def signatures(plugin_path: str) -> dict[str, str]:
-    """Of each environment below the folders of a `plugin.path`, by where it really is, a text that changes with its
-    files: their names, sizes and times. What Python caches, and what a run of a plugin changes only there, is not of
-    it. A listing and no more: some milliseconds for an environment of a thousand files."""
-    found: dict[str, str] = {}
+def signatures(plugin_path: str) -> dict[str, Signature]:
+    """Of each environment below the folders of a `plugin.path`, by where it really is, what changes with its files.
+    What Python caches is not of it. A listing and no more: some milliseconds for an environment of a thousand files."""
+    found: dict[str, Signature] = {}
     for text in filter(None, map(str.strip, plugin_path.split(","))):
         for one in _environments(Path(text).absolute(), _DEPTH_MAX):
             if isinstance(one, Path):
@@ -165,36 +178,40 @@ def signatures(plugin_path: str) -> dict[str, str]:
     return found
 
 
-def _signature(environment: str) -> str:
-    seen = blake2b(digest_size=16)
+def _signature(environment: str) -> Signature:
+    all_files, code = blake2b(digest_size=16), blake2b(digest_size=16)
     left = _FILES_MAX
     for folder, folders, files in os.walk(environment):
         folders[:] = sorted(one for one in folders if one not in _CACHES)
+        is_installers = folder.endswith(_INSTALLERS)
         for name in sorted(files):
             try:
                 about = os.stat(os.path.join(folder, name))
             except OSError:
                 continue  # a broken link, or removed meanwhile
-            seen.update(f"{folder}/{name} {about.st_size} {about.st_mtime_ns}\n".encode(errors="surrogateescape"))
+            line = f"{folder}/{name} {about.st_size} {about.st_mtime_ns}\n".encode(errors="surrogateescape")
+            all_files.update(line)
+            if is_installers or name.endswith(_CODE):
+                code.update(line)
             left -= 1
             if not left:
-                return seen.hexdigest()
-    return seen.hexdigest()
+                return Signature(all_files.hexdigest(), code.hexdigest())
+    return Signature(all_files.hexdigest(), code.hexdigest())
 
 
-def _read_any(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
+def _read_any(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedPlugin:
     try:
         return _read(environment, own)
     except Exception as error:  # noqa: BLE001 - what an installer left behind half may raise anything
         why = f"what is installed in it cannot be read: {type(error).__name__}: {error}"
-        return RefusedFolder(str(environment), why, "make the environment anew")
+        return RefusedPlugin(str(environment), why, "make the environment anew")
 
 
-def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
+def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedPlugin:
     packages = environment / "lib" / _PYTHON / "site-packages"
     if not packages.is_dir():
         others = ", ".join(sorted(one.parent.name for one in environment.glob("lib/*/site-packages"))) or "no Python"
-        return RefusedFolder(
+        return RefusedPlugin(
             str(environment), f"it is an environment of {others}, and this worker runs {_PYTHON}",
             f"make it with {_PYTHON} -m venv",
         )  # fmt: skip
@@ -208,7 +225,7 @@ def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
         for entry in _entry_points(one).select(group=group)
     )
     if not entries:
-        return RefusedFolder(
+        return RefusedPlugin(
             str(environment), f"no distribution in it has an entry point of the group {ENTRY_POINT_GROUP}, nor of "
             f"{', '.join(GROUPS)}",
             f"install a plugin with {environment / 'bin' / 'pip'}",
@@ -217,7 +234,7 @@ def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
         for wanted in _requirements(one, frozenset()):
             has = own.versions.get(canonicalize_name(wanted.name))
             if has is not None and not wanted.specifier.contains(has, prereleases=True):
-                return RefusedFolder(
+                return RefusedPlugin(
                     str(environment),
                     f"{one.name} {one.version} requires {wanted}, and a connector runs in one process with Herdmesh, "
                     f"which is installed with {wanted.name} {has}",

@@ -89,9 +89,20 @@ class Line:
         return not self._over
 
     @property
+    def ended(self) -> str:
+        """How it died, "" = it is not known to have."""
+        return self._over
+
+    @property
     def pid(self) -> int:
         """Of the process."""
         return self._process.pid
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing that was started in it runs, and nobody waits for an answer."""
+        with self._lock:
+            return not self._instances and not self._waiting
 
     def lend(self, instance: str, context: ConnectorContext) -> None:
         """From now on that instance may use the context; it fails when the process dies."""
@@ -229,6 +240,7 @@ class PluginProcess:
         self._lock = threading.Lock()
         self._line: Line | None = None
         self._closed = False
+        self._was_idle = False
 
     def line(self) -> Line:
         """Of the process, which is started if there is none. Raises TaskFailed when it cannot be."""
@@ -244,12 +256,30 @@ class PluginProcess:
                     ) from error
             return self._line
 
+    def ended(self) -> str:
+        """How the process ended by itself; "" = it has not."""
+        with self._lock:
+            return self._line.ended if self._line is not None else ""
+
     def rest(self) -> None:
         """End the process until the next call."""
         with self._lock:
             line, self._line = self._line, None
         if line is not None:
             line.close()
+
+    def rest_if_idle(self) -> bool:
+        """End the process when it was idle at the last call, too: between two messages of one it also looks idle. True
+        when there is none."""
+        with self._lock:
+            line = self._line
+        if line is None or not line.alive:
+            return True
+        was_idle, self._was_idle = self._was_idle, line.is_idle
+        if not (was_idle and self._was_idle):
+            return False
+        self.rest()
+        return True
 
     def close(self) -> None:
         """End the process for good."""

@@ -60,7 +60,7 @@ class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
         self, request: worker_service_pb2.ListPluginsRequest, context: _Context
     ) -> worker_service_pb2.ListPluginsResponse:
         """The plugins this worker can load."""
-        return worker_service_pb2.ListPluginsResponse(plugins=self._plugins.all())
+        return worker_service_pb2.ListPluginsResponse(plugins=self._plugins.all(), refused=self._plugins.refused())
 
     async def FenceTasks(
         self, request: worker_service_pb2.FenceTasksRequest, context: _Context

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&herdmesh/api/common/v1/connector.proto\x12\x16herdmesh.api.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x01\n\nProperties\x12@\n\x07\x65ntries\x18\x01 \x03(\x0b\x32/.herdmesh.api.common.v1.Properties.EntriesEntry\x1aU\n\x0c\x45ntriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.herdmesh.api.common.v1.PropertyValue:\x02\x38\x01\"7\n\rPropertyValue\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x0e\n\x04json\x18\x02 \x01(\tH\x00\x42\x06\n\x04kind\")\n\x06TaskId\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x0c\n\x04task\x18\x02 \x01(\x05\"b\n\x07\x46\x61ilure\x12\x0f\n\x07message\x18\x01 \x01(\t\x12\r\n\x05trace\x18\x02 \x01(\t\x12\x37\n\x0b\x65rror_class\x18\x03 \x01(\x0e\x32\".herdmesh.api.common.v1.ErrorClass\"\x93\x01\n\x04Wait\x12\x11\n\twaits_for\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05tries\x18\x04 \x01(\x03\x12-\n\tnext_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x01\n\tCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x04wait\x18\x04 \x01(\x0b\x32\x1c.herdmesh.api.common.v1.Wait\"R\n\x0b\x43ommitScope\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x11\n\telsewhere\x18\x03 \x03(\t\x12\x11\n\ttopic_ids\x18\x04 \x03(\t\"p\n\x06Plugin\x12\x12\n\nclass_name\x18\x01 \x01(\t\x12\x0f\n\x07\x61liases\x18\x02 \x03(\t\x12\x30\n\x04kind\x18\x03 \x01(\x0e\x32\".herdmesh.api.common.v1.PluginKind\x12\x0f\n\x07version\x18\x04 \x01(\t*x\n\x0bTargetState\x12\x1c\n\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14TARGET_STATE_STARTED\x10\x01\x12\x17\n\x13TARGET_STATE_PAUSED\x10\x02\x12\x18\n\x14TARGET_STATE_STOPPED\x10\x03*\xcc\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14RUN_STATE_UNASSIGNED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x14\n\x10RUN_STATE_PAUSED\x10\x03\x12\x14\n\x10RUN_STATE_FAILED\x10\x04\x12\x18\n\x14RUN_STATE_RESTARTING\x10\x05\x12\x15\n\x11RUN_STATE_STOPPED\x10\x06\x12\x17\n\x13RUN_STATE_DESTROYED\x10\x07*c\n\rConnectorType\x12\x1e\n\x1a\x43ONNECTOR_TYPE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONNECTOR_TYPE_SOURCE\x10\x01\x12\x17\n\x13\x43ONNECTOR_TYPE_SINK\x10\x02*\xe0\x01\n\nErrorClass\x12\x1b\n\x17\x45RROR_CLASS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45RROR_CLASS_RETRIABLE\x10\x01\x12\x15\n\x11\x45RROR_CLASS_FATAL\x10\x02\x12\x1a\n\x16\x45RROR_CLASS_BAD_CONFIG\x10\x03\x12\x17\n\x13\x45RROR_CLASS_UNKNOWN\x10\x04\x12\x16\n\x12\x45RROR_CLASS_FENCED\x10\x05\x12\x19\n\x15\x45RROR_CLASS_DATA_LOSS\x10\x06\x12\x1b\n\x17\x45RROR_CLASS_UNREACHABLE\x10\x07*\xcf\x01\n\nPluginKind\x12\x1b\n\x17PLUGIN_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12PLUGIN_KIND_SOURCE\x10\x01\x12\x14\n\x10PLUGIN_KIND_SINK\x10\x02\x12\x19\n\x15PLUGIN_KIND_CONVERTER\x10\x03\x12 \n\x1cPLUGIN_KIND_HEADER_CONVERTER\x10\x04\x12\x1e\n\x1aPLUGIN_KIND_TRANSFORMATION\x10\x05\x12\x19\n\x15PLUGIN_KIND_PREDICATE\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&herdmesh/api/common/v1/connector.proto\x12\x16herdmesh.api.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x01\n\nProperties\x12@\n\x07\x65ntries\x18\x01 \x03(\x0b\x32/.herdmesh.api.common.v1.Properties.EntriesEntry\x1aU\n\x0c\x45ntriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.herdmesh.api.common.v1.PropertyValue:\x02\x38\x01\"7\n\rPropertyValue\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x0e\n\x04json\x18\x02 \x01(\tH\x00\x42\x06\n\x04kind\")\n\x06TaskId\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x0c\n\x04task\x18\x02 \x01(\x05\"b\n\x07\x46\x61ilure\x12\x0f\n\x07message\x18\x01 \x01(\t\x12\r\n\x05trace\x18\x02 \x01(\t\x12\x37\n\x0b\x65rror_class\x18\x03 \x01(\x0e\x32\".herdmesh.api.common.v1.ErrorClass\"\x93\x01\n\x04Wait\x12\x11\n\twaits_for\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05tries\x18\x04 \x01(\x03\x12-\n\tnext_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x01\n\tCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x04wait\x18\x04 \x01(\x0b\x32\x1c.herdmesh.api.common.v1.Wait\"R\n\x0b\x43ommitScope\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x11\n\telsewhere\x18\x03 \x03(\t\x12\x11\n\ttopic_ids\x18\x04 \x03(\t\"p\n\x06Plugin\x12\x12\n\nclass_name\x18\x01 \x01(\t\x12\x0f\n\x07\x61liases\x18\x02 \x03(\t\x12\x30\n\x04kind\x18\x03 \x01(\x0e\x32\".herdmesh.api.common.v1.PluginKind\x12\x0f\n\x07version\x18\x04 \x01(\t\"]\n\rRefusedPlugin\x12\x0e\n\x06\x66older\x18\x01 \x01(\t\x12\x0e\n\x06plugin\x18\x02 \x01(\t\x12\x0b\n\x03why\x18\x03 \x01(\t\x12\x0b\n\x03\x66ix\x18\x04 \x01(\t\x12\x12\n\nworker_ids\x18\x05 \x03(\t*x\n\x0bTargetState\x12\x1c\n\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14TARGET_STATE_STARTED\x10\x01\x12\x17\n\x13TARGET_STATE_PAUSED\x10\x02\x12\x18\n\x14TARGET_STATE_STOPPED\x10\x03*\xcc\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14RUN_STATE_UNASSIGNED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x14\n\x10RUN_STATE_PAUSED\x10\x03\x12\x14\n\x10RUN_STATE_FAILED\x10\x04\x12\x18\n\x14RUN_STATE_RESTARTING\x10\x05\x12\x15\n\x11RUN_STATE_STOPPED\x10\x06\x12\x17\n\x13RUN_STATE_DESTROYED\x10\x07*c\n\rConnectorType\x12\x1e\n\x1a\x43ONNECTOR_TYPE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONNECTOR_TYPE_SOURCE\x10\x01\x12\x17\n\x13\x43ONNECTOR_TYPE_SINK\x10\x02*\xe0\x01\n\nErrorClass\x12\x1b\n\x17\x45RROR_CLASS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45RROR_CLASS_RETRIABLE\x10\x01\x12\x15\n\x11\x45RROR_CLASS_FATAL\x10\x02\x12\x1a\n\x16\x45RROR_CLASS_BAD_CONFIG\x10\x03\x12\x17\n\x13\x45RROR_CLASS_UNKNOWN\x10\x04\x12\x16\n\x12\x45RROR_CLASS_FENCED\x10\x05\x12\x19\n\x15\x45RROR_CLASS_DATA_LOSS\x10\x06\x12\x1b\n\x17\x45RROR_CLASS_UNREACHABLE\x10\x07*\xcf\x01\n\nPluginKind\x12\x1b\n\x17PLUGIN_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12PLUGIN_KIND_SOURCE\x10\x01\x12\x14\n\x10PLUGIN_KIND_SINK\x10\x02\x12\x19\n\x15PLUGIN_KIND_CONVERTER\x10\x03\x12 \n\x1cPLUGIN_KIND_HEADER_CONVERTER\x10\x04\x12\x1e\n\x1aPLUGIN_KIND_TRANSFORMATION\x10\x05\x12\x19\n\x15PLUGIN_KIND_PREDICATE\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,16 +34,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PROPERTIES_ENTRIESENTRY']._loaded_options = None
   _globals['_PROPERTIES_ENTRIESENTRY']._serialized_options = b'8\001'
-  _globals['_TARGETSTATE']._serialized_start=947
-  _globals['_TARGETSTATE']._serialized_end=1067
-  _globals['_RUNSTATE']._serialized_start=1070
-  _globals['_RUNSTATE']._serialized_end=1274
-  _globals['_CONNECTORTYPE']._serialized_start=1276
-  _globals['_CONNECTORTYPE']._serialized_end=1375
-  _globals['_ERRORCLASS']._serialized_start=1378
-  _globals['_ERRORCLASS']._serialized_end=1602
-  _globals['_PLUGINKIND']._serialized_start=1605
-  _globals['_PLUGINKIND']._serialized_end=1812
+  _globals['_TARGETSTATE']._serialized_start=1042
+  _globals['_TARGETSTATE']._serialized_end=1162
+  _globals['_RUNSTATE']._serialized_start=1165
+  _globals['_RUNSTATE']._serialized_end=1369
+  _globals['_CONNECTORTYPE']._serialized_start=1371
+  _globals['_CONNECTORTYPE']._serialized_end=1470
+  _globals['_ERRORCLASS']._serialized_start=1473
+  _globals['_ERRORCLASS']._serialized_end=1697
+  _globals['_PLUGINKIND']._serialized_start=1700
+  _globals['_PLUGINKIND']._serialized_end=1907
   _globals['_PROPERTIES']._serialized_start=100
   _globals['_PROPERTIES']._serialized_end=265
   _globals['_PROPERTIES_ENTRIESENTRY']._serialized_start=180
@@ -62,4 +62,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMMITSCOPE']._serialized_end=831
   _globals['_PLUGIN']._serialized_start=833
   _globals['_PLUGIN']._serialized_end=945
+  _globals['_REFUSEDPLUGIN']._serialized_start=947
+  _globals['_REFUSEDPLUGIN']._serialized_end=1040
 # @@protoc_insertion_point(module_scope)

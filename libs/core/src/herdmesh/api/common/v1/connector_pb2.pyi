@@ -492,3 +492,43 @@ class Plugin(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Plugin: _TypeAlias = Plugin  # noqa: Y015
+
+@_typing.final
+class RefusedPlugin(_message.Message):
+    """RefusedPlugin is what a worker found, in a plugin folder or installed beside Herdmesh, and could not use."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOLDER_FIELD_NUMBER: _builtins.int
+    PLUGIN_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    FIX_FIELD_NUMBER: _builtins.int
+    WORKER_IDS_FIELD_NUMBER: _builtins.int
+    folder: _builtins.str
+    """folder it is in, or words for the distribution that is installed beside Herdmesh."""
+    plugin: _builtins.str
+    """plugin that cannot be used, as its entry point or class names it. Empty = nothing in the folder can."""
+    why: _builtins.str
+    """why it cannot be used."""
+    fix: _builtins.str
+    """fix says what to do. Empty = why says it."""
+    @_builtins.property
+    def worker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """worker_ids that said so, sorted. Empty where one worker speaks of itself."""
+
+    def __init__(
+        self,
+        *,
+        folder: _builtins.str = ...,
+        plugin: _builtins.str = ...,
+        why: _builtins.str = ...,
+        fix: _builtins.str = ...,
+        worker_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fix", b"fix", "folder", b"folder", "plugin", b"plugin", "why", b"why", "worker_ids", b"worker_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedPlugin: _TypeAlias = RefusedPlugin  # noqa: Y015

@@ -40,6 +40,7 @@ class SessionRequest(_message.Message):
     TASK_CONFIGS_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
     LEAVING_FIELD_NUMBER: _builtins.int
+    PLUGINS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___WorkerHello:
         """hello opens the session."""
@@ -64,6 +65,10 @@ class SessionRequest(_message.Message):
     def leaving(self) -> Global___WorkerLeaving:
         """leaving starts a clean stop: the herder moves everything, then ends the session."""
 
+    @_builtins.property
+    def plugins(self) -> Global___WorkerPlugins:
+        """plugins replaces what hello said of plugins: the plugin folders have changed."""
+
     def __init__(
         self,
         *,
@@ -73,12 +78,13 @@ class SessionRequest(_message.Message):
         task_configs: Global___TaskConfigsReport | None = ...,
         reply: Global___CommandReply | None = ...,
         leaving: Global___WorkerLeaving | None = ...,
+        plugins: Global___WorkerPlugins | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "hello", b"hello", "leaving", b"leaving", "message", b"message", "reply", b"reply", "report", b"report", "task_configs", b"task_configs"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "hello", b"hello", "leaving", b"leaving", "message", b"message", "plugins", b"plugins", "reply", b"reply", "report", b"report", "task_configs", b"task_configs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "hello", b"hello", "leaving", b"leaving", "message", b"message", "reply", b"reply", "report", b"report", "task_configs", b"task_configs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "hello", b"hello", "leaving", b"leaving", "message", b"message", "plugins", b"plugins", "reply", b"reply", "report", b"report", "task_configs", b"task_configs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "heartbeat", "report", "task_configs", "reply", "leaving"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "heartbeat", "report", "task_configs", "reply", "leaving", "plugins"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -127,6 +133,8 @@ class WorkerHello(_message.Message):
     DRAINING_FIELD_NUMBER: _builtins.int
     LOGGER_REVISION_FIELD_NUMBER: _builtins.int
     LEAVING_FIELD_NUMBER: _builtins.int
+    REFUSED_PLUGINS_FIELD_NUMBER: _builtins.int
+    HAS_PLUGIN_FOLDERS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """address is the host:port of the worker's gRPC server."""
     slots: _builtins.int
@@ -137,6 +145,8 @@ class WorkerHello(_message.Message):
     """draining is true when the worker wants no work."""
     leaving: _builtins.bool
     """leaving is true when this process has begun to stop for good: it takes no work any more, and everything moves away from it."""
+    has_plugin_folders: _builtins.bool
+    """has_plugin_folders is true when it looks into plugin folders, so that it may find a plugin that it does not tell of here."""
     @_builtins.property
     def worker(self) -> _identity_pb2.WorkerIdentity:
         """worker that dials in."""
@@ -153,6 +163,10 @@ class WorkerHello(_message.Message):
     def logger_revision(self) -> _revision_pb2.Revision:
         """logger_revision is the revision of the newest level for the cluster that this process was told; it is told those after it. Unset = none."""
 
+    @_builtins.property
+    def refused_plugins(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.RefusedPlugin]:
+        """refused_plugins are those that it found and cannot use."""
+
     def __init__(
         self,
         *,
@@ -165,14 +179,46 @@ class WorkerHello(_message.Message):
         draining: _builtins.bool = ...,
         logger_revision: _revision_pb2.Revision | None = ...,
         leaving: _builtins.bool = ...,
+        refused_plugins: _abc.Iterable[_connector_pb2.RefusedPlugin] | None = ...,
+        has_plugin_folders: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["logger_revision", b"logger_revision", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "epoch_max", b"epoch_max", "holdings", b"holdings", "leaving", b"leaving", "logger_revision", b"logger_revision", "plugins", b"plugins", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "epoch_max", b"epoch_max", "has_plugin_folders", b"has_plugin_folders", "holdings", b"holdings", "leaving", b"leaving", "logger_revision", b"logger_revision", "plugins", b"plugins", "refused_plugins", b"refused_plugins", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerHello: _TypeAlias = WorkerHello  # noqa: Y015
+
+@_typing.final
+class WorkerPlugins(_message.Message):
+    """WorkerPlugins is all that a worker can load now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLUGINS_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plugins(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Plugin]:
+        """plugins it can load."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.RefusedPlugin]:
+        """refused are those that it found and cannot use."""
+
+    def __init__(
+        self,
+        *,
+        plugins: _abc.Iterable[_connector_pb2.Plugin] | None = ...,
+        refused: _abc.Iterable[_connector_pb2.RefusedPlugin] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plugins", b"plugins", "refused", b"refused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerPlugins: _TypeAlias = WorkerPlugins  # noqa: Y015
 
 @_typing.final
 class Holding(_message.Message):

@@ -426,6 +426,7 @@ class ListPluginsResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     PLUGINS_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta of the response."""
@@ -434,15 +435,20 @@ class ListPluginsResponse(_message.Message):
     def plugins(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Plugin]:
         """plugins in Connect's order: sinks, sources, transformations, predicates, converters, header converters."""
 
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.RefusedPlugin]:
+        """refused is what was found and cannot be used."""
+
     def __init__(
         self,
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         plugins: _abc.Iterable[_connector_pb2.Plugin] | None = ...,
+        refused: _abc.Iterable[_connector_pb2.RefusedPlugin] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "plugins", b"plugins"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "plugins", b"plugins", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
