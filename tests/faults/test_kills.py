@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -109,11 +108,7 @@ async def test_worker(
         assert not alive, f"left behind by the dead worker: {alive} (gone: {len(gone)})"
 
     await _run_case(mesh, tmp_topic(), tmp_path / "out", harm)
-    await mesh.until_serving()
-    await mesh.until_workers()
-    left = sorted(await asyncio.to_thread(os.listdir, workers_temporary))
-    assert len(left) == len(mesh.stack.addresses("worker")), f"more than a folder of each worker: {left}"
-    assert all(name.startswith("herd-worker-") for name in left), left
+    await mesh.assert_temporary(workers_temporary)
 
 
 async def test_herder(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:

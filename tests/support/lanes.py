@@ -3,8 +3,9 @@
 Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker or
 Spark, kills things, or holds a limit of time. The own lane has all with PostgreSQL, S3 or HDFS, what takes `guarded`,
 and of what needs but a broker as much as makes the lanes equally long, for which there is a second one. The alone lane
-has what starts a broker itself (marker `own_broker`). The process that has run that runs the pure lane: the rest, which
-needs nothing but itself, and takes only the processor time that the others leave.
+has what starts a broker itself (marker `own_broker`), but for end-to-end tests, which are of the shared lane. The
+process that has run that runs the pure lane: the rest, which needs nothing but itself, and takes only the processor
+time that the others leave.
 
 In the shared lane come last the fault tests, then what holds a limit of time (marker `timed`), which waits until the
 other lanes run nothing, and, as the very last, chaos: three minutes, mostly of waiting. Beside chaos, and stepping back
@@ -62,6 +63,7 @@ _LANES_OF_SERVER = {
     "s3": {_OWN},
     "hdfs": {_OWN},
 }
+_END_TO_END = "tests/e2e/"
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
 #: Places in the order of tests. From `_TIMED` on a test waits for other lanes.
@@ -145,7 +147,9 @@ def lane_of(item: pytest.Item) -> str:
     """The lane this test is of. A test that runs others with it (`side_by_side`) runs those of its own only."""
     markers = {mark.name for mark in item.iter_markers()}
     if "own_broker" in markers:
-        return _OWN if "guarded" in getattr(item, "fixturenames", ()) else _ALONE
+        if "guarded" in getattr(item, "fixturenames", ()):
+            return _OWN
+        return _SHARED if item.nodeid.startswith(_END_TO_END) else _ALONE
     moves = bool(markers & {"postgres", "s3", "hdfs"}) or ("kafka" in markers and item.nodeid.startswith(_MOVERS))
     if moves and not markers & {"spark", "timed"} and not item.nodeid.startswith(_FAULTS):
         return _OWN

@@ -176,6 +176,14 @@ class Mesh:
             assert time.monotonic() < deadline_s, f"the herder has only these workers after {WAIT_S:g} s: {states}"
             await asyncio.sleep(0.1)
 
+    async def assert_temporary(self, folder: Path) -> None:
+        """Once all serve: in the temporary folder of the workers is one folder of each that lives, and nothing else."""
+        await self.until_serving()
+        await self.until_workers()
+        left = sorted(await asyncio.to_thread(os.listdir, folder))
+        assert len(left) == len(self.stack.addresses("worker")), f"left behind: {left}"
+        assert all(name.startswith("herd-worker-") for name in left), f"left behind: {left}"
+
     # -- harm
 
     def pid(self, service: str) -> int:

@@ -121,6 +121,7 @@ def test_a_call_that_never_returns_is_given_up_and_its_client_left_alone(
     at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("herdmesh.kafka.bounded.HANG_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("herdmesh.kafka.bounded._SECOND_LOOK_S", 0.05)
     stuck: Any = _Stuck(at)
     fence = Fence(stuck, "stuck-id")
     with pytest.raises(TaskFailed, match="stuck-id does not return") as failure:
@@ -132,6 +133,7 @@ def test_a_call_that_never_returns_is_given_up_and_its_client_left_alone(
 
 def test_closing_does_not_wait_for_an_abort_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence_module, "_CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("herdmesh.kafka.bounded._SECOND_LOOK_S", 0.05)
     stuck: Any = _Stuck("abort_transaction")
     fence = Fence(stuck, "stuck-id")
     fence.begin()
