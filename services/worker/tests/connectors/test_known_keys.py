@@ -239,3 +239,30 @@ def test_keys_that_are_not_built_are_told_beside_values_that_are_malformed(
     assert together.keys() >= {*malformed, *not_built}
     assert said({**CONFIGS[of], **not_built})[1].keys() == not_built.keys()
     assert all("not built" in together[key][0] for key in not_built)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        ("jdbc-source", {"mode": "incremental"}),
+        ("jdbc-source", {"query": "SELECT 1", "table.whitelist": "a"}),
+        ("jdbc-sink", {"pk.mode": "key"}),
+        ("s3-sink", {"flush.size": "0"}),
+        ("http-sink", {"http.url": "ftp://h"}),
+        ("file-sink", {"errors.tolerance": "some"}),
+        ("mirror-source", {"replication.policy.class": "x.Y"}),
+        ("mirror-checkpoint", {"sync.group.offsets.enabled": "true"}),
+        ("debezium-postgres", {"snapshot.mode": "sometimes"}),
+    ],
+)
+def test_a_key_that_nobody_reads_is_told_beside_a_mistake(name: str, mistake: dict[str, str]) -> None:
+    warnings, errors = said({**CONFIGS[name], **mistake, "task.max": "1"})
+    assert errors
+    assert "did you mean tasks.max?" in warnings["task.max"]
+
+
+def test_a_file_sinks_key_that_nobody_reads_is_told_beside_a_mistake() -> None:
+    config = {"connector.class": "FileSink", "topics": "t", "directory": "/nowhere/x", "format": "xml", "task.max": "1"}
+    warnings, errors = said(config)
+    assert "format" in errors
+    assert "did you mean tasks.max?" in warnings["task.max"]

@@ -165,15 +165,21 @@ def client_problems_of(config: Config) -> list[ConfigError]:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
-    values = _checked(config)
-    _, target, found = _clusters(config, values, mirror_config.naming_of(values))
+    """Every key that has not the effect it asks for, with why; of a config that is refused, those that nobody reads."""
+    found: list[FieldViolation] = []
+    asks_target = True
+    try:
+        values = _checked(config)
+        _, target, found = _clusters(config, values, mirror_config.naming_of(values))
+        asks_target = target is not None
+    except ConfigError:
+        pass  # told as an error
     clients = (*prefixes_of("source", "admin"), *prefixes_of("source", "consumer"))
-    if target is not None:
+    if asks_target:
         clients = (*clients, *prefixes_of("target", "admin"), *prefixes_of("target", "consumer"))
 
     def here(name: str, _text: str) -> str | None:
-        if name != TARGET_BOOTSTRAP or target is not None:
+        if name != TARGET_BOOTSTRAP or asks_target:
             return None
         return f"only {_SET} and {_LOCATION}=target have to do with it; checkpoints go to the workers' cluster"
 

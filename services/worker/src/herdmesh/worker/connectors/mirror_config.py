@@ -8,7 +8,7 @@ Invariant: a key is honoured, or refused, or named in a warning; none is dropped
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -264,7 +264,25 @@ def _syncs(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[S
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
+    """Every key that has not the effect it asks for, with why; of a config that is refused, those that nobody reads."""
+    try:
+        return _warnings_of(config)
+    except ConfigError:
+        asked = (("source", "consumer"), ("source", "admin"), ("source", "producer"), ("target", "admin"),
+                 ("target", "producer"))  # fmt: skip
+        clients = [prefix for side, client in asked for prefix in prefixes_of(side, client)]
+        return _unread(config, clients, lambda _name, _text: None)
+
+
+def _unread(config: Config, clients: Iterable[str], here: Callable[[str, str], str | None]) -> list[FieldViolation]:
+    own = {*KEYS.keys, ASSIGNED, *OF_TASKS}
+    return warned_settings(
+        config, own, ConnectorKind.SOURCE, WITHOUT_EFFECT, (*CONSUMERS, *clients), here=here, foreign=to_target,
+        java="mirror-source",
+    )  # fmt: skip
+
+
+def _warnings_of(config: Config) -> list[FieldViolation]:
     found = converter_warnings(config)
     clients = (*prefixes_of("source", "consumer"), *prefixes_of("source", "admin"))
     values = KEYS.parse(config)
@@ -288,10 +306,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
             return None if name == EMIT and text == "false" else why_none
         return None
 
-    found += warned_settings(
-        config, {*KEYS.keys, ASSIGNED, *OF_TASKS}, ConnectorKind.SOURCE, WITHOUT_EFFECT, (*CONSUMERS, *clients),
-        here=here, foreign=to_target, java="mirror-source",
-    )  # fmt: skip
+    found += _unread(config, clients, here)
     for kind, own in (("consumer", _OWN), ("admin", ())):
         found += client_of("source", kind, config, KEYS.keys, own)[0].warnings
     return found

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 
 from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.connector import Config, ConnectorKind
+from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.files import settings
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,
@@ -37,9 +38,12 @@ _OF_S3 = (S3_REGION, S3_ENDPOINT, S3_ACCESS_KEY, S3_SECRET_KEY)
 
 
 def unused(config: Config) -> list[FieldViolation]:
-    """`FileSink`'s keys that are set and not looked at. Raises ConfigError as `settings_of`."""
-    values = settings.KEYS.parse(config)
-    scheme = Location.parse(values[DIRECTORY]).scheme
+    """`FileSink`'s keys that are set and not looked at; none of a config that is refused."""
+    try:
+        values = settings.KEYS.parse(config)
+        scheme = Location.parse(values[DIRECTORY]).scheme
+    except ConfigError:
+        return []
     found = [
         no_effect(key, f"it needs {other}={wanted}")
         for key, (other, wanted) in _NEEDED.items()

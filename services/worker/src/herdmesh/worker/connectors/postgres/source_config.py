@@ -369,11 +369,14 @@ def _numeric_of(values: Mapping[str, Any]) -> NumericMapping:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
-    settings = settings_of(config)
-    found = warnings_of_connection(config)
+    """Every key that has not the effect it asks for, with why; of a config that is refused, those that nobody reads."""
     own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}
-    found += warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, java="jdbc-source")
+    found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, java="jdbc-source")
+    try:
+        settings = settings_of(config)
+    except ConfigError:
+        return found
+    found = [*warnings_of_connection(config), *found]
     hidden = [kind for kind in settings.tables.types if kind in _HIDDEN_WRITERS] if not settings.query else []
     if settings.mode is Mode.INCREMENTING and settings.waits_for_writers and hidden:
         message = (
