@@ -117,6 +117,15 @@ public final class StoresSide {
     }
 
     private void status(String name, JsonNode operation) {
+        try {
+            put(name, operation);
+        } catch (NullPointerException error) {
+            // Java's safe put over a status of no worker: nothing is written.
+        }
+        statuses.flush();
+    }
+
+    private void put(String name, JsonNode operation) {
         AbstractStatus.State state = AbstractStatus.State.valueOf(operation.path("state").asText());
         String worker = operation.path("worker").asText();
         int generation = operation.path("generation").asInt();
@@ -137,7 +146,6 @@ public final class StoresSide {
                 statuses.put(status);
             }
         }
-        statuses.flush();
     }
 
     private Map<String, Object> show(JsonNode names) throws Exception {

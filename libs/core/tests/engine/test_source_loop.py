@@ -331,6 +331,22 @@ def test_a_source_forgets_an_offset_and_one_without_a_partition_is_kept(
     assert [progress.commit_time_ms for progress in again] == [None, None], "they are as they were"
 
 
+def test_offsets_that_went_with_their_topic_are_told_of(
+    kafka_topics: Kafka,
+    tmp_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As with Connect the source begins anew; not for a first start, nor for another topic."""
+    name = tmp_topic("source")
+    spec = scripted(kafka_topics, name, monkeypatch)
+    run_here(replace(spec, commit_scope=CommitScope.of("", ["another"])))
+    assert "was deleted" not in caplog.text
+    kafka_topics.admin.delete_topics([f"{name}-offsets"])[f"{name}-offsets"].result()
+    run_here(replace(spec, commit_scope=CommitScope.of("", [f"{name}-offsets"])))
+    assert f"offsets topic {name}-offsets was deleted, and {name} had committed offsets to it" in caplog.text
+
+
 class Disowning(Scripted):
     """Says of its first commit that it is not to be."""
 
@@ -344,7 +360,7 @@ class Disowning(Scripted):
 def test_what_a_task_disowns_is_given_up_and_the_next_run_begins_where_the_last_commit_was(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic, name = kafka_topics.create_topic(tmp_topic()), tmp_topic("source")
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("source")
     spec = scripted(kafka_topics, name, monkeypatch, SourceBatch(topic, [b"x"], {"p": 0}, {"next": 1}))
     spec = replace(spec, task_class=f"{__name__}:Disowning")
     monkeypatch.setattr(Disowning, "asked", 0)

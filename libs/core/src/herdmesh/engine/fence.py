@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from herdmesh.connect import waits
 from herdmesh.engine import clients, pulse
 from herdmesh.engine.clients import RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import is_fenced
+from herdmesh.engine.loop_waits import kafka
 from herdmesh.engine.settings import ClientConfig
+from herdmesh.engine.unacknowledged import Unacknowledged
 from herdmesh.kafka.bounded import CallHangs, bounded
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.contact import Contact
@@ -42,9 +45,20 @@ _log = logging.getLogger(__name__)
 class Fence:
     """One producer with one transactional id; one transaction at a time."""
 
-    def __init__(self, producer: CheckedProducer, transactional_id: str, contact: Contact | None = None) -> None:
-        """`contact`: of the producer of a run, which may last; None = it is needed for a moment."""
+    sends_to: Callable[[], Iterable[str]] = tuple
+    """The topics of the records of the open transaction, as far as its owner says."""
+
+    def __init__(
+        self,
+        producer: CheckedProducer,
+        transactional_id: str,
+        contact: Contact | None = None,
+        waits_for: str = "Kafka",
+    ) -> None:
+        """`contact`: of the producer of a run, which may last; None = it is needed for a moment. `waits_for`: the
+        cluster as waits name it."""
         self.producer = producer
+        self.waits_for = waits_for
         self._transactional_id = transactional_id
         self._contact = contact
         self._in_transaction = False
@@ -175,14 +189,16 @@ class Fence:
             KafkaException: as `raise_lost`.
         """
         deadline = time.monotonic() + RETRY_TIMEOUT_S
-        while self.producer.flush(_TURN_S):  # waits: who commits has said it
-            if self.trouble() is not None:  # what is queued stays there
-                return
-            pulse.moved()
-            self.raise_lost()
-            if time.monotonic() >= deadline:
-                text = f"records are not acknowledged after {RETRY_TIMEOUT_S:g} s; they are sent again"
-                raise TaskFailed(text, ErrorClass.RETRIABLE)
+        with Unacknowledged(self.producer, self.waits_for, self.sends_to) as left:
+            while self.producer.flush(_TURN_S):  # waits: `left` says for what
+                if self.trouble() is not None:  # what is queued stays there
+                    return
+                pulse.moved()
+                self.raise_lost()
+                left.note()
+                if time.monotonic() >= deadline:
+                    text = f"records are not acknowledged after {RETRY_TIMEOUT_S:g} s; they are sent again"
+                    raise TaskFailed(text, ErrorClass.RETRIABLE)
         clients.raise_guess(self.producer)
 
     def _until_done(self, call: Callable[[], Any], doing: str) -> None:
@@ -193,21 +209,23 @@ class Fence:
         fence a rightful owner.
         """
         deadline = time.monotonic() + RETRY_TIMEOUT_S
-        while True:
-            try:
-                call()
-                return
-            except KafkaException as error:
-                cause: KafkaError = error.args[0]
-                if is_fenced(cause):
-                    raise self._fenced(cause) from error
-                if may_be_repeated(cause) and time.monotonic() < deadline:
-                    pulse.moved()
-                    self.raise_lost()
-                    continue
-                if may_be_repeated(cause) or cause.txn_requires_abort():
-                    raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
-                raise
+        with waits.Standing() as standing:
+            while True:
+                try:
+                    call()
+                    return
+                except KafkaException as error:
+                    cause: KafkaError = error.args[0]
+                    if is_fenced(cause):
+                        raise self._fenced(cause) from error
+                    if may_be_repeated(cause) and time.monotonic() < deadline:
+                        pulse.moved()
+                        standing.goes_on(self.waits_for, f"{doing}: {cause.str()}", tried=True)
+                        self.raise_lost()
+                        continue
+                    if may_be_repeated(cause) or cause.txn_requires_abort():
+                        raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
+                    raise
 
     def _fenced(self, cause: KafkaError) -> TaskFenced:
         return TaskFenced(f"another owner has taken over {self._transactional_id}: {cause.str()}")
@@ -244,7 +262,7 @@ def held(
     """The fence of a run, whose producer is made as by `clients.producer`."""
     contact = clients.contact(spec, overrides, TRANSACTIONS_TOPIC)
     producer = clients.producer(spec, overrides, on_failure, reports=reports, on_error=contact.note)
-    return Fence(producer, spec.transactional_id, contact)
+    return Fence(producer, spec.transactional_id, contact, kafka(spec.bootstrap_servers))
 
 
 def connect(producer: Producer, between: Callable[[], None] = clients.nothing) -> None:

@@ -25,6 +25,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import TRANSACTIONS_TOPIC, Fence, held
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.settings import SourceSettings
+from herdmesh.engine.unacknowledged import Unacknowledged
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.contact import Contact
 
@@ -171,18 +172,20 @@ class AtLeastOnce(Outlet):
     def _settle(self) -> None:
         deadline_s = time.monotonic() + RETRY_TIMEOUT_S
         before = len(self.producer)
-        while before and (left := self.producer.flush(_TURN_S)):  # waits: who commits has said it
-            if left == before:
-                self._contact.doubt()
-            before = left
-            self.raise_lost()
-            pulse.moved()
-            if time.monotonic() >= deadline_s:
-                raise TaskFailed(
-                    f"records are not acknowledged after {RETRY_TIMEOUT_S:g} s; no offset is committed, and they are "
-                    "sent again",
-                    ErrorClass.RETRIABLE,
-                )
+        with Unacknowledged(self.producer, self.fence.waits_for, self.fence.sends_to) as doubt:
+            while before and (left := self.producer.flush(_TURN_S)):  # waits: `doubt` says for what
+                if left == before:
+                    self._contact.doubt()
+                before = left
+                self.raise_lost()
+                pulse.moved()
+                doubt.note()
+                if time.monotonic() >= deadline_s:
+                    raise TaskFailed(
+                        f"records are not acknowledged after {RETRY_TIMEOUT_S:g} s; no offset is committed, and they "
+                        "are sent again",
+                        ErrorClass.RETRIABLE,
+                    )
         self._failures.raise_first()
         clients.raise_guess(self.producer)
 

@@ -213,8 +213,9 @@ def partitions(consumer: Consumer, topic: str) -> set[int]:
 
 def ensure_topic(
     admin: AdminClient, topic: str, partitions: int, replication_factor: int, config: Mapping[str, str]
-) -> None:
+) -> bool:
     """Create a topic unless it exists; -1 = the broker's default. One that was not there takes records on return.
+    False = it existed.
 
     Raises:
         ConfigError: the broker refuses the settings.
@@ -222,7 +223,7 @@ def ensure_topic(
         TaskFailed: RETRIABLE, when the brokers do not have it in time.
     """
     if topic in retried(lambda: admin.list_topics(timeout=CALL_TIMEOUT_S)).topics:
-        return
+        return False
     new = NewTopic(topic, partitions, replication_factor, config=dict(config))
     try:
         untyped: Any = admin
@@ -237,6 +238,7 @@ def ensure_topic(
         if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
     _until_there(admin, topic)
+    return True
 
 
 def _until_there(admin: AdminClient, topic: str) -> None:

@@ -65,6 +65,7 @@ class SourceTransaction:
         self.offsets_topics = [topic for topic in (settings.offsets_topic, settings.offsets_copy) if topic]
         if spec.source_offsets is not None:
             self.offsets_topics = []
+        outlet.fence.sends_to = lambda: (*self.sent, *self.offsets_topics)
 
     def refuse_overdue(self) -> None:
         """Raises TaskFailed: RETRIABLE, when it is open for longer than Kafka leaves it: Kafka ends it then, and what

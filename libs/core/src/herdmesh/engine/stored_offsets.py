@@ -9,8 +9,10 @@ decided, and waits for nobody's transaction.
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from functools import partial
+from typing import Final
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -24,6 +26,7 @@ from herdmesh.engine.hung_offsets import OffsetsFinisher
 from herdmesh.engine.settings import ClientConfig, SourceSettings, offsets_topic_settings
 from herdmesh.engine.source_offsets import SourceOffsets
 
+_log = logging.getLogger(__name__)
 _NO_WAIT: ClientConfig = {"fetch.wait.max.ms": 3}
 """The broker tells where a partition ends once it has waited so long for more: a task's start is not to wait with it,
 and the client is closed when all is read. Not 0: what is in an open transaction may be waited for, a minute at most."""
@@ -57,6 +60,13 @@ def read(spec: RunSpec, settings: SourceSettings, admin: AdminClient, fence: Fen
         return reader.read(fence)
 
 
+_DELETED: Final = (
+    "offsets topic %s was deleted, and %s had committed offsets to it: it is made again, without them, so that the "
+    "source begins anew, as with Connect, and what it sent before may be sent again; `herd offsets set` tells it where "
+    "to go on"
+)
+
+
 class Reader:
     """Reads them once. Whoever takes over has it prepared meanwhile, in another thread: its clients need a connection,
     and nothing that they ask for depends on who the owner is."""
@@ -78,7 +88,9 @@ class Reader:
         self._consumers = {topic: self._consumer() for topic in topics(self._settings)}  # they connect meanwhile
         for topic, consumer in list(self._consumers.items()):
             if self._creates:
-                source_offsets.ensure_topic(self._admin, topic, *offsets_topic_settings(self._spec))
+                made = source_offsets.ensure_topic(self._admin, topic, *offsets_topic_settings(self._spec))
+                if made and (scope := self._spec.commit_scope) is not None and topic in scope.topics:
+                    _log.warning(_DELETED, topic, self._spec.connector)
             elif topic not in clients.retried(lambda: self._admin.list_topics(timeout=clients.CALL_TIMEOUT_S)).topics:
                 clients.give_up(self._consumers.pop(topic))
                 continue

@@ -15,6 +15,7 @@ Invariant: once `flush` has returned 0 and `poll` was called after it, a guess a
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from herdmesh.kafka.pending import pending
 _CATEGORY: Final = "eos"
 """Of the debug log: some twenty lines a transaction, one a partition, none a record."""
 _GUESSED: Final = "IMPLICITACK"
+_LATELY_S: Final = 5.0
+"""A client is throttled in turns; between two of them it is throttled all the same."""
 
 
 class CheckedProducer(Producer):
@@ -35,13 +38,29 @@ class CheckedProducer(Producer):
         client refuses."""
         asked = str(config.get("debug", ""))
         self._heard = _Heard(logger, passes_debug=bool(asked))
-        super().__init__({**config, "debug": f"{asked},{_CATEGORY}" if asked else _CATEGORY}, logger=self._heard)
+        #: the last broker that told this client to wait, and until when.
+        self._throttled = "", 0.0
+        given = {**config, "debug": f"{asked},{_CATEGORY}" if asked else _CATEGORY, "throttle_cb": self._note_throttle}
+        super().__init__(given, logger=self._heard)
 
     @property
     def guess(self) -> str | None:
         """The client's words of records that it took for acknowledged by an answer to others. They may be there, as
         after an answer that was late, or not. None = it did not."""
         return self._heard.guess
+
+    @property
+    def throttled_by(self) -> str:
+        """The broker that has this client wait for a quota, or did a few seconds ago; "" = none. Known once the client
+        is polled."""
+        broker, until_s = self._throttled
+        return broker if time.monotonic() < until_s + _LATELY_S else ""
+
+    def _note_throttle(self, event: Any) -> None:
+        to_raise = pending("".isascii)
+        self._throttled = str(event.broker_name), time.monotonic() + float(event.throttle_time)
+        if to_raise is not None:
+            raise to_raise
 
     def forget_guess(self) -> None:
         """The transaction that the records were of is aborted."""

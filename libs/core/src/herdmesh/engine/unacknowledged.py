@@ -1,0 +1,91 @@
+"""Why a producer's records are not acknowledged, told in the status of a task that waits for it.
+
+Owns what is made of the cluster's metadata; asks for it only once a wait is long enough to be shown, and seldom. Ends
+no wait.
+
+Invariant: whoever waits is held up for `_ANSWER_S` at most, and nothing is raised.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+
+from herdmesh.connect import waits
+from herdmesh.kafka.checked_producer import CheckedProducer
+
+_ANSWER_S: Final = 1.0
+_AGAIN_S: Final = 5.0
+_NAMED_MAX: Final = 3
+"""Topics or partitions that one message names."""
+
+
+class Unacknowledged:
+    """Of one producer; `with` it around each waiting. `topics`: where the records that it waits for go."""
+
+    def __init__(self, producer: CheckedProducer, waits_for: str, topics: Callable[[], Iterable[str]]) -> None:
+        self._producer, self._waits_for, self._topics = producer, waits_for, topics
+        self._standing = waits.Standing()
+        self._ask_at_s = 0.0
+        self._why = ""
+
+    def __enter__(self) -> Unacknowledged:
+        self._why, self._ask_at_s = "", time.monotonic() + waits.SHOWN_AFTER_S - _ANSWER_S
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._standing.over()
+
+    def note(self) -> None:
+        """It still waits. To be called a few times a second."""
+        if time.monotonic() >= self._ask_at_s:
+            self._why = self._asked()
+            self._ask_at_s = time.monotonic() + _AGAIN_S
+        count = len(self._producer)
+        what = f"{count} {'record is' if count == 1 else 'records are'} not acknowledged"
+        self._standing.goes_on(self._waits_for, f"{what}: {self._why}" if self._why else what)
+
+    def _asked(self) -> str:
+        if broker := self._producer.throttled_by:
+            return f"broker {broker} throttles this client, by a quota (producer_byte_rate, request_percentage)"
+        # All topics, because a question about one may create it.
+        try:
+            found: Any = self._producer.list_topics(timeout=_ANSWER_S)
+        except KafkaException as error:
+            return f"no broker tells of its topics ({error.args[0].str()})"
+        return why(found, self._topics())
+
+
+def why(metadata: Any, topics: Iterable[str]) -> str:
+    """What stands in the way of records to these topics, by the cluster's metadata; "" = nothing that shows there."""
+    gone, headless, short = list[str](), list[str](), list[str]()
+    for topic in sorted(set(topics)):
+        found = metadata.topics.get(topic)
+        if found is None or found.error is not None:
+            gone.append(topic)
+            continue
+        for number, one in sorted(found.partitions.items()):
+            if one.leader < 0:
+                headless.append(f"{topic}-{number}")
+            elif len(one.isrs) < len(one.replicas):
+                short.append(f"{topic}-{number} ({len(one.isrs)} of {len(one.replicas)})")
+    said: list[str] = []
+    if gone:
+        said.append(f"there is no topic {_named(gone)} any more")
+    if headless:
+        said.append(f"no leader of {_named(headless)}: a broker is away")
+    if short:
+        # A broker counts no more replicas than there are (KIP-966), so that this is no matter of one replica.
+        said.append(f"replicas in sync of {_named(short)}: fewer than min.insync.replicas may be")
+    return "; ".join(said)
+
+
+def _named(found: list[str]) -> str:
+    more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+    return ", ".join(found[:_NAMED_MAX]) + more
