@@ -32,8 +32,8 @@ from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.postgres import Postgres
 
 Say = Callable[[str], None]
-ROUNDS = 15
-_ROUND_S = 0.06
+ROUNDS = 40
+_ROUND_S = 0.02
 """What a round should take of the processor: long beside the clock's steps, short beside what disturbs it."""
 _MOST_REPEATS = 40
 _ROOT = Path(__file__).parents[2]

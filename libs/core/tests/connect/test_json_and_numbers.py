@@ -311,3 +311,16 @@ def test_what_is_wrong_with_a_string_is_told(data: bytes, why: str) -> None:
     with pytest.raises(DataError) as refused:
         jackson.loads(data)
     assert str(refused.value.__cause__) == why.replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize("text", [b"-0.0", b"[1,-0e5]", b'{"a":-0.00}', b"1\n-0E1", b"[ -0.0 ]", b'["a-b",-0.0]'])
+def test_a_negative_zero_is_seen_wherever_a_number_may_be(text: bytes) -> None:
+    assert jackson.has_negative_zero(text)
+
+
+@pytest.mark.parametrize(
+    "text", [b'"01234567-0e12-0e12-0123-0123456789ab"', b"-0", b"-0.01", b"[-1.0,1e-0]", b'"x-0.0"']
+)
+def test_what_is_no_negative_zero_keeps_the_quick_way(text: bytes) -> None:
+    """A uuid above all: a batch of them nearly always has `-0e` in it."""
+    assert not jackson.has_negative_zero(text)

@@ -61,6 +61,8 @@ def fits(schema: Schema, value: object) -> bool:
 def all_fit(schema: Schema, values: Sequence[object]) -> bool:
     """Whether all values of a column that are not None are surely of the class the schema wants, looked at by types;
     False may be wrong. What is inside of them is not looked at."""
+    if schema.type == "STRING" and schema.name is None and _are_texts(values):
+        return True
     types = set(map(type, values))
     types.discard(type(None))
     if not types:
@@ -74,6 +76,15 @@ def all_fit(schema: Schema, values: Sequence[object]) -> bool:
         return fits(schema, next(value for value in values if value is not None))
     samples = dict(zip(map(type, values), values, strict=True))
     return all(fits(schema, samples[kind]) for kind in types)
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    """Whether all values are texts, and none is null; in a quarter of the time of a look at the type of each."""
+    try:
+        "".join(values)
+    except TypeError:
+        return False
+    return True
 
 
 def check_struct(struct: Struct) -> None:

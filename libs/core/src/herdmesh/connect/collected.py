@@ -112,6 +112,12 @@ def by_topic(batch: Batch) -> Iterator[Batch]:
         yield batch
         return
     start = 0
+    if not batch.partitions:
+        for topic, group in groupby(batch.topics):
+            stop = start + sum(1 for _ in group)
+            yield replace(part_of(batch, start, stop), topic=topic, topics=())
+            start = stop
+        return
     targets = zip(batch.topics or repeat(batch.topic), batch.partitions or repeat(batch.partition), strict=False)
     for (topic, partition), group in groupby(targets):
         stop = start + sum(1 for _ in group)

@@ -64,8 +64,9 @@ _LONG_NUMBER = b"0" * 19  # the shortest run of digits that may not fit a signed
 _NUMBER_LENGTH_MIN = 1_000  # shorter input cannot break a limit
 _ENDLESS_NUMBER = b"0" * 300  # a number Jackson refuses (over 1,000 characters) has a run at least this long
 # Java's numbers come from BigDecimal, which has no negative zero.
-# The alternatives begin alike so that the search is for the sign alone, which is several times as quick.
-_NEGATIVE_ZERO = re.compile(rb"-(?:0\.0+(?![0-9])|0[eE])")
+# The alternatives begin alike so that the search is for the sign alone, which is several times as quick. Before a
+# number's sign is no letter or digit, as there is in a uuid: those have `-0e` in them, and are many in a batch.
+_NEGATIVE_ZERO = re.compile(rb"-(?<![0-9A-Za-z]-)(?:0\.0+(?![0-9])|0[eE])")
 NAME_LENGTH_MAX = _jackson_reader.NAME_LENGTH_MAX
 MISSING = _jackson_reader.MISSING
 _DEPTH_MAX = _jackson_reader.DEPTH_MAX

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from herdmesh.connect.data import Float32, Int16, Int32, JavaDate, Struct
@@ -102,6 +102,19 @@ def test_kinds_that_differ_keep_their_texts() -> None:
 def test_lines_of_a_copy() -> None:
     assert lines([["a\tb", None], ["c\\\r\n", "\\N"]]) == b"a\\tb\tc\\\\\\r\\n\n\\N\t\\\\N\n"
     assert lines([["\ud800"]]) == b"\xed\xa0\x80\n", "not UTF-8, so that the server says so"
+
+
+@pytest.mark.parametrize(("schema", "unit_ms"), [(date_schema(), 86_400_000), (timestamp_schema(), 1), (None, 1)])
+@given(numbers=st.lists(st.none() | st.integers(-70_000_000_000_000, 260_000_000_000_000), max_size=4))
+@example(numbers=[-62_135_596_800_000, 253_402_300_799_999, None, 1_000])
+@example(numbers=[9_223_372_036_825_200_000, 0])
+def test_dates_have_the_same_text_by_the_column_and_alone(
+    schema: Schema | None, unit_ms: int, numbers: list[int | None]
+) -> None:
+    values = [None if one is None else JavaDate(one // unit_ms * unit_ms) for one in numbers]
+    written = texts(values, Form(schema))
+    odd = [*values, JavaDate(9_223_372_036_825_200_000)]
+    assert written == texts(odd, Form(schema))[:-1], "a column with an infinite date goes value by value"
 
 
 _cells = st.none() | st.text(st.characters(codec="utf-8") | st.sampled_from("\t\n\r\\"), max_size=4)

@@ -26,6 +26,7 @@ from herdmesh.worker.connectors.postgres.sink_text import Texts
 from herdmesh.worker.connectors.postgres.unchanged.rows import Found, Unchanged
 from herdmesh.worker.connectors.postgres.writing.keys import Keys
 
+_STRUCTS = frozenset((Struct,))
 _COORDINATES = (STRING, INT32, INT64)
 
 
@@ -104,8 +105,9 @@ class Reader:
         """
         groups: dict[tuple[Any, Any], list[int]] = {}
         whole = len(places) == len(batch)
-        if whole and isinstance(batch.values, StructColumn) and not self._keys_vary(batch):
-            groups[self._key_form(batch, places[0]), batch.value_schema] = list(places)
+        schema = _schema_of_all(batch.values) if whole and not self._keys_vary(batch) else None
+        if schema is not None:
+            groups[self._key_form(batch, places[0]), schema] = list(places)
         else:
             for place in places:
                 form = self._key_form(batch, place), self._value_form(batch, place)
@@ -267,6 +269,17 @@ def _with_scales(rows: Rows, found: Found) -> Found:
             zeros = [at for at in also if rows.values[at][row] == 0]
             more.setdefault(tuple(sorted({*unchanged, *zeros})), []).append(row)
     return more
+
+
+def _schema_of_all(values: Sequence[Any]) -> Schema | None:
+    """The schema of values that are structs of one; None where they are not, or where it takes a closer look."""
+    if isinstance(values, StructColumn):
+        return values.schema
+    try:
+        found = {value.schema for value in values}
+    except AttributeError:  # a map, or no value
+        return None
+    return found.pop() if len(found) == 1 and _STRUCTS.issuperset(map(type, values)) else None
 
 
 def _names(value: Mapping[Any, Any]) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from enum import Enum, auto
+from functools import partial
 from typing import Any, cast
 
 from herdmesh.connect import jackson
@@ -38,7 +39,13 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import DATE, LOGICAL, TIME, Schema
 from herdmesh.worker.connectors.postgres.debezium.texts import INFINITE_DAYS, Write
-from herdmesh.worker.connectors.postgres.writing.moments import date_text, moment_text, time_text
+from herdmesh.worker.connectors.postgres.writing.moments import (
+    date_text,
+    date_texts,
+    moment_text,
+    moment_texts,
+    time_text,
+)
 from herdmesh.worker.connectors.values.payloads import texts_of
 
 _INTEGERS = frozenset((int, Int8, Int16, Int32, Int64))
@@ -110,13 +117,17 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
     """The text of each value. Raises DataError for one that has none."""
     if form.write is not None and not form.is_array:
         return [None if value is None else _written(form.write, value) for value in values]
+    if are_texts(values) and (form.schema is None or form.schema.type == "STRING"):
+        return list(values)
     kinds = set(map(type, values))
     kinds.discard(type(None))
     _check(kinds, values, form.schema)
     if len(kinds) == 1 and kinds.isdisjoint(_CONVERTED[form.takes]):
         kind = kinds.pop()
         if kind is Float32 or (kind is float and form.narrows):
-            return _floats32(values)
+            return _by_column(values, _floats32)
+        if kind is JavaDate and form.write is None:
+            return _by_column(values, partial(_date_texts, form))
         write = _WRITERS.get(kind)
         if write is not None:
             return [None if value is None else write(value) for value in values]
@@ -129,6 +140,15 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
                 _check(set(map(type, items)), items, inner.schema)
             return [None if value is None else _array(value, inner) for value in values]
     return [None if value is None else _text(value, form) for value in values]
+
+
+def are_texts(values: Sequence[Any]) -> bool:
+    """Whether all values are texts, and none is null; in a quarter of the time of a look at the type of each."""
+    try:
+        "".join(values)
+    except TypeError:
+        return False
+    return True
 
 
 def _check(kinds: set[type], values: Sequence[Any], schema: Schema | None) -> None:
@@ -210,18 +230,33 @@ def _float32(value: float) -> str:
     return repr(float(f"{value:.9g}"))
 
 
-def _floats32(values: Sequence[Any]) -> Texts:
-    """`_float32` of each, or None: by the column, in a quarter of the time."""
-    from herdmesh.worker.connectors.postgres.writing.floats import shortest_texts
-
+def _by_column(values: Sequence[Any], write: Callable[[list[Any]], list[str]]) -> Texts:
+    """The texts that `write` makes of the values that are not None, and None for the others."""
     present = [value for value in values if value is not None]
-    written = shortest_texts(present)
-    if written is None:  # a double, where the schema says otherwise
-        written = list(map(_float32, present))
+    written = write(present)
     if len(present) == len(values):
         return cast("Texts", written)
     left = iter(written)
     return [None if value is None else next(left) for value in values]
+
+
+def _floats32(values: list[float]) -> list[str]:
+    """`_float32` of each, in a quarter of the time."""
+    from herdmesh.worker.connectors.postgres.writing.floats import shortest_texts
+
+    written = shortest_texts(values)
+    return list(map(_float32, values)) if written is None else written  # a double, where the schema says otherwise
+
+
+def _date_texts(form: Form, values: list[JavaDate]) -> list[str]:
+    """`_date_text` of each, in a quarter of the time where all are of usual years."""
+    name = None if form.schema is None else form.schema.name
+    written: list[str] | None = None
+    if name == DATE:
+        written = date_texts(values)
+    elif name != TIME and form.zone is UTC:
+        written = moment_texts(values)
+    return [_date_text(value, form) for value in values] if written is None else written
 
 
 def _bytes(value: bytes | bytearray | memoryview) -> str:
@@ -310,7 +345,7 @@ def lines(columns: Sequence[Texts]) -> bytes:
     What UTF-8 has no bytes for (half a surrogate pair) is written so that the server refuses it.
     """
     data = _plain_lines(columns)
-    if data is None:
+    if data is None:  # with a null, or what is to be escaped
         data = _joined([escaped(column) for column in columns])
     return data.encode("utf-8", "surrogatepass")
 
@@ -322,12 +357,18 @@ def _joined(columns: Sequence[Sequence[str | None]]) -> str:
 
 
 def _plain_lines(columns: Sequence[Texts]) -> str | None:
-    """The lines where there is nothing in the texts to escape, and no null; None where there is. The lines as a whole
-    show that, in a third of the time that it takes to look through each column."""
+    """The lines where there is nothing in the texts to escape; None where there is. The lines as a whole show that, in
+    a third of the time that it takes to look through each column."""
+    rows, nulls = len(columns[0]), 0
     try:
         data = _joined(columns)
     except TypeError:
-        return None
-    rows = len(columns[0])
+        filled: list[Texts] = []
+        for column in columns:
+            if not are_texts(column):
+                nulls += column.count(None)
+                column = [_NULL if text is None else text for text in column]
+            filled.append(column)
+        data = _joined(filled)
     is_plain = data.count("\n") == rows and data.count("\t") == rows * (len(columns) - 1)
-    return data if is_plain and "\\" not in data and "\r" not in data else None
+    return data if is_plain and data.count("\\") == nulls and "\r" not in data else None

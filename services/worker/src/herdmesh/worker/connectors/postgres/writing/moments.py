@@ -9,16 +9,50 @@ Invariant: the server reads the day, or the moment, that was given.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 _DAY_MS: Final = 86_400_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
+"""Of the years 1 to 9999."""
 _EPOCH_ORDINAL: Final = _EPOCH.toordinal()
 _CYCLE_DAYS: Final = 146_097
 _CYCLE_YEARS: Final = 400
 _LAST_CYCLE: Final = 24
 """Of those that Python's dates have whole, from 0."""
+
+
+def date_texts(milliseconds: Sequence[int]) -> list[str] | None:
+    """`date_text` of each, by the column; None where one is no whole day of the years 1 to 9999."""
+    found = _within_years(milliseconds)
+    if found is None or (found % _DAY_MS).any():
+        return None
+    return np.datetime_as_string(found.astype("datetime64[ms]").astype("datetime64[D]")).tolist()
+
+
+def moment_texts(milliseconds: Sequence[int]) -> list[str] | None:
+    """`moment_text` of each in UTC, by the column; None where one is not of the years 1 to 9999."""
+    found = _within_years(milliseconds)
+    if found is None:
+        return None
+    written: list[str] = np.datetime_as_string(found.astype("datetime64[ms]")).tolist()
+    return [
+        f"{text[:10]} {text[11:19]}+00:00" if text[20:] == "000" else f"{text[:10]} {text[11:]}000+00:00"
+        for text in written
+    ]
+
+
+def _within_years(milliseconds: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+    try:
+        found = np.fromiter(milliseconds, np.int64, len(milliseconds))
+    except OverflowError:
+        return None
+    return found if len(found) and found.min() >= _FIRST_MS and found.max() <= _LAST_MS else None
 
 
 def date_text(milliseconds: int) -> str:
