@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herdmesh.connect.data import Float32
+from herdmesh.connect.errors import DataError
 from herdmesh.worker.connectors.values.columns import chunk_of, column_of, table_of, text_of
 
 pa: Any = pyarrow
@@ -57,6 +59,8 @@ def test_a_column_gets_the_narrowest_type_that_holds_it(column: list[Any], kind:
         ([True], [1.5], pa.string(), ["true", "1.5"]),
         ([2**53 + 1], [0.5], pa.string(), ["9007199254740993", "0.5"]),
         ([{"n": [1, None]}], ["x"], pa.string(), ['{"n":[1,null]}', "x"]),
+        ([math.nan, math.inf], ["x"], pa.string(), ["NaN", "Infinity", "x"]),
+        ([Float32(0.1)], ["x"], pa.string(), ["0.1", "x"]),
     ],
 )
 def test_types_are_widened_over_the_batches_of_a_file(first: Any, second: Any, kind: Any, read: list[Any]) -> None:
@@ -106,3 +110,8 @@ def _assert_same(value: Any, read: Any) -> None:
         assert math.isclose(read, value, rel_tol=0.0)
     else:
         assert (type(read), read) == (type(value), value)
+
+
+def test_two_keys_of_one_name_are_refused() -> None:
+    with pytest.raises(DataError, match="two keys of a map have the name '1'"):
+        chunk_of([{1: "a", "1": "b"}])

@@ -318,3 +318,25 @@ def test_a_name_that_no_column_can_have_is_an_error_of_its_records(sink: str, na
 def test_keys_of_a_map_that_are_no_texts_are_columns_by_their_text(sink: str, tmp_path: Path) -> None:
     data = SINKS[sink](tmp_path / "out", [batch_of([{1: "a"}], None)], context_of(None))
     assert (read_csv(data) if sink == "csv" else read_parquet(data)) == [{"1": "a"}]
+
+
+FLOAT, DOUBLE, LONG, TEXT, FLAG = (
+    Schema("STRUCT", fields=[("a", Schema(kind))]) for kind in ("FLOAT32", "FLOAT64", "INT64", "STRING", "BOOLEAN")
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cells"),
+    [
+        ([(FLOAT, float32(0.1)), (DOUBLE, 0.1), (LONG, 2**62 + 1)], ["0.1", "0.1", "4611686018427387905"]),
+        ([(FLOAT, float32(0.1)), (TEXT, "x")], ["0.1", "x"]),
+        ([(DOUBLE, math.nan), (LONG, 1), (DOUBLE, -math.inf)], ["NaN", "1", "-Infinity"]),
+        ([(DOUBLE, math.nan), (FLAG, True)], ["NaN", "true"]),
+    ],
+)
+def test_a_csv_cell_is_the_same_beside_values_of_other_schemas(
+    rows: list[tuple[Schema, Any]], cells: list[str], tmp_path: Path
+) -> None:
+    """A field that changes its type has one column in CSV: each value is written as it would be alone."""
+    batches = [batch_of([Struct(schema, [value])], schema, first) for first, (schema, value) in enumerate(rows)]
+    assert [row["a"] for row in read_csv(SINKS["csv"](tmp_path / "out", batches, context_of(None)))] == cells

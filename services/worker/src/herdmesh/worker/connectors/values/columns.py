@@ -14,6 +14,7 @@ Invariant: no value is changed but in form: an int that a double cannot hold exa
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, cast
@@ -22,6 +23,7 @@ import pyarrow
 
 from herdmesh.connect.data import Float32
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.javavalues import java_text
 from herdmesh.sdk.arrow.writing import column_name
 from herdmesh.worker.connectors.values.payloads import payloads
 
@@ -134,32 +136,38 @@ def _fits_double(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A value as text: strings as they are, bytes as Base64, all else as JSON."""
+    """A value as text: strings as they are, bytes as Base64, what is no number by its name, all else as JSON."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()  # a lone surrogate has no UTF-8
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(cast("bytes", value)).decode()
     if isinstance(value, int) and not isinstance(value, bool) and int(value) not in _INT64:
         return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return java_text(value)
     return payloads().texts((value,), None)[0].decode()
 
 
-def table_of(chunks: Sequence[Chunk], row_counts: Sequence[int]) -> pyarrow.Table:
+def table_of(
+    chunks: Sequence[Chunk], row_counts: Sequence[int], number_texts: Callable[[Array], Array] | None = None
+) -> pyarrow.Table:
     """One table of all chunks: a field a chunk does not have is null there, types are widened over all.
 
     A field without a single value has no type and is left out: any type made up for it would clash with the one another
     file finds (Spark cannot merge them, a missing column it can). Rows of nothing but nulls have a column `value`.
+    `number_texts`: how a format of texts writes a part of numbers whose types differ from those of others; without it
+    they become doubles.
     """
     columns: dict[str, Any] = {}
     for name in dict.fromkeys(name for chunk in chunks for name in chunk):
         parts = [chunk.get(name, pa.nulls(count)) for chunk, count in zip(chunks, row_counts, strict=True)]
-        column = _joined(parts)
+        column = _joined(parts, number_texts)
         if column.type != pa.null():
             columns[name] = column
     return pa.table(columns or {VALUE_COLUMN: pa.nulls(sum(row_counts), pa.string())})
 
 
-def _joined(parts: list[Array]) -> Any:
+def _joined(parts: list[Array], number_texts: Callable[[Array], Array] | None) -> Any:
     kinds = {part.type for part in parts if part.type != pa.null()}
     if not kinds:
         return pa.chunked_array(parts, pa.null())
@@ -167,6 +175,8 @@ def _joined(parts: list[Array]) -> Any:
         kind = kinds.pop()
         return pa.chunked_array([part.cast(kind) for part in parts], kind)
     if kinds <= _NUMBERS:
+        if number_texts is not None:
+            return pa.chunked_array(list(map(number_texts, parts)), pa.large_string())
         try:
             return pa.chunked_array([part.cast(pa.float64()) for part in parts], pa.float64())
         except pa.ArrowInvalid:  # an int beyond 2^53
@@ -177,4 +187,7 @@ def _joined(parts: list[Array]) -> Any:
 def _as_text(part: Array) -> Array:
     if part.type == pa.string():
         return part
-    return pa.array([None if value is None else text_of(value) for value in part.to_pylist()], pa.string())
+    values: list[Any] = part.to_pylist()
+    if part.type == pa.float32():  # which prints its own digits, not a double's
+        values = [None if value is None else Float32(value) for value in values]
+    return pa.array([None if value is None else text_of(value) for value in values], pa.string())

@@ -46,7 +46,7 @@ class CsvFormat:
         return sum(column.nbytes for column in piece.values())
 
     def write(self, stream: Any, pieces: Sequence[Chunk], row_counts: Sequence[int]) -> None:
-        table: Any = table_of(pieces, row_counts)
+        table: Any = table_of(pieces, row_counts, _number_texts)
         with compressed(stream, self._compression) as out:
             if all(map(_is_as_arrow_writes, table.columns)):
                 _csv.write_csv(table, out, _csv.WriteOptions(include_header=True, quoting_style="needed"))
@@ -90,6 +90,11 @@ def _cells(column: Any) -> Any:
     if kind in _FLOATS:
         return _floats(column)
     return column.cast(_pa.string())
+
+
+def _number_texts(column: Any) -> Any:
+    """Cells of numbers, each with the digits of its own type: 0.1 of a FLOAT32 stays 0.1 beside doubles."""
+    return (_floats(column) if column.type in _FLOATS else column.cast(_pa.string())).cast(_pa.large_string())
 
 
 def _floats(column: Any) -> Any:
