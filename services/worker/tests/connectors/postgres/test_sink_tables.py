@@ -195,6 +195,20 @@ def test_what_is_missing_is_named(tmp_database: str) -> None:
         sink.put([{"id": 1}])
 
 
+@pytest.mark.parametrize("topic", ["..", "", "x" * 250])
+def test_a_topic_of_no_table_is_its_records_failure_where_a_transformation_made_it(
+    tmp_database: str, topic: str
+) -> None:
+    with Driven(tmp_database, auto_create="true") as sink:
+        sink.put(column(ORDER, (1, "a")), schema=ORDER)
+        sink.put(column(ORDER, (2, "b")), schema=ORDER, topic=topic)
+        assert sink.rows("SELECT id FROM orders") == [(1,)]
+        [(_, why)] = sink.reporter.reported
+        assert "which a transformation made" in why
+        with pytest.raises(ConfigError, match=r"a\.b\.c is no table's name"):
+            sink.put(column(ORDER, (3, "c")), schema=ORDER, topic="a.b.c")
+
+
 def test_a_table_that_changed_under_the_session_is_looked_at_again(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (id int, note text)")
     with Driven(tmp_database, auto_create="true", auto_evolve="true") as sink:

@@ -23,6 +23,7 @@ from psycopg import errors
 
 from herdmesh.connect.errors import ConfigError, DataError, RetriableError
 from herdmesh.connect.schemas import Schema
+from herdmesh.connect.topic_name import why_no_topic
 from herdmesh.worker.connectors.postgres.common import Connection, literal, make_missing, quoted
 from herdmesh.worker.connectors.postgres.debezium.texts import writer
 from herdmesh.worker.connectors.postgres.names import why_no_name
@@ -106,7 +107,8 @@ class Tables:
 
         Raises:
             ConfigError: the table is missing, and is not to be made, or cannot be.
-            DataError: it has not all the columns, and is not to get them, or cannot.
+            DataError: it has not all the columns, and is not to get them, or cannot; or no table is called like a
+                topic that a transformation made.
             psycopg.Error: the server's.
         """
         found = self._statements.get((topic, shape))
@@ -148,7 +150,7 @@ class Tables:
         """None: it is missing, and is made when there is something to write, not to delete."""
         table = self._tables.get(topic)
         if table is None:
-            name = self._settings.table_of(topic)
+            name = self._name_of(topic)
             table = looked_up(self._connection, name)
             if table is None:
                 self._refuse_creation(name, shape)
@@ -164,6 +166,15 @@ class Tables:
                 raise RetriableError(f"table {name} was made, and is gone")
             self._tables[topic] = table
         return table
+
+    def _name_of(self, topic: str) -> TableName:
+        """Raises ConfigError; DataError, where only a transformation can have made the topic of the record."""
+        try:
+            return self._settings.table_of(topic)
+        except ConfigError as error:
+            if why := why_no_topic(topic):
+                raise DataError(f"{error} (of the topic {topic[:80]!r}, which a transformation made: {why})") from error
+            raise
 
     def _refuse_creation(self, name: TableName, shape: Shape) -> None:
         if not self._settings.auto_create:
