@@ -71,6 +71,11 @@ def test_equal_values_of_other_types_have_their_own_folders() -> None:
     assert FieldPartitioner(["a"]).folders(batch(rows)) == ["a=1", "a=true", "a=1.0", "a=1", "a=1"]
 
 
+def test_equal_numbers_with_other_texts_have_their_own_folders() -> None:
+    rows = [{"a": value} for value in (0.0, -0.0, Decimal("1.0"), Decimal("1.00"), float("nan"))]
+    assert FieldPartitioner(["a"]).folders(batch(rows)) == ["a=0.0", "a=-0.0", "a=1.0", "a=1.00", "a=NaN"]
+
+
 @pytest.mark.parametrize("value", [{"x": 1}, [1], "é" * 200])
 def test_what_cannot_name_a_folder_is_told_beside_what_can(value: Any) -> None:
     rows = [{"a": "x"}, {"a": value}, None]

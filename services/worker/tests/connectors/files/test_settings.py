@@ -66,6 +66,7 @@ def test_a_location_that_is_none_is_named_by_its_field(bad: str) -> None:
         ({"path.format": "yyyy/bbb"}, "path.format"),
         ({"path.format": "YYYY-'W'ww"}, "path.format"),
         ({"path.format": "yyyy//MM"}, "path.format"),
+        ({"directory": "hdfs://h:1/x", "partitioner": "time", "path.format": "HH:mm"}, "path.format"),
         ({"path.format": "yyyy/'..'/MM"}, "path.format"),
         ({"path.format": "'open"}, "path.format"),
         ({"timezone": "Europe/Nowhere"}, "timezone"),

@@ -56,6 +56,8 @@ _MINUTE_MS = 60_000
 _FOLDERS_KEPT = 10_000
 _ESCAPED = re.compile(r"""["#%'*/:=?\\\x00-\x1f\x7f{\[\]^]""")
 """What Hive escapes in a folder's name."""
+_WITH_OTHER_TEXTS = {float, Float32, Decimal}
+"""Types with equal values that have other texts."""
 Placed = Sequence["str | DataError"]
 """A record's folder each, or why it has none."""
 
@@ -94,8 +96,9 @@ class FieldPartitioner:
         readers = self._readers.under(batch.value_schema)
         columns = [[reader.read(value) for value in batch.values] for reader in readers]
         schemas = [reader.schema for reader in readers]
-        # Equal values of other types (1, 1.0, True) have other folders.
-        keys = [(*values, *map(type, values)) for values in zip(*columns, strict=True)]
+        # Equal values of other types (1, 1.0, True) have other folders, and so have 0.0 and -0.0, 1.0 and 1.00.
+        told = [map(repr if _WITH_OTHER_TEXTS & set(map(type, column)) else type, column) for column in columns]
+        keys = list(zip(*columns, *told, strict=True))
         try:
             known = {key: self._folder(key[: len(columns)], schemas) for key in dict.fromkeys(keys)}
         except TypeError:  # an object or an array among them
@@ -205,10 +208,15 @@ def pattern_problem(pattern: str) -> str:
         return (
             f"the letters {', '.join(sorted(strange))} are not for folders; these are: {''.join(sorted(TIME_LETTERS))}"
         )
-    shown = DateFormat(_years_of_era(pattern)).format(0).strip("/")
+    shown = shown_folder(pattern)
     if any(not part or part.startswith(".") for part in shown.split("/")):
         return f"it makes the folder {shown!r}"
     return ""
+
+
+def shown_folder(pattern: str) -> str:
+    """The folder of the beginning of 1970. Raises IllegalArgumentError as Java does."""
+    return DateFormat(_years_of_era(pattern)).format(0).strip("/")
 
 
 class RecordTimes(Protocol):

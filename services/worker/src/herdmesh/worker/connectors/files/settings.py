@@ -34,6 +34,7 @@ from herdmesh.worker.connectors.files.partitioners import (
     TimePartitioner,
     TogetherPartitioner,
     pattern_problem,
+    shown_folder,
     zone_of,
 )
 
@@ -219,6 +220,10 @@ def _partitioner(values: Mapping[str, Any], *, defaults: bool = True) -> Partiti
             )
         return FieldPartitioner(fields, defaults=defaults)
     if kind == "time":
+        is_hdfs = Location.parse(values[DIRECTORY]).scheme in ("hdfs", "webhdfs", "swebhdfs")
+        if is_hdfs and ":" in shown_folder(values[PATH_FORMAT]):
+            why = "HDFS takes no colon in a name"
+            raise ConfigError.for_value(PATH_FORMAT, values[PATH_FORMAT], why, fix=PATH_FORMAT_DEFAULT)
         times = TIMES[values[EXTRACTOR]](values[TIMESTAMP_FIELD], defaults)
         return TimePartitioner(values[PATH_FORMAT], values[DURATION_MS], values[TIMEZONE], times)
     return KafkaPartitioner() if kind == "kafka" else TogetherPartitioner()
