@@ -223,7 +223,7 @@ def test_a_write_that_is_repeated_and_an_owner_that_stood_still_in_it_change_not
     slow, quick = (jdbc.JdbcTarget(settings_of(config)) for _ in range(2))
     assert slow.last_number("w") == 0
     frame = slow._spark.rows(rows)  # pyright: ignore[reportPrivateUsage]
-    names = slow._names_in_target(frame)  # pyright: ignore[reportPrivateUsage]
+    names, _ = slow._names_in_target(frame)  # pyright: ignore[reportPrivateUsage]
     scratch = slow._make_scratch("w")  # pyright: ignore[reportPrivateUsage]
     slow._spark.appending(frame, dbtable=scratch).save()  # pyright: ignore[reportPrivateUsage]
     for _ in range(2):
@@ -253,6 +253,25 @@ def test_another_database_has_each_number_once(tmp_path: Path) -> None:
     session = target._spark.session()  # pyright: ignore[reportPrivateUsage]
     found = session.read.format("jdbc").options(**where).load().collect()
     assert sorted(tuple(row) for row in found) == [(1, "a"), (1, "a"), (2, "b"), (2, "b")]
+    _check_odd_values(tmp_path, where)
+
+
+def _check_odd_values(folder: Path, where: dict[str, str]) -> None:
+    """A FLOAT32 in a decimal column has its own digits; days before 1582 stay what they are."""
+    rows = folder / "odd.parquet"
+    price, day = pa.array([0.1, 39.946712], pa.float32()), pa.array([-170_000, 2_932_896], pa.int32())
+    pq.write_table(pa.table({"id": [1, 2], "price": price, "day1": day.cast(pa.date32())}), rows)
+    where = {**where, "dbtable": "odd"}
+    options = {f"spark.option.{name}": value for name, value in where.items()}
+    target = jdbc.JdbcTarget(settings_of({"spark.format": "jdbc", "staging.directory": str(folder), **options}))
+    with target._connection() as database:  # pyright: ignore[reportPrivateUsage]
+        database.run("CREATE TABLE odd (id BIGINT, price DECIMAL(20, 12), day1 DATE)")
+        database.commit()
+    target.write(rows, "odd", 1)
+    session = target._spark.session()  # pyright: ignore[reportPrivateUsage]
+    read = session.read.format("jdbc").options(**where).load()
+    found = sorted(tuple(row) for row in read.selectExpr("id", "string(price)", "string(day1)").collect())
+    assert found == [(1, "0.100000000000", "1504-07-23"), (2, "39.946712000000", "9999-12-31")]
 
 
 def test_a_column_that_is_missing_fails_the_task_until_the_table_has_it_and_nothing_is_lost(

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -75,9 +75,9 @@ class JdbcTarget:
             return
         with self._telling():
             rows = self._spark.rows(path)
-            names = self._names_in_target(rows)
+            names, kinds = self._names_in_target(rows)
             scratch = self._make_scratch(writer)
-            self._spark.appending(rows, dbtable=scratch).save()
+            self._spark.appending(_with_own_digits(rows, kinds), dbtable=scratch).save()
             self._move(names, scratch, writer, number)
 
     def _make_scratch(self, writer: str) -> str:
@@ -112,21 +112,24 @@ class JdbcTarget:
                 f"another owner writes to {self._table} for {writer}: this run moved nothing", ErrorClass.RETRIABLE
             )
 
-    def _names_in_target(self, rows: Any) -> str:
-        """The columns as the target has them, quoted; it is made if it is absent. Raises ConfigError for a column that
-        it does not have."""
+    def _names_in_target(self, rows: Any) -> tuple[str, Mapping[str, str]]:
+        """The columns as the target has them, quoted, and Spark's type of each there, by name in the rows. The target
+        is made if it is absent. Raises ConfigError for a column that it does not have."""
         session = self._spark.session()
         with self._connection() as database:
             if not database.has(self._table):
                 database.make(self._table, rows)
-        has = {name.lower(): name for name in session.read.format("jdbc").options(**self._options).load().columns}
+        there = session.read.format("jdbc").options(**self._options).load().dtypes
+        has = {name.lower(): name for name, _ in there}
         if missing := [name for name in rows.columns if name.lower() not in has]:
             raise ConfigError(
                 f"{self._table} has no column {', '.join(missing)}", field=TABLE, fix="add them to the table, or drop "
                 "the fields with a transformation",
             )  # fmt: skip
         dialect = session.sparkContext._jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._options["url"])
-        return ", ".join(dialect.quoteIdentifier(has[name.lower()]) for name in rows.columns)
+        kinds = dict(there)
+        quoted = ", ".join(dialect.quoteIdentifier(has[name.lower()]) for name in rows.columns)
+        return quoted, {name: kinds[has[name.lower()]] for name in rows.columns}
 
     def _make_ledger(self, database: _Connection) -> None:
         if database.has(self._ledger):
@@ -163,6 +166,18 @@ class JdbcTarget:
             with suppress(Exception):  # what matters was committed, or is told by what is being raised
                 opened.rollback()
             opened.close()
+
+
+def _with_own_digits(rows: Any, kinds: Mapping[str, str]) -> Any:
+    """The rows with floats of 32 bits for decimal columns as doubles of their own digits: 0.1, which a database would
+    have as 0.10000000149011612, or cut to six digits. `kinds`: `JdbcTarget._names_in_target`'s."""
+    narrow = {name for name, kind in rows.dtypes if kind == "float" and kinds[name].startswith("decimal")}
+    if not narrow:
+        return rows
+    columns = {name: rows["`" + name.replace("`", "``") + "`"] for name in rows.columns}
+    return rows.select(*(
+        one.cast("string").cast("double").alias(name) if name in narrow else one for name, one in columns.items()
+    ))  # fmt: skip
 
 
 class _Connection:

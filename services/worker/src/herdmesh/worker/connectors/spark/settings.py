@@ -86,6 +86,9 @@ KEYS = ConfigDef(
     ConfigKey(PASSWORD, Type.PASSWORD, None, _MEDIUM, "The option password of Spark's writer."),
 )  # fmt: skip
 
+_FAR_YEARS = ("jdbc:postgresql:", "jdbc:sqlite:")
+"""URLs of databases whose driver writes days of any year as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
@@ -103,6 +106,11 @@ class SparkSettings:
     """For Spark's writer; may have passwords."""
     session: Mapping[str, str] = field(repr=False)
     """Of the Spark that writes: catalogs, extensions, access to file systems; may have passwords."""
+
+    @property
+    def refuses_far_years(self) -> bool:
+        """True for a database whose driver is not known to write days outside of the years 1 to 9999 as they are."""
+        return self.format == "jdbc" and not self.options["url"].strip().lower().startswith(_FAR_YEARS)
 
 
 def settings_of(config: Config) -> SparkSettings:

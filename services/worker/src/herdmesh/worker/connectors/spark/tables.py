@@ -1,6 +1,6 @@
 """Records to the Parquet files that Spark reads.
 
-Owns what goes into one file: records of one shape (`ParquetFormat.shape`), in order.
+Owns what goes into one file: records of one shape (`ParquetFormat.shape`), in order; and days that databases have not.
 
 Invariant: what is written, Spark reads; a Time, which it does not, is the milliseconds of the day, and a decimal of
 more digits than Spark's 38 is refused with its record.
@@ -8,22 +8,53 @@ more digits than Spark's 38 is refused with its record.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
+from herdmesh.connect.errors import DataError
 from herdmesh.worker.connectors.files.formats.parquet import ParquetFormat, joined
 
 pa: Any = pyarrow
 """Untyped: the stubs type an array by its elements."""
 _parquet: Any = pyarrow.parquet
+_compute: Any = pyarrow.compute
 DIGITS_MAX: Final = 38
+_YEARS: Final = -719_162, 2_932_897
+"""Days since 1970: the first of year 1, and the one behind year 9999."""
+_DAY_S: Final = 86_400
+_A_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def format_for_spark(*, defaults: bool) -> ParquetFormat:
     """What makes pieces of records. `defaults`: nulls under a schema with a default are that default."""
     return ParquetFormat("zstd", defaults=defaults, digits_max=DIGITS_MAX)
+
+
+def refuse_far_years(piece: Any) -> None:
+    """Raises DataError for a day or moment outside of the years 1 to 9999, which drivers of databases write as another
+    year: a day before Christ as the one after. `piece`: what `ParquetFormat.pack` made."""
+    if isinstance(piece, pa.RecordBatch):
+        columns: dict[str, Any] = dict(zip(piece.schema.names, piece.columns, strict=True))
+    else:
+        columns = cast("dict[str, Any]", piece) if isinstance(piece, dict) else {}
+    for name, column in columns.items():
+        kind = column.type
+        if pa.types.is_timestamp(kind):
+            first, end = (bound * _A_SECOND[kind.unit] * _DAY_S for bound in _YEARS)
+            numbers = column.cast(pa.int64())
+        elif pa.types.is_date32(kind):
+            (first, end), numbers = _YEARS, column.cast(pa.int32())
+        else:
+            continue
+        found = _compute.min_max(numbers).as_py()
+        if found["min"] is not None and not (first <= found["min"] and found["max"] < end):
+            raise DataError(
+                f"field {name} has a day outside of the years 1 to 9999, which this database's driver would write as "
+                "another year: leave the field out, or make it a text"
+            )
 
 
 class Rows:

@@ -23,7 +23,7 @@ from herdmesh.worker.connectors.files.locations import Location, make_folder
 from herdmesh.worker.connectors.spark import handover
 from herdmesh.worker.connectors.spark.handover import HandoverFolder
 from herdmesh.worker.connectors.spark.settings import settings_of
-from herdmesh.worker.connectors.spark.tables import Rows, format_for_spark
+from herdmesh.worker.connectors.spark.tables import Rows, format_for_spark, refuse_far_years
 from herdmesh.worker.connectors.spark.targets import target_of
 from herdmesh.worker.connectors.values.refusals import taken
 
@@ -86,7 +86,10 @@ class SparkSinkTask(StagingSinkTask):
             self._target.begin()
 
     def _pack(self, batch: SinkBatch) -> Any:
-        return self._format.pack(batch.values, batch.value_schema)
+        piece = self._format.pack(batch.values, batch.value_schema)
+        if self._settings.refuses_far_years:
+            refuse_far_years(piece)
+        return piece
 
     def _keep(self, batch: SinkBatch, piece: Any) -> None:
         partition, shape = (batch.original_topic, batch.partition), self._format.shape(piece)
