@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import DECIMAL, Schema, date_schema, time_schema, timestamp_schema
 from services.worker.tests.connectors.postgres.sink_driver import Driven, ask
 
@@ -101,7 +102,11 @@ def test_a_number_that_does_not_say_what_it_counts_is_refused(tmp_database: str)
                     of_column = Schema("ARRAY", value_schema=schema) if type.endswith("[]") else schema
                     of_row = Schema("STRUCT", fields=((f"c{at}", of_column),))
                     sink.put([Struct(of_row, [value]) for value in values], schema=of_row)
-                said = "is no bytes" if type == "bytea" else "does not say which date, time or interval it is"
+                said = (
+                    "does not say which bytes it is"
+                    if type == "bytea"
+                    else "does not say which date, time or interval it is"
+                )
                 assert [message.startswith(f"column c{at}: ") and said in message
                         for _, message in sink.reporter.reported] == [True, True], (type, schema)  # fmt: skip
                 sink.reporter.reported.clear()
@@ -121,6 +126,33 @@ def test_whole_numbers_of_any_kind_go_into_integer_columns(tmp_database: str) ->
     held, refused = written(tmp_database, [case[:3] for case in cases])
     assert (held, refused) == ([text for *_, text in cases], [])
     assert written(tmp_database, [("int", None, 5.0), ("int[]", None, [6.0, 7])]) == (["5", "{6,7}"], [])
+
+
+def test_a_text_is_no_bytes_unless_it_says_so(tmp_database: str) -> None:
+    """JSON without schemas has bytes in Base64, and the server would take these characters."""
+    texts = Schema("ARRAY", value_schema=Schema("STRING"))
+    fine: list[tuple[str, Schema | None, Any]] = [("bytea", None, "\\x00FF"), ("bytea", Schema("STRING"), ""),
+                                                  ("bytea[]", texts, ["\\x61"])]  # fmt: skip
+    assert written(tmp_database, fine) == (["\\x00ff", "\\x", '{"\\\\x61"}'], [])
+    for case in [("bytea", None, "AP9h"), ("bytea", Schema("STRING"), "abc"), ("bytea[]", texts, ["AP9h"])]:
+        held, (refused,) = written(tmp_database, [case])
+        assert held == []
+        assert "does not say which bytes it is (JSON without schemas has them in Base64)" in refused
+
+
+def test_json_objects_and_maps_go_into_an_hstore(tmp_database: str) -> None:
+    ask(tmp_database, "CREATE EXTENSION hstore")
+    texts = Schema("MAP", key_schema=Schema("STRING"), value_schema=Schema("STRING", True))
+    pair = '"a"=>"1", "b\\""=>NULL'
+    cases: list[tuple[str, Schema | None, Any]] = [
+        ("hstore", None, '{"a": "1", "b\\"": null}'), ("hstore", None, {"a": "1", 'b"': None}), ("hstore", None, pair),
+        ("hstore[]", None, ['{"a": "1", "b\\"": null}']),
+    ]  # fmt: skip
+    found = [pair, pair, pair, '{"' + pair.replace("\\", "\\\\").replace('"', '\\"') + '"}']
+    assert written(tmp_database, cases) == (found, [])
+    assert written(tmp_database, [("hstore", texts, {"a": "1", 'b"': None})]) == ([pair], [])
+    held, (refused,) = written(tmp_database, [("hstore", None, {"a": 1})])
+    assert (held, "an hstore is a JSON object of texts and nulls" in refused) == ([], True)
 
 
 @pytest.mark.parametrize(("schema", "value"), [(decimal(1), Decimal("5.5")), (DOUBLE, 5.5), (DOUBLE, float("nan"))])
@@ -173,3 +205,17 @@ def test_a_column_that_every_table_has_for_itself_is_not_made(tmp_database: str,
             sink.put([Struct(schema, [1, 2])], schema=schema)
     assert [f"column {name} cannot be made: every table has it for itself" in message
             for _, message in sink.reporter.reported] == [True, True]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [("CREATE SEQUENCE orders", "a sequence"), ("CREATE TYPE orders AS (a int)", "a composite type"),
+     ("CREATE TABLE t (id int); CREATE INDEX orders ON t (id)", "an index"),
+     ("CREATE MATERIALIZED VIEW orders AS SELECT 1 AS id", "a materialized view")],
+)  # fmt: skip
+def test_what_is_no_table_costs_no_record(tmp_database: str, made: str, kind: str) -> None:
+    ask(tmp_database, made)
+    with Driven(tmp_database, auto_create="true") as sink:
+        with pytest.raises(ConfigError, match=f"orders is no table but {kind}") as refused:
+            sink.put([{"id": 1}])
+        assert (refused.value.field, sink.reporter.reported) == ("table.name.format", [])

@@ -13,8 +13,8 @@ what does not fit is the server's error. Types of columns that are made: `types`
 
 The column's type counts where a text would say something else to it (`Takes`): a Date or Time in a column with a time
 zone is of UTC, whatever the session's zone; 5.0 and 5.00 in an integer column are 5; a number in a column of dates,
-times or intervals is refused, as the server would take 130000 for 13:00, and any number for seconds; one in a column of
-bytes, too, as it would take the digits.
+times or intervals is refused, as the server would take 130000 for 13:00, and any number for seconds; and in a column of
+bytes all but bytes and `\\x00ff`, as it would take the characters, of Base64 too.
 
 Values of Debezium's semantic types have texts of their own where the column is of the type that they mean
 (`debezium.texts`).
@@ -83,7 +83,7 @@ class Takes(Enum):
 _NUMBERS = frozenset((int, Int8, Int16, Int32, Int64, BigInteger, float, Float32, Decimal))
 _CONVERTED: dict[Takes, frozenset[type]] = {
     Takes.ANYTHING: frozenset(), Takes.INTEGERS: frozenset((float, Float32, Decimal)), Takes.TIMES: _NUMBERS,
-    Takes.ZONED_TIMES: _NUMBERS, Takes.BYTES: _NUMBERS | {bool},
+    Takes.ZONED_TIMES: _NUMBERS, Takes.BYTES: _NUMBERS | {bool, str},
 }  # fmt: skip
 """The classes of values that `_converted` is for."""
 
@@ -197,10 +197,16 @@ def _text(value: Any, form: Form) -> str:
     raise DataError(f"a value of type {type(value).__name__} cannot be written to PostgreSQL")
 
 
-def _converted(value: float | Decimal, takes: Takes) -> float | Decimal:
-    """A number as the column has to be told it. Raises DataError for one that does not say what it counts."""
-    if takes is Takes.BYTES:
-        raise DataError(f"{value!r} is no bytes, and its digits are not what a bytea column is for")
+def _converted(value: float | Decimal | str, takes: Takes) -> float | Decimal | str:
+    """A number, or a text for bytes, as the column has to be told it. Raises DataError for one that does not say what
+    it counts, or which bytes it is."""
+    if takes is Takes.BYTES or isinstance(value, str):
+        if isinstance(value, str) and (not value or value.startswith("\\x")):
+            return value
+        raise DataError(
+            f"{str(value)[:40]!r} does not say which bytes it is (JSON without schemas has them in Base64): use a "
+            "converter with schemas, or write \\x and hexadecimal digits"
+        )
     if takes is not Takes.INTEGERS:
         raise DataError(
             "a number does not say which date, time or interval it is: use a converter with schemas, or make it one "

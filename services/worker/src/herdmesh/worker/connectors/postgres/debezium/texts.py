@@ -10,7 +10,7 @@ meets a column of another type (an `io.debezium.time.Date` an integer) is writte
     VariableScaleDecimal                                    numeric, money, real, double precision
     Bits, BOOLEAN                                           bit(n), whose length they have
     Point                                                   point
-    Json                                                    hstore
+    Json, and any JSON object or map                        hstore
 
 What has no time zone is of UTC in a column that has one.
 
@@ -48,12 +48,14 @@ _TYPE = re.compile(r"(?:.*\.)?\"?([^\".(]+?)\"?(?:\((\d+)(?:,-?\d+)?\))?(?: with
 def writer(schema: Schema | None, type: str) -> Write | None:
     """What writes values of a schema into a column, or an array's elements; `type`: as `format_type` names it. None =
     they are written as any other value."""
-    if schema is None:
-        return None
     found = _TYPE.match(type)
     if found is None:
         return None
     name, length = found.groups()
+    if name == "hstore":
+        return _hstore
+    if schema is None:
+        return None
     if name == "bit" and schema.type == "BOOLEAN":
         return _boolean_bit
     if name == "bit" and schema.name == _BITS:
@@ -134,13 +136,20 @@ def _point(value: Struct) -> str:
     return f"({value.values[0]!r},{value.values[1]!r})"
 
 
-def _hstore(value: str) -> str:
-    """Raises DataError for what is no JSON object of texts and nulls."""
+def _hstore(value: Any) -> str:
+    """Of a map, of a JSON object, or of what is an hstore's text already. Raises DataError for one of others than texts
+    and nulls."""
+    if isinstance(value, str):
+        if not value.startswith("{"):
+            return value
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
     try:
-        pairs = json.loads(value)
-        return ", ".join(f"{_quoted(key)}=>{'NULL' if one is None else _quoted(one)}" for key, one in pairs.items())
-    except (ValueError, AttributeError, TypeError) as error:
-        raise DataError(f"an hstore is a JSON object of texts and nulls, not {value[:80]!r}") from error
+        return ", ".join(f"{_quoted(key)}=>{'NULL' if one is None else _quoted(one)}" for key, one in value.items())
+    except (AttributeError, TypeError) as error:
+        raise DataError(f"an hstore is a JSON object of texts and nulls, not {str(value)[:80]!r}") from error
 
 
 def _quoted(text: str) -> str:
@@ -165,5 +174,4 @@ _WRITERS: Mapping[str, Mapping[str, Write]] = {
     f"{_TIME_PREFIX}NanoDuration": _of("interval", _duration(1)),
     "io.debezium.data.VariableScaleDecimal": _of("numeric money real", _decimal) | {"double precision": _decimal},
     "io.debezium.data.geometry.Point": _of("point", _point),
-    "io.debezium.data.Json": _of("hstore", _hstore),
 }

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres.common import Connection
-from herdmesh.worker.connectors.postgres.sink_settings import TableName
+from herdmesh.worker.connectors.postgres.sink_settings import TABLE_NAME_FORMAT, TableName
 from herdmesh.worker.connectors.postgres.writing.keys import KeyType
 
 _TABLE = b"""
@@ -47,7 +48,7 @@ SELECT c.oid, c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT pg_catalog.r
                         AND s.code ~ ('\\m' || regexp_replace(lower(a.attname), '\\W', '.', 'g') || '\\M')
                 ))
             )
-    ), c.oid::regclass::text
+    ), c.oid::regclass::text, c.relkind::text
 FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
 """
 _COLUMNS = b"""
@@ -81,6 +82,10 @@ JOIN pg_catalog.pg_type t ON t.oid = m.type AND t.typtype <> 'd'
 LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
 LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 """
+
+
+_NO_TABLES = {"S": "a sequence", "i": "an index", "I": "an index", "c": "a composite type", "m": "a materialized view"}
+"""What may have a table's name and takes no rows, by `relkind`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +133,20 @@ class Table:
 
 
 def looked_up(connection: Connection, name: TableName) -> Table | None:
-    """The table of that name, found by the search path; None = there is none. Raises psycopg.Error."""
+    """The table of that name, found by the search path; None = there is none.
+
+    Raises:
+        ConfigError: something else has the name.
+        psycopg.Error: the server's.
+    """
     row = connection.execute(_TABLE, (name.sql,)).fetchone()
     if row is None:
         return None
-    oid, takes_copy, is_plain, is_strict, sql = row
+    oid, takes_copy, is_plain, is_strict, sql, kind = row
+    if (other := _NO_TABLES.get(kind)) is not None:
+        raise ConfigError(
+            f"{sql} is no table but {other}", field=TABLE_NAME_FORMAT, fix="write another name, or rename the topic"
+        )
     columns = connection.execute(_COLUMNS, {"table": oid}).fetchall()
     is_utf8 = connection.info.parameter_status("server_encoding") == "UTF8"
     return Table(sql, takes_copy, is_plain, is_strict, {one[0]: _column(one[1:], is_utf8) for one in columns})
