@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
 
 from herdmesh.connect import waits
 from herdmesh.connect.config import ConfigDef
@@ -20,7 +22,7 @@ from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import PartitionProgress, Progress, Properties
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
-from herdmesh.worker.effects import idle_watch
+from herdmesh.worker.effects import idle_watch, signs
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
@@ -276,3 +278,31 @@ def test_sinks_that_go_idle_together_commit_again_one_by_one_and_well_within_a_d
     assert due_s[-1] <= 24 * 3_600 / 4, "after that a worker may have been away, or the task moved"
     together = max(sum(at <= one < at + 60 for one in due_s) for at in due_s)
     assert together < 30, "of 1,000, in the fullest minute"
+
+
+async def test_a_sign_that_does_not_return_keeps_no_task_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it asked again meanwhile: each call would leave a thread behind."""
+    monkeypatch.setattr(signs, "SIGN_MAX_S", 0.05)
+    asked, go_on = list[UnitId](), threading.Event()
+
+    def ask(unit: UnitId, _: TaskSpec) -> str | None:
+        asked.append(unit)
+        go_on.wait(WAIT_S)
+        if unit.connector == "exits":
+            raise SystemExit(3)
+        return "sign"
+
+    found, spec = signs.Signs(ask), TaskSpec({}, {}, 1)
+    with capture_logs() as logs:
+        for unit in (UnitId("hangs", 0), UnitId("exits", 0)):
+            assert await asyncio.to_thread(found.before_run, unit, spec) is None
+            assert await found.now(unit, spec) is None
+    assert [one["unit"] for one in logs if one["event"] == "sign_late"] == ["[hangs|task-0]", "[exits|task-0]"]
+    assert len(asked) == 2
+    go_on.set()
+    monkeypatch.setattr(signs, "SIGN_MAX_S", WAIT_S)
+    for thread in threading.enumerate():
+        if thread.name.startswith("sign of "):
+            await asyncio.to_thread(thread.join, WAIT_S)
+    assert await found.now(UnitId("hangs", 0), spec) == "sign"
+    assert await found.now(UnitId("exits", 1), spec) is None

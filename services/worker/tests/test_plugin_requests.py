@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +66,15 @@ def test_an_instance_fails_once() -> None:
     for number in range(1_000):
         errors.raised(ValueError(f"{number}"))
     assert told == ["0"]
+
+
+@pytest.mark.parametrize(("raised", "says"), [
+    (None, "raise_error was given None (NoneType): give it an exception"),
+    ("gone", "raise_error was given 'gone' (str): give it an exception"),
+    (SystemExit(3), "SystemExit: 3"),
+    (ValueError("gone"), "gone"),
+])  # fmt: skip
+def test_what_is_no_error_still_fails_the_instance(raised: Any, says: str) -> None:
+    sent: list[Exception] = []
+    FirstError(sent.append).raised(raised)
+    assert [str(one) for one in sent] == [says]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import threading
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from structlog.testing import capture_logs
 
 from herdmesh.worker.effects import asked_folders
 from herdmesh.worker.effects.plugins import discover
-from herdmesh.worker.output_limit import BURST_BYTES, BYTES_PER_SECOND, OutputLimit
+from herdmesh.worker.output_limit import BURST_BYTES, BYTES_PER_SECOND, LimitedLoggers, OutputLimit
 from tests.support.plugin_environments import Environment, greet
 
 WAIT_S = 30.0
@@ -89,3 +91,17 @@ def test_output_beyond_the_rate_is_left_out_and_counted() -> None:
     assert limit.passed(line) == told + line
     assert limit.rest() == ""
     assert BYTES_PER_SECOND == 32 * 1024
+
+
+def test_an_authors_loggers_are_limited_and_herdmeshs_are_not() -> None:
+    written = io.StringIO()
+    handler = LimitedLoggers(logging.StreamHandler(written), OutputLimit("it", lambda: 0.0))
+
+    def said(logger: str, text: object, *args: object) -> None:
+        handler.handle(logging.LogRecord(logger, logging.ERROR, "x.py", 1, text, args, None))
+
+    for _ in range(BURST_BYTES // 1024 + 10):
+        said("odd.plugin", "x" * 1023)
+    assert len(written.getvalue()) == BURST_BYTES
+    said("herdmesh.engine.tolerance", "a record failed")
+    assert written.getvalue().endswith("a record failed\n")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.errors import ConfigError, ConnectError, error_text
 from herdmesh.connect.escaping import escaped, is_encodable
 
 T = TypeVar("T")
@@ -143,6 +143,17 @@ def _check_by_partition(method: str, made: Any, of: type, values: str) -> None:
             raise ConfigError(f"{method} returned a dict with the key {shown(key)}: {wanted}")
         if type(value) is not of:
             raise ConfigError(f"{method} returned {shown(value)} for {shown(key)}: {wanted}")
+
+
+def checked_error(given: Any) -> Exception:
+    """What `ConnectorContext.raise_error` was given, or a ConfigError that says what it was in place of an error."""
+    if isinstance(given, Exception):
+        return given
+    if isinstance(given, BaseException):
+        found = ConnectError(f"{type(given).__name__}: {error_text(given)}")
+        found.__cause__ = given
+        return found
+    return ConfigError(f"raise_error was given {shown(given)}: give it an exception")
 
 
 def checked_answer(method: str, made: Any) -> bool | None:

@@ -9,12 +9,14 @@ nothing is left out without such a line.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
 BURST_BYTES: Final = 256 * 1024
 BYTES_PER_SECOND: Final = 32 * 1024
+_OWN: Final = "herdmesh"
 
 
 class OutputLimit:
@@ -50,6 +52,28 @@ class OutputLimit:
         )
         self._dropped_bytes = self._dropped_lines = 0
         return told
+
+
+class LimitedLoggers(logging.Handler):
+    """A handler whose loggers are limited, but for Herdmesh's own."""
+
+    def __init__(self, handler: Any, limit: OutputLimit) -> None:
+        """`handler`: one that writes to a stream, as `logging.StreamHandler`."""
+        super().__init__()
+        self._handler = handler
+        self._limit = limit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """As of the handler."""
+        if record.name.partition(".")[0] == _OWN:
+            self._handler.emit(record)
+            return
+        try:
+            if passed := self._limit.passed(self._handler.format(record) + self._handler.terminator):
+                self._handler.stream.write(passed)
+                self._handler.flush()
+        except Exception:  # noqa: BLE001 - as every handler does: an author's line may be none
+            self._handler.handleError(record)
 
 
 class LimitedStream:

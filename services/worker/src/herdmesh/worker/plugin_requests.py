@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from herdmesh.connect.author_answers import checked_error
+
 PAUSE_S: Final = 0.1
 
 
@@ -69,4 +71,4 @@ class FirstError:
     def raised(self, error: Exception) -> None:
         """Send the first."""
         if self._first.acquire(blocking=False):
-            self._send(error)
+            self._send(checked_error(error))

@@ -14,7 +14,9 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from herdmesh.connect.author_answers import checked_error
 from herdmesh.connect.connector import ConnectorContext
+from herdmesh.connect.errors import error_text
 from herdmesh.connect.waits import Wait, Waits, entered
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
@@ -125,7 +127,8 @@ class ConnectorHost:
 
         def fail(error: Exception) -> None:
             if failed.acquire(blocking=False):  # once: it may call in a loop
-                _log.error("connector_raised", unit=f"[{name}|worker]", error=str(error))
+                error = checked_error(error)
+                _log.error("connector_raised", unit=f"[{name}|worker]", error=error_text(error))
                 with contextlib.suppress(RuntimeError):  # as above
                     loop.call_soon_threadsafe(lambda: self._spawn(tell_error(error)))
 

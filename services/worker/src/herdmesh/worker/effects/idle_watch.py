@@ -35,6 +35,7 @@ from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import accepts
 from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets
 from herdmesh.worker.effects.arrivals import PARTITIONS_MAX, Arrivals
+from herdmesh.worker.effects.signs import Signs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state.events import TaskHasWork, TaskWaits
@@ -136,6 +137,7 @@ class IdleWatch:
         self._woken: dict[UnitId, _Woken] = {}
         self._sources: dict[UnitId, asyncio.Task[None]] = {}
         self._signs: dict[UnitId, str | None] = {}
+        self._asked_signs = Signs(specs.sign)
         self._changed = asyncio.Event()
         self._heard = asyncio.Event()
         self._arrivals = Arrivals(bootstrap_servers, access, self._hear)
@@ -199,7 +201,7 @@ class IdleWatch:
     def remember_sign(self, unit: UnitId, spec: TaskSpec) -> None:
         """Take a source's sign before its run begins. Called in a thread, because it is an author's code."""
         try:
-            self._signs[unit] = self._specs.sign(unit, spec)
+            self._signs[unit] = self._asked_signs.before_run(unit, spec)
         except RetriableError:
             self._signs[unit] = None  # the run waits for the source itself
 
@@ -221,7 +223,7 @@ class IdleWatch:
     async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str, away: Away) -> str | None:
         """As before while the source is away: a run could but wait for it."""
         try:
-            found = await in_thread(f"sign of {unit}", lambda: self._specs.sign(unit, spec))
+            found = await self._asked_signs.now(unit, spec)
         except RetriableError as error:
             _log.debug("source_away", unit=str(unit), error=str(error))
             away.failed(error)

@@ -9,6 +9,7 @@ too.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import traceback
@@ -30,7 +31,7 @@ from herdmesh.worker import wire
 from herdmesh.worker.effects import loggers
 from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
 from herdmesh.worker.effects.run_spans import RunSpans
-from herdmesh.worker.output_limit import LimitedStream, OutputLimit
+from herdmesh.worker.output_limit import LimitedLoggers, LimitedStream, OutputLimit
 from herdmesh.worker.spark.deaths import say_begun
 from herdmesh.worker.state.model import Failure
 
@@ -83,14 +84,19 @@ def execute(launch: Launch) -> None:
 
 @contextlib.contextmanager
 def _limited_output(whose: str) -> Generator[None]:
-    """What the task prints goes to the worker's log, no more than `OutputLimit` lets pass. Loggers are not meant."""
-    limit, streams = OutputLimit(whose), (sys.stdout, sys.stderr)
+    """What the task prints, and what loggers other than Herdmesh's say, goes to the worker's log, no more than
+    `OutputLimit` lets pass."""
+    limit, streams, root = OutputLimit(whose), (sys.stdout, sys.stderr), logging.getLogger()
+    of_loggers, handlers = OutputLimit(f"the loggers of {whose}"), [*root.handlers]
     sys.stdout, sys.stderr = (LimitedStream(stream, limit) for stream in streams)
+    root.handlers[:] = [LimitedLoggers(one, of_loggers) for one in handlers]
     try:
         yield
     finally:
+        root.handlers[:] = handlers
         sys.stdout, sys.stderr = streams
-        sys.stderr.write(limit.rest())
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the task has closed it
+            sys.stderr.write(limit.rest() + of_loggers.rest())
 
 
 def _show_as(name: str) -> None:
