@@ -99,7 +99,7 @@ async def _stored(mesh: Mesh, name: str) -> list[status_pb2.Status]:
 
 
 async def test_workers_that_stop_together_start_nothing_and_dial_no_more(
-    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], workers_temporary: Path
 ) -> None:
     """As `herd down` and a rolling SIGTERM stop them: what one had went to the other, which stopped, too; and a worker
     that had left dialled again, and was given work."""
@@ -131,6 +131,7 @@ async def test_workers_that_stop_together_start_nothing_and_dial_no_more(
     assert len(mine) == 2 * len(names)
     for name in names:
         await mesh.delete(name)
+    await mesh.assert_temporary(workers_temporary)
 
 
 def _told(mesh: Mesh) -> list[dict[str, Any]]:
