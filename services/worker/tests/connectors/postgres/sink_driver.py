@@ -5,6 +5,8 @@ Owns no test.
 
 from __future__ import annotations
 
+import select
+import threading
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -101,12 +103,37 @@ class Driven:
 
 
 def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
-    """Execute statements; the rows of the last."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(query.encode())
-        while cursor.nextset():
-            pass
-        return cursor.fetchall() if cursor.description else []
+    """Execute statements, in a session as a new one is; the rows of the last. The session is kept for the next call: to
+    begin one takes longer than most statements."""
+    connection = _session(dsn)
+    cursor = connection.execute(query.encode())
+    while cursor.nextset():
+        pass
+    found = cursor.fetchall() if cursor.description else []
+    connection.execute("DISCARD ALL")
+    return found
+
+
+class _Kept(threading.local):
+    """The session of a thread's last question."""
+
+    dsn: str = ""
+    connection: psycopg.Connection[Any] | None = None
+
+
+_kept = _Kept()
+
+
+def _session(dsn: str) -> psycopg.Connection[Any]:
+    """One that lives: a server has something to say to a session that is idle only when it ends it."""
+    kept = _kept.connection
+    if kept is not None and (_kept.dsn != dsn or kept.closed or select.select([kept.fileno()], [], [], 0)[0]):
+        kept.close()
+        kept = None
+    if kept is None:
+        kept = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+    _kept.dsn, _kept.connection = dsn, kept
+    return kept
 
 
 def struct(schema: Schema, values: Sequence[Any]) -> Struct:
