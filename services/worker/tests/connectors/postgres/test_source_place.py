@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import psycopg
@@ -15,6 +16,7 @@ from herdmesh.worker.connectors.postgres.catalog import TableId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place, rewound, table_partition
 from services.worker.tests.connectors.postgres.reading import Reader, config_of
+from services.worker.tests.connectors.postgres.sink_driver import ask
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 #: What a `timestamptz` can be: 4713 BC to 294276.
@@ -106,3 +108,16 @@ def test_the_earliest_moments_are_places(tmp_database: str) -> None:
                 assert [row["id"] for row in reader.rows()] == [1]
                 admin.execute(f"INSERT INTO {table} VALUES (2, '2024-02-29'), (3, 'infinity')".encode())
                 assert [row["id"] for row in reader.rows()] == [2]
+
+
+def test_rows_that_are_numbered_anew_are_warned_of(tmp_database: str, caplog: pytest.LogCaptureFixture) -> None:
+    ask(tmp_database, "CREATE TABLE t (id serial PRIMARY KEY, v text); INSERT INTO t (v) VALUES ('a'), ('b'), ('c')")
+    reader = Reader(config_of(tmp_database, mode="incrementing", incrementing__column__name="id", table__whitelist="t"))
+    with caplog.at_level(logging.WARNING):
+        assert len(reader.rows()) == 3
+        assert reader.rows() == []
+        assert caplog.text == ""
+        ask(tmp_database, "TRUNCATE t RESTART IDENTITY; INSERT INTO t (v) VALUES ('again')")
+        assert reader.rows() == []
+    assert "its highest number is 1, and rows up to 3 count as read: those that are numbered anew" in caplog.text
+    assert "herd offsets reset" in caplog.text

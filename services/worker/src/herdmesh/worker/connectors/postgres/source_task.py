@@ -78,6 +78,8 @@ class _Source:
     plan: Plan | None = None
     waiting: _Waiting | None = None
     is_warned: bool = False
+    is_compared: bool = False
+    """Its highest number was compared with its place."""
     """It was looked whether there are writers that cannot be seen."""
 
 
@@ -212,6 +214,7 @@ class PostgresSourceTask(SourceTask):
                 connection, plan.highest(source.place), relation.source, relation.label
             )
             if found is None:
+                self._compare(connection, source, plan)
                 self._put_off(source)
                 return None
             highest, read = found
@@ -223,6 +226,20 @@ class PostgresSourceTask(SourceTask):
             return None
         source.waiting = None
         return waiting.upto
+
+    def _compare(self, connection: Connection, source: _Source, plan: Plan) -> None:
+        """Once for each table: rows that are numbered anew, from 1 on, lie before its place for ever."""
+        if source.is_compared or source.table is None or source.place.number is None:
+            return
+        source.is_compared = True
+        with errors_translated(f"cannot read {source.relation.label}"):
+            row = connection.execute(plan.highest(Place()).encode()).fetchone()
+        if row is not None and row[0] is not None and row[0] < source.place.number:
+            _log.warning(
+                "%s: its highest number is %d, and rows up to %d count as read: those that are numbered anew (after "
+                "TRUNCATE ... RESTART IDENTITY, or in a table made again) are not; to read them: herd offsets reset",
+                source.relation.label, row[0], source.place.number,
+            )  # fmt: skip
 
     def _warn_of_hidden(self, connection: Connection, source: _Source, read: Read) -> None:
         """Once for each source: lower numbers may be committed by somebody who is not seen."""
