@@ -287,6 +287,39 @@ def test_every_override_a_run_would_end_with_is_refused_at_once() -> None:
     assert set(errors(answered({**SOURCE, **source}))) == set(source)
 
 
+_SASL = {"security.protocol": "SASL_PLAINTEXT"}
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required username='a'"
+
+
+@pytest.mark.parametrize(
+    ("login", "names"),
+    [
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism"),
+        ({**_SASL, "sasl.mechanism": ""}, "sasl.mechanism"),
+        ({**_SASL, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism"),
+        ({**_SASL, "sasl.mechanism": "bogus"}, "sasl.mechanism"),
+        ({**_SASL, "sasl.mechanism": "PLAIN"}, "sasl.jaas.config"),
+        ({**_SASL, "sasl.mechanism": "PLAIN", "sasl.jaas.config": ""}, "sasl.jaas.config"),
+        ({**_SASL, "sasl.mechanism": "PLAIN", "sasl.jaas.config": "x"}, "sasl.jaas.config"),
+        ({**_SASL, "sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{_PLAIN};"}, "sasl.jaas.config"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"}, "sasl.jaas.config"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.token.endpoint.url"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/nowhere/t.jks"}, "ssl.truststore.location"),
+        ({"security.protocol": "SSL", "ssl.truststore.certificates": "x"}, "ssl.truststore.certificates"),
+        ({"security.protocol": "bogus"}, "security.protocol"),
+    ],
+)
+@pytest.mark.parametrize("client", ["consumer", "producer"])
+def test_a_login_that_cannot_be_is_an_error_of_the_key_that_is_missing_or_wrong(
+    client: str, login: dict[str, str], names: str
+) -> None:
+    """With whatever else is wrong beside it."""
+    config = _SINK if client == "consumer" else SOURCE
+    overrides = {f"{client}.override.{name}": value for name, value in login.items()}
+    told = errors(answered({**config, **overrides, f"{client}.override.client.dns.lookup": "nowhere"}))
+    assert set(told) == {f"{client}.override.{names}", f"{client}.override.client.dns.lookup"}
+
+
 @pytest.mark.parametrize("name", _BAD_OVERRIDES)
 def test_each_bad_override_is_refused_by_its_own_name(name: str) -> None:
     config = {**_SINK, "errors.deadletterqueue.topic.name": "d", name: _BAD_OVERRIDES[name]}

@@ -55,10 +55,21 @@ def client_violations(
                 return found  # not of the overrides: told elsewhere
             text = str(error) if key in str(error) else f"{key}: {error}"
             found.append(FieldViolation(key, text, error.fix or _FIX))
-            del left[key]  # and whatever else is wrong shows without it
+            if not _leave_out(key, left):
+                return found
         else:
             return found
     return found
+
+
+def _leave_out(key: str, left: dict[str, Any]) -> bool:
+    """Go on without a wrong setting, so that whatever else is wrong shows; of one that is wrong because it is missing,
+    without all that its client logs in with. False = that changes nothing."""
+    client = key.partition(".override.")[0] + ".override."
+    wrong = [key] if key in left else [one for one in left if one.startswith(client) and is_access(one[len(client) :])]
+    for one in wrong:
+        del left[one]
+    return bool(wrong)
 
 
 def poll_interval_max_ms(config: RawConfig, worker: RawConfig) -> int:
