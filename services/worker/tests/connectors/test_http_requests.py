@@ -185,6 +185,19 @@ def test_a_key_stands_in_a_url_quoted_or_not_at_all() -> None:
     assert "no key" in heard.all[0][1]
 
 
+@pytest.mark.parametrize(
+    ("topic", "url"),
+    [("a b", "http://h/a%20b/x"), ("\ud800", "http://h/%3F/x"), ("..", ""), (".", ""), ("", "")],
+)
+def test_a_topic_that_a_transformation_made_stands_in_a_url_quoted_or_not_at_all(topic: str, url: str) -> None:
+    heard = Refused()
+    batch = batch_of([1])
+    batch.topic = topic
+    made = requests_of(batch, settings_of({"http.url": "http://h/${topic}/x"}), heard)
+    assert [request.url for request in made] == ([url] if url else [])
+    assert [place for place, _ in heard.all] == ([] if url else [0])
+
+
 def test_a_value_that_does_not_fit_its_schema_is_refused_alone() -> None:
     heard = Refused()
     bad = Struct(POINT, [None, None])

@@ -110,7 +110,7 @@ def ranges_text(offsets: Sequence[int]) -> str:
 def requests_of(batch: SinkBatch, settings: HttpSettings, refuse: Refuse) -> list[HttpRequest]:
     """The requests of a batch, in the order of its records. Records without a value are left out where they are to be
     ignored; one that cannot be sent is told to `refuse`, and left out when that returns."""
-    if settings.url.by_topic and batch.topic.encode() in _NO_PLACE:
+    if settings.url.by_topic and batch.topic.encode("utf-8", "replace") in _NO_PLACE:
         for place in range(len(batch)):
             refuse(batch, place, DataError(f"the topic '{batch.topic}' cannot stand in a URL"))
         return []
@@ -174,7 +174,7 @@ def _urls(
 ) -> Iterator[tuple[int, tuple[str, str]]]:
     """Place, and method with URL, of each record that is to be sent."""
     template = settings.url
-    variables = {"topic": quote(batch.topic, safe="")}
+    variables = {"topic": quote(batch.topic, safe="", errors="replace")}
     fixed = (settings.method, template.filled({**variables, "key": ""}))
     values = batch.values
     for place, text in enumerate(texts):
