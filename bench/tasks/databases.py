@@ -33,7 +33,8 @@ _MANY_TYPES = (
     "n, 'name ' || n, n * 0.01, date '2024-01-01' + n % 1000, to_timestamp(1700000000 + n), ARRAY['a', 'b ' || n]"
 )
 _MOST_REPEATS = 40
-"""So many batches are in the tables that are read."""
+_LEAST_REPEATS = 12
+"""So many batches are in the tables that are read, as a task cuts them."""
 _PAUSE_S = 0.01
 
 
@@ -76,21 +77,29 @@ def _sink(dsn: str, schema: Schema, *, key: str = "", updates: bool = False) -> 
     return run
 
 
-def _taken(poll: Callable[[], Any], rows: int) -> float:
-    """The processor time until so many records came."""
+def _taken(poll: Callable[[], Any], rows: int, repeats: int) -> float:
+    """The processor time of as many records as `repeats` says, told from all `rows` that there are but those of the
+    first batch: what a look at the tables takes before it is not in it."""
+    first = _next(poll)
     with clock() as used_s:
-        while rows > 0:
-            try:
-                batch = poll()
-            except RetriableError:
-                batch = None
-            if batch is None:
-                time.sleep(_PAUSE_S)
-                continue
+        left = rows - first
+        while left > 0:
+            left -= _next(poll)
+        return used_s() * repeats * samples.RECORDS / (rows - first)
+
+
+def _next(poll: Callable[[], Any]) -> int:
+    """The records of the next batch, each of them read."""
+    while True:
+        try:
+            batch = poll()
+        except RetriableError:
+            batch = None
+        if batch is not None and len(batch.values):
             for _value in batch.values:
                 pass
-            rows -= len(batch.values)
-        return used_s()
+            return len(batch.values)
+        time.sleep(_PAUSE_S)
 
 
 def _filled(dsn: str, table: str, columns: str) -> None:
@@ -119,7 +128,7 @@ def _source(dsn: str, columns: str) -> Case:
         task = PostgresSourceTask()
         task.start(config, SourceTaskContext("bench", 0, 1, "run", lambda _: None, lambda: samples.RECORDS))
         try:
-            return _taken(task.poll, min(repeats, _MOST_REPEATS) * samples.RECORDS)
+            return _taken(task.poll, _MOST_REPEATS * samples.RECORDS, repeats)
         finally:
             task.stop()
 
@@ -129,7 +138,7 @@ def _source(dsn: str, columns: str) -> Case:
 def _cdc(dsn: str, *, snapshot: bool) -> Case:
     def run(repeats: int) -> float:
         table = f"c{uuid.uuid4().hex}"
-        rows = min(repeats, _MOST_REPEATS) * samples.RECORDS
+        rows = max(_LEAST_REPEATS, min(repeats, _MOST_REPEATS)) * samples.RECORDS
         fill = f"INSERT INTO {table} SELECT {_MANY_TYPES} FROM generate_series(1, {rows}) AS n"
         _execute(dsn, f"CREATE TABLE {table} ({_COLUMNS}, PRIMARY KEY (id))")
         if snapshot:
@@ -148,7 +157,7 @@ def _cdc(dsn: str, *, snapshot: bool) -> Case:
             if not snapshot:
                 _settled(task)
                 _execute(dsn, fill)
-            return _taken(task.poll, rows)
+            return _taken(task.poll, rows, repeats)
         finally:
             task.stop()
             _drop_slot(dsn, table)

@@ -30,13 +30,13 @@ def lines_of(values: Sequence[Any], schema: Schema | None, writer: Payloads) -> 
         values = writer.with_defaults(values, schema)
     if (joined := _as_read(values)) is not None:
         return joined
+    if _AS_THEY_ARE.isdisjoint(map(type, values)):
+        return writer.lines(values, schema)
     if schema is None or schema.type == "STRING":
         try:
             return "\n".join([*values, ""]).encode("utf-8", "replace")  # a lone surrogate has no UTF-8
         except TypeError:  # not all are texts
             pass
-    if _AS_THEY_ARE.isdisjoint(map(type, values)):
-        return writer.lines(values, schema)
     return b"".join([text_of(value, schema, writer) + b"\n" for value in values])
 
 
