@@ -158,7 +158,7 @@ public final class StoresSide {
             Map<String, Object> one = new LinkedHashMap<>();
             one.put("config", state.rawConnectorConfig(name));
             one.put("target", state.targetState(name) == null ? null : state.targetState(name).name());
-            one.put("tasks", state.tasks(name).stream().map(state::rawTaskConfig).toList());
+            one.put("tasks", tasks(state, name));
             one.put("count", state.taskCount(name));
             one.put("pending", state.pendingFencing(name));
             one.put("record", state.taskCountRecord(name));
@@ -185,6 +185,15 @@ public final class StoresSide {
             told.clear();
         }
         return shown;
+    }
+
+    /** Java cannot tell them where a commit record has fewer than none, which somebody else wrote. */
+    private static List<Map<String, String>> tasks(ClusterConfigState state, String name) {
+        try {
+            return state.tasks(name).stream().map(state::rawTaskConfig).toList();
+        } catch (IllegalArgumentException error) {
+            return List.of();
+        }
     }
 
     /** Java cannot tell it of a config with values that are no texts, which somebody else wrote. */

@@ -231,6 +231,8 @@ _UNSEEN = """\
   integer, also connectors written after it ("Error polling" in its log); ours leaves out that record alone.
 - Java's snapshot of its config store ends with a ClassCastException when the config that tasks were made of has a value
   that is no text (a number that another writer put there); ours tells the config.
+- Java's snapshot cannot list the tasks of a connector whose commit record has fewer than none
+  (IllegalArgumentException); ours lists none.
 - Java's safe put of a status fails with a NullPointerException where a status of no worker (`worker_id: null`) stands;
   ours takes it for another worker's, so that the generation decides.
 - A mirror's stored offset has `topic_id` beside MirrorMaker's `offset`. Java's connector reads past it and writes its

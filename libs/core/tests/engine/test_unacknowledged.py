@@ -6,9 +6,11 @@ from types import SimpleNamespace as Said
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect import waits
 from herdmesh.engine import unacknowledged
+from herdmesh.engine.fence import Fence
 from herdmesh.engine.unacknowledged import Unacknowledged, why
 
 
@@ -46,6 +48,29 @@ METADATA = Said(
 )
 def test_the_cause_is_read_from_the_cluster_s_metadata(topics: list[str], text: str) -> None:
     assert why(METADATA, topics) == text
+
+
+def test_a_call_of_a_transaction_that_is_tried_again_says_what_the_broker_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
+    seen: list[waits.Wait | None] = []
+
+    class Producer:
+        def begin_transaction(self) -> None:
+            seen.append(waits.current().shown())
+            if len(seen) < 4:
+                answer = "Broker: Coordinator not available"
+                raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE, answer, retriable=True))
+
+    fence = Fence(Producer(), "t", waits_for="Kafka h:1")  # pyright: ignore[reportArgumentType]
+    fence.begin()
+    assert seen[0] is None
+    for tries, shown in enumerate(seen[1:], 1):
+        assert shown is not None
+        assert (shown.waits_for, shown.tries) == ("Kafka h:1", tries)
+        assert shown.message == "beginning a transaction: Broker: Coordinator not available"
+    assert waits.current().shown() is None
 
 
 def test_it_is_asked_for_once_the_wait_is_shown_and_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
