@@ -30,6 +30,7 @@ from herdmesh.rpc.errors import ConnectorNotFound
 from herdmesh.rpc.properties import JsonValue
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.java_stores import Json
+from tests.support.sizes import SOAKING
 from tests.support.statusstore_process import StatusStoreProcess
 from tests.support.store_process import SHORT_SESSION
 
@@ -40,9 +41,11 @@ class OurStores:
     """Our two stores; `play` takes the operations that `JavaStores.play` takes."""
 
     def __init__(self, bootstrap: str, config_topic: str, status_topic: str, folder: Path) -> None:
-        self.config = ConfigStoreProcess(bootstrap, config_topic, folder / "config.log", more=SHORT_SESSION)
+        # A soak runs for long on a machine that is busy, and no replica is there to take over.
+        session: Sequence[str] = () if SOAKING else SHORT_SESSION
+        self.config = ConfigStoreProcess(bootstrap, config_topic, folder / "config.log", more=session)
         self.status = StatusStoreProcess(
-            bootstrap, status_topic, folder / "status.log", more=("--status-storage-partitions=1", *SHORT_SESSION)
+            bootstrap, status_topic, folder / "status.log", more=("--status-storage-partitions=1", *session)
         )
         self.token = identity_pb2.LeaderToken()
         #: What a watcher was told since the last `show`, in the words of Java's listener.

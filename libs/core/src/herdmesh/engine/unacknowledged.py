@@ -45,21 +45,24 @@ class Unacknowledged:
     def note(self) -> None:
         """It still waits. To be called a few times a second."""
         if time.monotonic() >= self._ask_at_s:
-            self._why = self._asked()
-            self._ask_at_s = time.monotonic() + _AGAIN_S
+            self._why, again_s = self._asked()
+            self._ask_at_s = time.monotonic() + again_s
         count = len(self._producer)
         what = f"{count} {'record is' if count == 1 else 'records are'} not acknowledged"
         self._standing.goes_on(self._waits_for, f"{what}: {self._why}" if self._why else what)
 
-    def _asked(self) -> str:
+    def _asked(self) -> tuple[str, float]:
+        """Why, and after how long to ask again."""
         if broker := self._producer.throttled_by:
-            return f"broker {broker} throttles this client, by a quota (producer_byte_rate, request_percentage)"
+            why_not = f"broker {broker} throttles this client, by a quota (producer_byte_rate, request_percentage)"
+            return why_not, _AGAIN_S
         # All topics, because a question about one may create it.
         try:
             found: Any = self._producer.list_topics(timeout=_ANSWER_S)
         except KafkaException as error:
-            return f"no broker tells of its topics ({error.args[0].str()})"
-        return why(found, self._topics())
+            # It may have asked the one that is away.
+            return f"no broker tells of its topics ({error.args[0].str()})", _ANSWER_S
+        return why(found, self._topics()), _AGAIN_S
 
 
 def why(metadata: Any, topics: Iterable[str]) -> str:
