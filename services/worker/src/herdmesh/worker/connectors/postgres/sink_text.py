@@ -117,7 +117,8 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
     """The text of each value. Raises DataError for one that has none."""
     if form.write is not None and not form.is_array:
         return [None if value is None else _written(form.write, value) for value in values]
-    if are_texts(values) and (form.schema is None or form.schema.type == "STRING"):
+    is_text = form.schema is None or form.schema.type == "STRING"
+    if is_text and str not in _CONVERTED[form.takes] and are_texts(values):
         return list(values)
     kinds = set(map(type, values))
     kinds.discard(type(None))
@@ -258,9 +259,9 @@ def _date_texts(form: Form, values: list[JavaDate]) -> list[str]:
     """`_date_text` of each, in a quarter of the time where all are of usual years."""
     name = None if form.schema is None else form.schema.name
     written: list[str] | None = None
-    if name == DATE:
+    if name == DATE and form.takes is not Takes.ZONED_TIMES:
         written = date_texts(values)
-    elif name != TIME and form.zone is UTC:
+    elif name not in (DATE, TIME) and form.zone is UTC:
         written = moment_texts(values)
     return [_date_text(value, form) for value in values] if written is None else written
 
