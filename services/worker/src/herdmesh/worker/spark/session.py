@@ -36,6 +36,9 @@ from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
 _CRASHED: Final = "Python worker exited unexpectedly"
 _ENV: Final = "spark.executorEnv"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+START_TOLD_AFTER_S = 15.0
+"""A start of Spark that takes longer is told of."""
+_TOLD_AGAIN_S = 60.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -97,6 +100,23 @@ def _in_folder(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     }
 
 
+async def _say_it_waits(master: str) -> None:
+    """Until it is cancelled. Spark waits without end, and without a word, for a master that has no room for an
+    executor; the worker does not serve meanwhile, so that its log alone can tell."""
+    begun = time.monotonic()
+    pause_s = START_TOLD_AFTER_S
+    while True:
+        await asyncio.sleep(pause_s)  # waits: to tell of the wait
+        pause_s = min(2 * pause_s, _TOLD_AGAIN_S)
+        _log.warning(
+            "spark_start_waits",
+            seconds=round(time.monotonic() - begun),
+            spark_master=master,
+            next="the worker serves once Spark has run a first job: see that spark_master has a live worker with a core"
+            " and memory left for an executor (its web page lists them), and reaches this machine",
+        )
+
+
 class SparkHost:
     """The context and its jobs. `lost` is set when the JVM died without being asked to. `exit_timeout_s`: how long the
     JVM may take to end once its context is stopped."""
@@ -133,7 +153,11 @@ class SparkHost:
             self._scratch = Scratch("herd-worker-")
             socket = await self._deaths.start(self._scratch.path)
             self._conf = {**_in_folder(self._conf, self._scratch.path), f"{_ENV}.{deaths.SOCKET_VARIABLE}": socket}
-            await in_thread("spark start", self._start)
+            waiting = asyncio.create_task(_say_it_waits(self._conf.get("spark.master", "")), name="wait for Spark")
+            try:
+                await in_thread("spark start", self._start)
+            finally:
+                waiting.cancel()
         except Exception as error:
             raise SparkUnavailable(f"Spark did not start: {error}") from error
         self._watch = asyncio.create_task(self._watch_jvm(), name="watch the JVM")
