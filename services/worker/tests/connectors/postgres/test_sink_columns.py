@@ -219,3 +219,12 @@ def test_what_is_no_table_costs_no_record(tmp_database: str, made: str, kind: st
         with pytest.raises(ConfigError, match=f"orders is no table but {kind}") as refused:
             sink.put([{"id": 1}])
         assert (refused.value.field, sink.reporter.reported) == ("table.name.format", [])
+
+
+@pytest.mark.parametrize("format", ["${topic}", "PUBLIC.${topic}"])
+def test_a_table_in_other_letters_is_named_where_one_is_missing(tmp_database: str, format: str) -> None:
+    ask(tmp_database, "CREATE TABLE orders (id int)")
+    with Driven(tmp_database, table_name_format=format) as sink:
+        with pytest.raises(ConfigError, match="Orders is missing; orders is another one to PostgreSQL") as refused:
+            sink.put([{"id": 1}], topic="Orders")
+        assert (refused.value.field, "quote.sql.identifiers=never" in refused.value.fix) == ("table.name.format", True)

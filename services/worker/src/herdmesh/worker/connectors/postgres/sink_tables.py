@@ -32,6 +32,7 @@ from herdmesh.worker.connectors.postgres.sink_settings import (
     AUTO_CREATE,
     AUTO_EVOLVE,
     QUOTE,
+    TABLE_NAME_FORMAT,
     InsertMode,
     SinkSettings,
     TableName,
@@ -39,7 +40,7 @@ from herdmesh.worker.connectors.postgres.sink_settings import (
 from herdmesh.worker.connectors.postgres.sink_text import Form, Takes, Texts, lines, texts
 from herdmesh.worker.connectors.postgres.types import sql_type
 from herdmesh.worker.connectors.postgres.writing.keys import KeyColumn, Keys, without_nulls
-from herdmesh.worker.connectors.postgres.writing.tables import Table, TableColumn, looked_up
+from herdmesh.worker.connectors.postgres.writing.tables import Table, TableColumn, called_alike, looked_up
 
 STAGES_MAX = 50
 SHAPES_MAX = 1_000
@@ -178,6 +179,12 @@ class Tables:
 
     def _refuse_creation(self, name: TableName, shape: Shape) -> None:
         if not self._settings.auto_create:
+            other = called_alike(self._connection, name)
+            if other:
+                raise ConfigError(
+                    f"table {name} is missing; {other} is another one to PostgreSQL", field=TABLE_NAME_FORMAT,
+                    fix=f"write {TABLE_NAME_FORMAT} in its letters, or {QUOTE}=never for small ones",
+                )  # fmt: skip
             raise ConfigError(
                 f"table {name} is missing, and {AUTO_CREATE} is false", field=AUTO_CREATE,
                 fix=f"make it, or write {AUTO_CREATE}=true",

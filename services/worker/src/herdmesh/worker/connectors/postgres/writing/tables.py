@@ -84,6 +84,11 @@ LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 """
 
 
+_ALIKE = b"""
+SELECT c.oid::regclass::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE lower(c.relname) = lower(%s) AND c.relkind IN ('r', 'p', 'v', 'f')
+    AND CASE WHEN %s = '' THEN pg_catalog.pg_table_is_visible(c.oid) ELSE lower(n.nspname) = lower(%s) END
+"""
 _NO_TABLES = {"S": "a sequence", "i": "an index", "I": "an index", "c": "a composite type", "m": "a materialized view"}
 """What may have a table's name and takes no rows, by `relkind`."""
 
@@ -150,6 +155,13 @@ def looked_up(connection: Connection, name: TableName) -> Table | None:
     columns = connection.execute(_COLUMNS, {"table": oid}).fetchall()
     is_utf8 = connection.info.parameter_status("server_encoding") == "UTF8"
     return Table(sql, takes_copy, is_plain, is_strict, {one[0]: _column(one[1:], is_utf8) for one in columns})
+
+
+def called_alike(connection: Connection, name: TableName) -> str:
+    """A table whose name has the same letters in another case, as SQL names it; "" = there is none. Raises
+    psycopg.Error."""
+    row = connection.execute(_ALIKE, (name.table, name.schema, name.schema)).fetchone()
+    return "" if row is None else row[0]
 
 
 def _column(row: Sequence[Any], is_utf8: bool) -> TableColumn:
