@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr, ValidationError
@@ -318,6 +319,16 @@ def test_a_login_that_cannot_be_is_an_error_of_the_key_that_is_missing_or_wrong(
     overrides = {f"{client}.override.{name}": value for name, value in login.items()}
     told = errors(answered({**config, **overrides, f"{client}.override.client.dns.lookup": "nowhere"}))
     assert set(told) == {f"{client}.override.{names}", f"{client}.override.client.dns.lookup"}
+
+
+def test_a_file_of_a_login_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
+    there, absent, key = tmp_path / "there.pem", tmp_path / "no.pem", "consumer.override.ssl.truststore.location"
+    there.write_text("-----BEGIN CERTIFICATE-----\n")
+    base = {**_SINK, "consumer.override.security.protocol": "SSL", "consumer.override.ssl.truststore.type": "PEM"}
+    (warned,) = answered({**base, key: str(absent)}).warnings
+    assert warned.name == key
+    assert warned.message == f"{key}: there is no file {absent} on this worker, so that no run here can connect"
+    assert not answered({**base, key: str(there)}).warnings
 
 
 @pytest.mark.parametrize("name", _BAD_OVERRIDES)

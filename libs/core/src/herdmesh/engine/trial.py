@@ -9,6 +9,7 @@ Invariant: no client that is made here connects, and each is closed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -59,6 +60,20 @@ def client_violations(
                 return found
         else:
             return found
+    return found
+
+
+def missing_files(used: Iterable[str], config: RawConfig) -> list[FieldViolation]:
+    """A warning for each file that an override names and this machine does not have: a run on it would fail. No error,
+    as runs may be on other machines."""
+    found: list[FieldViolation] = []
+    for key, value in config.items():
+        client, is_override, setting = key.partition(".override.")
+        if not (is_override and client in used and setting.startswith("ssl.") and setting.endswith(".location")):
+            continue
+        if value and not os.path.exists(path := str(value)):
+            why = f"{key}: there is no file {path} on this worker, so that no run here can connect"
+            found.append(FieldViolation(key, why, "put it there, under this path on each machine that has runs"))
     return found
 
 

@@ -31,7 +31,7 @@ from herdmesh.connect.unknown_keys import unread_keys, workers_spelling
 from herdmesh.engine.contract import Properties, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
-from herdmesh.engine.trial import client_violations
+from herdmesh.engine.trial import client_violations, missing_files
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -98,7 +98,7 @@ def _validation(
         clients = clients_of(result.kind, config, exactly_once=True)
         wrong = {one.name for one in message.fields if one.errors}
         plugin = _plugin(config, plugins)
-        warned = override_warnings(clients, config, worker)
+        warned = [*override_warnings(clients, config, worker), *missing_files(clients, config)]
         warned += _connectors_warnings(plugin, config, plugins, result.kind, is_valid=not result.error_count)
         warned = [one for one in warned if one.field not in wrong]
         for one in warned:
