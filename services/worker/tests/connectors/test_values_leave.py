@@ -340,3 +340,17 @@ def test_a_csv_cell_is_the_same_beside_values_of_other_schemas(
     """A field that changes its type has one column in CSV: each value is written as it would be alone."""
     batches = [batch_of([Struct(schema, [value])], schema, first) for first, (schema, value) in enumerate(rows)]
     assert [row["a"] for row in read_csv(SINKS["csv"](tmp_path / "out", batches, context_of(None)))] == cells
+
+
+@pytest.mark.parametrize("sink", ["parquet", "spark"])
+@pytest.mark.parametrize(("parameters", "why"), [(None, "no parameters"), ({"scale": "80"}, "scale 80")])
+def test_a_decimal_that_has_no_column_names_its_field(
+    sink: str, parameters: dict[str, str] | None, why: str, tmp_path: Path
+) -> None:
+    price = Schema("BYTES", False, "org.apache.kafka.connect.data.Decimal", parameters=parameters)
+    schema = Schema("STRUCT", fields=[("price", price)])
+    refused = Refused()
+    SINKS[sink](tmp_path / "out", [batch_of([Struct(schema, [Decimal("1.5")])], schema)], context_of(refused))
+    (error,) = refused.errors
+    assert str(error).startswith("field price: ")
+    assert why in str(error)

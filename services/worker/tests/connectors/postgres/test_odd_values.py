@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.converters.json import JsonConverter
 from herdmesh.connect.errors import DataError
+from libs.core.tests.connect.registry.fake_registry import FakeRegistry
+from libs.core.tests.connect.registry.typed_values import converter
 from services.worker.tests.connectors.postgres import sink_driver
 from services.worker.tests.connectors.postgres.cdc_driving import Database, Driven
 from services.worker.tests.connectors.postgres.odd_values import (
@@ -45,7 +47,7 @@ _FLOATS = {"float4": FINITE[32], "float8": FINITE[64]}
 BY_JSON: Mapping[str, Texts] = {**BY_VALUE, **_FLOATS, **{f"{name}[]": arrays(one) for name, one in _FLOATS.items()}}
 #: Debezium's Bits do not say how many bits they are.
 NOT_BY_CDC = ("varbit", "varbit(70)", "varbit[]", "varbit(70)[]")
-CONVERTERS = {"JSON": BY_JSON, "values as they are": BY_VALUE}
+CONVERTERS = {"JSON": BY_JSON, "Avro": BY_VALUE}
 
 
 @pytest.fixture
@@ -93,12 +95,17 @@ def fill(database: Database, strategies: Mapping[str, Texts]) -> Iterator[None]:
 
 def carried(batches: Iterable[SourceBatch], how: str, *, envelope: bool) -> list[tuple[Any, Any]]:
     """Schema and row of each record, as a sink reads them from a topic."""
-    converter = JsonConverter()
-    converter.configure({}, "value")
     rows = (value.get("after") if envelope else value for batch in batches for value in batch.values)
-    if how != "JSON":
-        return [(row.schema, row) for row in rows]
-    return [converter.read(converter.write(row, row.schema)) for row in rows]
+    if how == "JSON":
+        by_json = JsonConverter()
+        by_json.configure({}, "value")
+        return [by_json.read(by_json.write(row, row.schema)) for row in rows]
+    registry = FakeRegistry()
+    try:
+        by_avro = converter("AvroConverter", registry.url).for_topic("odd")
+        return [by_avro.read(by_avro.write(row, row.schema)) for row in rows]
+    finally:
+        registry.stop()
 
 
 def write(database: Database, records: Sequence[tuple[Any, Any]]) -> list[str]:

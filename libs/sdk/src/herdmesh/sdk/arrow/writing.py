@@ -26,7 +26,7 @@ from herdmesh.connect import logical
 from herdmesh.connect.checks import fits
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.errors import DataError
+from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.connect.javavalues import java_class, java_text
 from herdmesh.connect.schemas import DATE, DECIMAL, LOGICAL, TIME, TIMESTAMP, Schema
 from herdmesh.connect.struct_column import StructColumn
@@ -204,7 +204,7 @@ class ColumnCompiler:
     def _decimals(self, schema: Schema, where: str) -> Make:
         try:
             narrow = _decimal_type(schema, self._digits_max)
-        except DataError as error:
+        except ConnectError as error:
             raise DataError(f"field {where}: {error}") from error
         widths = [narrow]
         scale = narrow.scale
