@@ -89,7 +89,8 @@ class Replication:
         self._poller.register(self._pg.socket, select.POLLIN)
         self._server = server(settings)
         self._silent = waits.Standing()
-        self._heard_s = time.monotonic()
+        #: since it last spoke a look found nothing; when the first look did, or it was asked.
+        self._is_silent, self._heard_s = False, 0.0
         #: how far the log was read and may be forgotten, as the server was told last.
         self._told = (0, 0)
 
@@ -138,8 +139,9 @@ class Replication:
         except psycopg.Error as error:
             raise RetriableError(f"the stream broke: {' '.join(str(error).split())}") from error
         if size > 0:
-            self._heard_s = time.monotonic()
-            self._silent.over()
+            if self._is_silent:
+                self._is_silent = False
+                self._silent.over()
             return _frame(bytes(data))
         if size == 0:
             return None
@@ -151,6 +153,8 @@ class Replication:
     def _notice_silence(self) -> None:
         """A server that has nothing to say looks as one that stands still does, for up to half a minute: ask it."""
         now_s = time.monotonic()
+        if not self._is_silent:
+            self._is_silent, self._heard_s = True, now_s
         if now_s - self._heard_s < _ASK_S:
             return
         self._heard_s = now_s
