@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
-from herdmesh.connect import offsets_file
+from herdmesh.connect import offsets_file, waits
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine.contract import (
@@ -33,6 +33,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.measures import Measures
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
+from herdmesh.worker.effects import runs as runs_module
 from herdmesh.worker.effects.applications import Applications, ClosableJobs
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.processes import Processes
@@ -173,6 +174,30 @@ async def test_a_class_nobody_has_fails_without_a_process(bench: Bench) -> None:
     assert "FileStreamSink" in failed.failure.message, "it says what there is"
     assert await bench.next() == events.RunEnded("r1")
     assert bench.jobs.launched.empty()
+
+
+async def test_what_the_preparation_of_a_run_waits_for_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a secret store that does not answer."""
+    monkeypatch.setattr(runs_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
+    is_told = threading.Event()
+
+    def before(_unit: UnitId, _spec: TaskSpec) -> None:
+        with waits.on("Vault", "secret app"):
+            assert is_told.wait(WAIT_S)
+        raise ConfigError("it is sealed")
+
+    specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
+    runs = Runs(bench.processes, specs, before, dict, bench.said.put)
+    runs.submit(instructions.SubmitRun("r1", UNIT, TaskSpec({**SINK}, {"file": "f"}, 1), None, ASSIGNMENT, 57))
+    said = await bench.next()
+    assert isinstance(said, events.RunPulse)
+    assert said.wait is not None
+    assert (said.wait.waits_for, said.wait.message) == ("Vault", "secret app")
+    is_told.set()
+    assert await bench.next() == events.RunPulse("r1", 0, 0)
+    assert isinstance(await bench.next(), events.RunFailed)
+    await runs.close(WAIT_S)
 
 
 async def test_commands_reach_the_run_also_those_given_before_it_dialled_in(bench: Bench) -> None:

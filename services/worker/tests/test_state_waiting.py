@@ -47,6 +47,20 @@ def test_what_a_run_waits_for_reaches_status_and_leader_and_goes_when_it_ends() 
     assert (told(out), written(out)) == ([(TASK, None)], [[]])
 
 
+def test_what_a_run_waits_for_before_its_process_is_there_is_told() -> None:
+    """As a secret store that does not answer: its config is resolved first."""
+    state = machine()
+    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    submitted = only(instructions.SubmitRun, state.handle(start(TASK), 0.0))
+    look(state, 0.5)
+    state.handle(events.RunPulse(submitted.run_id, 0, 0, AWAY), 6.0)
+    assert told(look(state, 6.5)) == [(TASK, AWAY)]
+    state.handle(events.RunPulse(submitted.run_id, 0, 0), 7.0)
+    [(_, wait)] = told(look(state, 7.5))
+    assert wait is not None
+    assert wait.waits_for == "the start of its run"
+
+
 def test_a_leader_that_comes_is_told_of_all_waits() -> None:
     state = machine()
     state.handle(events.SessionOpened(1, frozenset()), 0.0)

@@ -16,6 +16,7 @@ import structlog
 
 from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.errors import ConnectError
+from herdmesh.connect.waits import Wait, Waits, entered
 from herdmesh.engine.contract import ErrorClass, Rate, RunSpec
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects.applications import Applications
@@ -27,6 +28,8 @@ from herdmesh.worker.errors import RunLost
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import Failure, TaskSpec, UnitId
 
+LOOK_S: Final = 1.0
+"""How often it is looked at what the preparation of a run waits for."""
 _LINE_CLOSE_TIMEOUT_S: Final = 5.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -116,12 +119,36 @@ class Runs:
             traceparent=instruction.traceparent,
         )
 
+    async def _prepared(self, instruction: instructions.SubmitRun) -> RunSpec:
+        """As `_prepare`, in a thread. What it waits for, as a secret store that does not answer, is told meanwhile."""
+        run_id, found, told = instruction.run_id, Waits(), list[Wait]()
+
+        def prepare() -> RunSpec:
+            with entered(found):
+                return self._prepare(instruction)
+
+        looking = asyncio.create_task(self._tell_waits(run_id, found, told), name=f"waits of {run_id}")
+        try:
+            return await in_thread(f"spec of {run_id}", prepare)
+        finally:
+            looking.cancel()
+            if told:
+                await self._emit(events.RunPulse(run_id, 0, 0))
+
+    async def _tell_waits(self, run_id: str, waits: Waits, told: list[Wait]) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            wait = waits.shown()
+            if wait is not None and told[-1:] != [wait]:
+                told.append(wait)
+                await self._emit(events.RunPulse(run_id, 0, 0, wait))
+
     async def _run(self, instruction: instructions.SubmitRun, line: RunLine) -> None:
         run_id, unit = instruction.run_id, instruction.unit
         error: str | None = None
         try:
             try:
-                spec = await in_thread(f"spec of {run_id}", lambda: self._prepare(instruction))
+                spec = await self._prepared(instruction)
             finally:  # what could not be looked up is looked up again as well
                 values = self._specs.values(unit)
                 if values is not None and values.ttl_ms is not None:

@@ -205,11 +205,13 @@ class Tasks:
         """The process said how long its loop has not moved, 0 = it does, and what it waits for. `is_pulse`: False of a
         progress, which says nothing of that."""
         found = self._running.get(run_id)
-        silence = None if found is None else found[1].silence
-        if found is None or silence is None:
+        if found is None:
             return []
         task, run = found
         run.wait = wait if is_pulse else run.wait
+        silence = run.silence
+        if silence is None:
+            return []
         verdict = silence.told(silent_ms, moved_ms, self._limits.stalled_ms / 1000, now)
         return self._judged(task, run, silence, verdict) if run.is_watched else []
 
