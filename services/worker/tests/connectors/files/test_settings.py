@@ -255,3 +255,16 @@ def test_keys_that_need_another_are_told(tmp_path: Path) -> None:
         "partition.fields", "timestamp.field", "s3.region", "hadoop.user", "partition.field",
     ]  # fmt: skip
     assert ParquetSink().warnings({"directory": str(tmp_path), "topics": "t", "compression": "snappy"}) == []
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "key", "value", "warned"),
+    [
+        ("Field", "path.format", "yyyy", True), ("Hourly", "path.format", "yyyy", True),
+        ("TimeBased", "path.format", "yyyy", False), ("TimeBased", "partition.field.name", "a", True),
+        ("Default", "timestamp.field", "at", True), ("Daily", "timestamp.field", "at", False),
+    ],
+)  # fmt: skip
+def test_a_key_of_another_partitioner_is_warned_of(partitioner: str, key: str, value: str, warned: bool) -> None:
+    config = {**S3, "partitioner.class": f"{P}{partitioner}Partitioner", key: value}
+    assert [one.field for one in warnings_of(DIALECT, config)] == ([key] if warned else [])

@@ -258,6 +258,25 @@ def _in_their_words(dialect: Dialect, problem: ConfigError) -> ConfigError:
     return ConfigError(str(problem).replace(problem.field, written), field=written, fix=fix)
 
 
+_OF_PARTITIONERS: Mapping[str, tuple[str, ...]] = {
+    FIELDS: ("Field",),
+    settings.PATH_FORMAT: ("TimeBased",),
+    settings.DURATION_MS: ("TimeBased",),
+    settings.TIMESTAMP_FIELD: ("TimeBased", "Hourly", "Daily"),
+}
+"""Keys, and the partitioners that look at them."""
+
+
+def _of_other_partitioners(config: Config) -> list[FieldViolation]:
+    """Keys that the partitioner which the config names does not look at."""
+    kind = _PARTITIONERS.get((config.get(_PARTITIONER_CLASS) or "").strip())
+    return [
+        no_effect(key, f"it is for {' and '.join(f'{one}Partitioner' for one in kinds)}")
+        for key, kinds in _OF_PARTITIONERS.items()
+        if kind is not None and kind not in kinds and (config.get(key) or "").strip()
+    ]
+
+
 def warnings_of(dialect: Dialect, config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
     silent = {**_WITHOUT_EFFECT, **dialect.without_effect}
@@ -266,6 +285,7 @@ def warnings_of(dialect: Dialect, config: Config) -> list[FieldViolation]:
         for name, (why, same) in silent.items()
         if (text := (config.get(name) or "").strip()) and text not in same
     ]
+    found += _of_other_partitioners(config)
     if (config.get(_ROTATE_MS) or "-1").strip() != "-1":
         message = f"{_ROTATE_MS} is how long the oldest record waits here, not a span of the records' own times"
         found.append(FieldViolation(_ROTATE_MS, message, f"or use {_SCHEDULE_MS}"))
