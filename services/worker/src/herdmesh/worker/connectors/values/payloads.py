@@ -207,6 +207,8 @@ def _text_lines(values: Sequence[Any]) -> bytes | None:
             if joined is None:  # with a null, or malformed
                 return _encode_lines(values)
             data = _encode(str(joined, "utf-8")[:-1])
+        elif len(values) and type(values[0]) is dict:
+            return None  # an error in `join` takes longer than this look
         else:
             data = _encode(_BETWEEN.join(values))
         if data.count(_BETWEEN_BYTES) == len(values) - 1:
