@@ -195,6 +195,16 @@ def test_what_is_missing_is_named(tmp_database: str) -> None:
         sink.put([{"id": 1}])
 
 
+def test_a_column_that_the_key_should_have_made_is_told_as_the_keys(tmp_database: str) -> None:
+    """Not "the record has no schema": its value has one."""
+    ask(tmp_database, "CREATE TABLE orders (id bigint, note text)")
+    keyed: Any = {"auto_evolve": "true", "pk_mode": "record_key", "pk_fields": "at"}
+    with Driven(tmp_database, **keyed) as sink:
+        sink.put(column(ORDER, (1, "a")), [5], schema=ORDER)
+        [(_, why)] = sink.reporter.reported
+    assert why == "table orders has no column at, and the record's key has no schema"
+
+
 @pytest.mark.parametrize("topic", ["..", "", "x" * 250])
 def test_a_topic_of_no_table_is_its_records_failure_where_a_transformation_made_it(
     tmp_database: str, topic: str
