@@ -74,7 +74,7 @@ class Service:
 class Mesh:
     """Stores, herders by address, and a client of each."""
 
-    def __init__(self, balance_delay_ms: int) -> None:
+    def __init__(self, balance_delay_ms: int = HerderSettings().balance_delay_ms) -> None:
         self._balance_delay_ms = balance_delay_ms
         self.config_store, self.status_store = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
         self.herder = f"{HOST}:{free_port()}"
