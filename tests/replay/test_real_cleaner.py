@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.mutations import (
@@ -36,6 +36,7 @@ from herdmesh.topicstore.kafka import KafkaTopicStore
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support.config_topic import TOPIC
 from tests.support.config_world import Java, Replica, entry, follows_java
+from tests.support.read_topic import committed_records
 from tests.support.sizes import SOAKING
 
 pytestmark = [
@@ -115,34 +116,6 @@ def _java(bootstrap: str, topic: str, records: Sequence[Java]) -> None:
     assert producer.flush(_WAIT_S) == 0
 
 
-def _left(bootstrap: str, topic: str) -> list[StoredRecord]:
-    """What a reader finds from the beginning to the end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "looker",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
-    found: list[StoredRecord] = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while True:
-            message: Message | None = consumer.poll(_WAIT_S)
-            assert message is not None
-            if message.error() is not None:
-                if message.partition() is None:
-                    continue  # it tells of a broker, which it asks again
-                return found
-            offset = message.offset()
-            assert offset is not None
-            found.append(StoredRecord(TOPIC, 0, offset, message.key(), message.value(), 0))
-    finally:
-        consumer.close()
-
-
 def _is_clean(records: Sequence[StoredRecord], end: int) -> bool:
     """Before `end` there is one record of each key and no tombstone."""
     old = [record for record in records if record.offset < end]
@@ -164,7 +137,9 @@ async def test_what_a_real_cleaner_leaves_reads_as_before(tidy_broker: Broker, t
                 await _write(store, step)
         end = store.revision.next_offsets[0]
         async with asyncio.timeout(_WAIT_S):
-            while not _is_clean(left := await asyncio.to_thread(_left, bootstrap, topic), end):
+            while not _is_clean(
+                left := await asyncio.to_thread(committed_records, bootstrap, topic, _WAIT_S, named=TOPIC), end
+            ):
                 await _write(store, _LEVEL)  # the segment in use is never cleaned: have it rolled
                 await asyncio.sleep(0.2)
         before: ConfigState = store.state

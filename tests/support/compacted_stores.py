@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
+from herdmesh.topicstore.contract import KEEP_ALIVE_KEY
 from tests.replay.test_compaction_status import left_of
 from tests.support.java_stores import JavaStores, Json
 from tests.support.our_stores import OurStores, as_java_shows
+from tests.support.read_topic import committed_records
 
 _WAIT_S = 60.0
 Records = Sequence[tuple[bytes | None, bytes | None]]
@@ -47,7 +48,7 @@ async def assert_read_the_same_compacted(
     last: dict[bytes | None, bytes | None] = {}
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     for topic, copy in zip(topics, left, strict=True):
-        records = await asyncio.to_thread(_records, bootstrap, topic)
+        records = await asyncio.to_thread(committed_records, bootstrap, topic, _WAIT_S)
         last |= {record.key: record.value for record in records}
         new = NewTopic(copy, 1, 1, config={"cleanup.policy": "compact"})
         await asyncio.to_thread(admin.create_topics([new])[copy].result, _WAIT_S)
@@ -95,24 +96,3 @@ def _produce(bootstrap: str, topic: str, records: Records) -> None:
         producer.produce(topic, key=key, value=value, partition=0)
         producer.poll(0)
     assert producer.flush(_WAIT_S) == 0
-
-
-def _records(bootstrap: str, topic: str) -> list[StoredRecord]:
-    """All committed records of a topic of one partition."""
-    config = {"bootstrap.servers": bootstrap, "group.id": "looker"}
-    consumer = Consumer({**config, "enable.auto.commit": False, "enable.partition.eof": True})
-    found: list[StoredRecord] = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while True:
-            message: Message | None = consumer.poll(_WAIT_S)
-            assert message is not None
-            if message.error() is not None:
-                if message.partition() is None:
-                    continue  # it tells of a broker, which it asks again
-                return found
-            offset = message.offset()
-            assert offset is not None
-            found.append(StoredRecord(topic, 0, offset, message.key(), message.value(), 0))
-    finally:
-        consumer.close()
