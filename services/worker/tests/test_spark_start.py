@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import threading
+from typing import Any
 
 import pytest
+from py4j import java_gateway  # pyright: ignore[reportMissingTypeStubs]
+from py4j.protocol import ERROR  # pyright: ignore[reportMissingTypeStubs]
 from structlog.testing import capture_logs
 
 from herdmesh.worker.spark import session
+from herdmesh.worker.spark.py4j_log import quiet_py4j
 from herdmesh.worker.spark.session import SparkHost
 
 
@@ -33,3 +39,24 @@ async def test_a_start_that_waits_says_so_and_what_to_look_at(monkeypatch: pytes
     assert (waits["spark_master"], waits["log_level"]) == ("spark://h:7077", "warning")
     assert "has a live worker with a core" in waits["next"]
     await host.stop(1.0)
+
+
+def test_a_call_that_the_end_of_the_jvm_interrupts_logs_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A signal to the process group ends the JVM first. Py4J logs the interrupted calls on the root logger."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "filters", [])
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def hang_up() -> None:
+        accepted, _ = server.accept()
+        accepted.recv(1)
+        accepted.close()
+
+    threading.Thread(target=hang_up, daemon=True).start()
+    quiet_py4j(logging.CRITICAL)
+    client: Any = java_gateway.GatewayClient(port=server.getsockname()[1])
+    assert client.send_command("c\no0\nname\ne\n", retry=False) == ERROR
+    root.warning("a line of another library")
+    assert [one.getMessage() for one in caplog.records] == ["a line of another library"]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from py4j.protocol import Py4JError, Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ from herdmesh.worker.errors import RunLost, SparkUnavailable
 from herdmesh.worker.scratch import Scratch
 from herdmesh.worker.spark import class_archive, deaths
 from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
+from herdmesh.worker.spark.py4j_log import quiet_py4j
 
 #: How Spark says that a process is gone whose last word it did not hear.
 _CRASHED: Final = "Python worker exited unexpectedly"
@@ -39,6 +41,8 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 START_TOLD_AFTER_S = 15.0
 """A start of Spark that takes longer is told of."""
 _TOLD_AGAIN_S = 60.0
+_EXITS_WITHIN_S = 2.0
+"""A JVM that answers no call has ended, or ends within this time."""
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -173,7 +177,7 @@ class SparkHost:
             await in_thread(f"process {launch.process_id}", lambda: self._run_job(launch))
         except Exception as error:
             # Py4J raises many types, and a dead JVM is one more of them. It asks the JVM for the text.
-            said = await in_thread(f"end of {launch.process_id}", lambda error=error: _text_of(error))
+            said = await in_thread(f"end of {launch.process_id}", lambda error=error: self._text_of(error))
             raise await self._lost(launch, said.strip() or type(error).__name__) from error
 
     def cancel(self, process_id: str) -> None:
@@ -221,9 +225,7 @@ class SparkHost:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         # Set, it would replace the interpreter of our own environment.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        # It tells of every connection it closes, and logs a traceback for each call that it raises an error of: so when
-        # a signal to the process group ends the JVM before us.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        quiet_py4j(logging.CRITICAL)
         conf = SparkConf(loadDefaults=False).setAll(list(self._conf.items()))
         context = self._context = SparkContext(conf=conf)
         # Of accumulators, which nothing here uses: it would print a traceback when the JVM ends before it is told to.
@@ -263,6 +265,22 @@ class SparkHost:
 
     # --- the JVM
 
+    def _text_of(self, error: Exception) -> str:
+        """What Py4J says of an error. It asks the JVM for that, which may have ended meanwhile: calls of it then fail
+        in words such as "Connection refused" or "TypeUtil does not exist in the JVM"."""
+        try:
+            said = str(error)
+        except Exception:  # noqa: BLE001 - Py4J raises many types
+            said = ""
+        answered = isinstance(error, Py4JJavaError) or not isinstance(error, Py4JError | OSError)
+        if said and answered:
+            return said
+        assert self._jvm is not None
+        try:
+            return f"Spark's JVM ended with exit code {self._jvm.wait(_EXITS_WITHIN_S)}"
+        except subprocess.TimeoutExpired:
+            return said
+
     async def _watch_jvm(self) -> None:
         jvm = self._jvm
         assert jvm is not None
@@ -291,14 +309,6 @@ def _cause(said: str) -> str:
             if mark in line:
                 return line.partition(mark)[2] or line
     return lines[0]
-
-
-def _text_of(error: Exception) -> str:
-    """What Py4J says of an error. It asks the JVM for that, which may have ended meanwhile."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - Py4J raises many types
-        return "the JVM has ended"
 
 
 def _ignore(*_request: object) -> None:

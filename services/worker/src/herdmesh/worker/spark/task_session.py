@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.worker.spark import class_archive
+from herdmesh.worker.spark.py4j_log import quiet_py4j
 
 #: Jars for these sessions, comma separated: what operators of the worker allow, not what configs say. The worker's
 #: setting of that name, which runs' processes hear of by it.
@@ -163,7 +164,7 @@ def _begin(conf: Mapping[str, str], before: list[Future[SparkSession]], session:
 def _start(conf: Mapping[str, str]) -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    quiet_py4j(logging.WARNING)
     _forget_gateway()
     launched = [(name, value) for name, value in conf.items() if not name.startswith(_OF_SESSIONS)]
     with _home():

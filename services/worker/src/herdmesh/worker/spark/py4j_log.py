@@ -1,0 +1,22 @@
+"""Log lines of Py4J that are left out of the worker's log. Owns what of Py4J is logged, nothing else. Invariant: only
+records that Py4J's own files write are dropped; an error it raises still reaches who called it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import PurePath
+
+
+def quiet_py4j(level: int) -> None:
+    """Drop what Py4J logs below `level`, and all that it writes to the root logger.
+
+    `GatewayClient.send_command` logs a traceback there for each call that the end of the JVM interrupts, and raises the
+    error as well. A signal to the process group, as service managers send it, ends the JVM before the worker."""
+    logging.getLogger("py4j").setLevel(level)
+    root = logging.getLogger()
+    if _is_not_of_py4j not in root.filters:
+        root.addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return PurePath(record.pathname).parent.name != "py4j"
