@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -33,6 +34,11 @@ SESSION_MS = 6_000
 #: A JVM as an operator would start it.
 JAVA_JVM = ("-Xms256M", "-Xmx2G", "-XX:+UseG1GC")
 _WAIT_S = 300.0
+_COMPILE = """
+import compileall, site, herdmesh
+for folder in [*herdmesh.__path__, *site.getsitepackages()]:
+    compileall.compile_dir(folder, quiet=2)
+"""
 
 
 class Side(Protocol):
@@ -109,12 +115,14 @@ class OurSide:
                 python=python,
             )
         )
+        self._python = python
         self._board = Board()
         self._changed = asyncio.Event()
         self._dead: set[str] = set()
         self._exits = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
+        await asyncio.to_thread(_compile, self._python)
         await self._stack.start(timeout_s=150)
         address = self._stack.state.herder
         self._client = await self._exits.enter_async_context(HerderClient(address))
@@ -274,6 +282,12 @@ class JavaSide:
                 raise
             return False  # in the midst of a rebalance
         return all(status is not None and _runs(status, alive, tasks) for status in statuses)
+
+
+def _compile(python: str) -> None:
+    """Write the bytecode of a tree, as an installation has it. A checkout that changed has none where
+    PYTHONDONTWRITEBYTECODE is set, and each run then compiles its modules: 0.07 s of processor time."""
+    subprocess.run([python, "-c", _COMPILE], check=False)
 
 
 def _units(status: dict[str, Any]) -> list[dict[str, Any]]:
