@@ -119,7 +119,7 @@ chaos: setup ## 15 minutes of kill -9, freezes and restarts of anything, counted
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
 .PHONY: soak
-soak: setup ## The long tests at full size, and docs/soak.md with what they did (ARGS="sim real" = these parts)
+soak: setup ## The long tests at full size, and docs/internals/soak.md with what they did (ARGS="sim real" = these parts)
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m tests.soak $(ARGS)
 

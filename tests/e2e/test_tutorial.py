@@ -1,4 +1,4 @@
-"""docs/tutorial.md as it is printed: its files, its commands, its output.
+"""docs/tutorials/connector.md as it is printed: its files, its commands, its output.
 
 A `sh` block is run once; one with a `text` block behind it asks for something, and is run until that is what it prints.
 Of that text, `...` stands for anything.
@@ -23,7 +23,7 @@ from herdmesh.devstack.ports import PortReservations
 from herdmesh.devstack.supervisor import stop_detached
 
 ROOT = Path(__file__).resolve().parents[2]
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+TUTORIAL = ROOT / "docs" / "tutorials" / "connector.md"
 WAIT_S = 60.0
 CONNECTOR_LINES_MAX = 60
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

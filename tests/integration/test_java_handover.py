@@ -262,7 +262,7 @@ def _settings(mode: str) -> dict[str, str]:
     return {
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
-        # what a Java cluster that shares topics with a mesh has to have (docs/guarantees.md)
+        # what a Java cluster that shares topics with a mesh has to have (docs/reference/guarantees.md)
         "isolation.level": "read_committed",
         "consumer.isolation.level": "read_committed",
         # the shortest the broker takes: a killed worker is out of its groups soon

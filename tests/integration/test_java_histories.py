@@ -6,7 +6,8 @@ connectors whose tasks stand, restarts, session keys, logger levels, topics in u
 writes: malformed ones, of unknown kinds, of older releases, of no worker. After each history everything that the two
 interfaces show of it is compared, at the end everything of all of them. Then both topics are compacted, as a cleaner
 may leave them, and read by new stores. In `make soak` all this is run twice: Java's store drops the rest of a polled
-batch behind a number that is none (docs/differences.md), so that no such record may be among those that are compacted.
+batch behind a number that is none (docs/reference/differences.md), so that no such record may be among those that are
+compacted.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _settings(*, exactly_once: bool) -> dict[str, str]:
     return {
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
-        # what a Java cluster that shares topics with a mesh has to have (docs/guarantees.md)
+        # what a Java cluster that shares topics with a mesh has to have (docs/reference/guarantees.md)
         "isolation.level": "read_committed",
         "consumer.isolation.level": "read_committed",
         # the shortest the broker takes by default: a killed worker is out of its group soon

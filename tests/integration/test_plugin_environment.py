@@ -1,5 +1,6 @@
-"""A plugin folder as docs/plugins.md has it made: `herd plugin new`, a wheel of that, `python -m venv`, and pip's own
-installation. Other tests write such folders by hand (`plugin_environments`), faster, and only as we think they are."""
+"""A plugin folder as docs/how-to/plugins.md has it made: `herd plugin new`, a wheel of that, `python -m venv`, and
+pip's own installation. Other tests write such folders by hand (`plugin_environments`), faster, and only as we think
+they are."""
 
 from __future__ import annotations
 

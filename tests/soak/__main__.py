@@ -1,4 +1,4 @@
-"""The long tests at full size, part by part, and `docs/soak.md` with what they did.
+"""The long tests at full size, part by part, and `docs/internals/soak.md` with what they did.
 
     python -m tests.soak                       every part
     python -m tests.soak sim real              these parts; the rows of the others stay as they were
@@ -30,7 +30,7 @@ from typing import Any
 from tests.support.tally import VARIABLE
 
 _ROOT = Path(__file__).parents[2]
-_REPORT = _ROOT / "docs" / "soak.md"
+_REPORT = _ROOT / "docs" / "internals" / "soak.md"
 _PART_S_MAX = 3 * 3_600
 _DATA = re.compile(r"<!-- soak: (.*) -->")
 

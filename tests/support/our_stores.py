@@ -221,7 +221,7 @@ def _shown(entry: config_pb2.ConnectorEntry | None, name: str, statuses: Sequenc
 
 def as_java_shows(mine: dict[str, Json], theirs: dict[str, Json]) -> dict[str, Json]:
     """Ours, where Java cannot tell the config that the tasks were made of, because it has values that are no texts:
-    without it (docs/differences.md)."""
+    without it (docs/reference/differences.md)."""
     shown = dict(mine)
     for name in theirs.keys() - {"session key", "told"}:
         if theirs[name]["applied"] == "ClassCastException":

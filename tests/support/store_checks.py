@@ -3,8 +3,8 @@
 Owns what counts as a violation, beyond linearizability (`tests.support.linearizability`), which it also runs. Knows
 nothing of how history and log came about: the simulator and the runs against a real broker are judged by this code.
 
-Invariant: a checker reads `History` and `StoreLog` only, and a violation names the promise of docs/guarantees.md that
-it breaks (S1 to S11, C4).
+Invariant: a checker reads `History` and `StoreLog` only, and a violation names the promise of
+docs/reference/guarantees.md that it breaks (S1 to S11, C4).
 """
 
 from __future__ import annotations

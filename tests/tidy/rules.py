@@ -163,7 +163,7 @@ def kafka_only_in_effects(source: Source) -> Iterator[str]:
 
 
 def offsets_asked_safely(source: Source) -> Iterator[str]:
-    """Some questions of librdkafka's may end the process (docs/bugs.md)."""
+    """Some questions of librdkafka's may end the process (docs/internals/bugs.md)."""
     if not source.is_python or source.path in ASK_SAFELY:
         return
     for line, name in _calls(source):
@@ -185,7 +185,7 @@ def transient_asked_once(source: Source) -> Iterator[str]:
 
 
 def producers_checked(source: Source) -> Iterator[str]:
-    """librdkafka may take a record for acknowledged that is lost (docs/bugs.md)."""
+    """librdkafka may take a record for acknowledged that is lost (docs/internals/bugs.md)."""
     if not (source.is_python and source.is_shipped) or source.path in PRODUCERS:
         return
     for node in source.nodes:

@@ -71,10 +71,11 @@ def test_namespace_has_no_init() -> None:
 
 
 def test_every_promise_names_tests_that_exist() -> None:
-    """docs/guarantees.md lists no promise without a test: a renamed test must be renamed there."""
+    """docs/reference/guarantees.md lists no promise without a test: a renamed test must be renamed there."""
     tests = [path for path in _files() if path.name.startswith("test_")]
     defined = {name for path in tests for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))}
-    promised = set(re.findall(r"`[^`]*?\b(test_\w+)(?:\.py)?`", (ROOT / "docs/guarantees.md").read_text("utf-8")))
+    page = (ROOT / "docs/reference/guarantees.md").read_text("utf-8")
+    promised = set(re.findall(r"`[^`]*?\b(test_\w+)(?:\.py)?`", page))
     assert len(promised) > 100
     assert not promised - defined - {path.stem for path in tests}
 

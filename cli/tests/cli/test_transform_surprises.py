@@ -1,4 +1,4 @@
-"""What docs/differences.md calls "as in Java, though it surprises", as `herd transform` shows it."""
+"""What docs/reference/differences.md calls "as in Java, though it surprises", as `herd transform` shows it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.support import plugin_environments
 from tests.support.golden import lines
 from tests.support.standalone import WORKER
 
-DOC = Path(__file__).parents[3] / "docs" / "standalone.md"
+DOC = Path(__file__).parents[3] / "docs" / "how-to" / "standalone.md"
 CLASS = "FileStreamSource"
 
 
@@ -242,13 +242,13 @@ def test_every_property_of_connects_workers_is_used_or_told_and_in_the_table() -
     used |= {*worker_properties.REQUIRED, *worker_properties.HERDER_FLAGS, PROTOCOL}
     for name, owner in defined.items():
         if name in used:
-            assert f"`{name}`" in text, f"docs/standalone.md does not tell of {name}"
+            assert f"`{name}`" in text, f"docs/how-to/standalone.md does not tell of {name}"
             continue
         (warning,) = plan_worker("w", {**parse(STOCK.encode()), name: Property("x", 1)}).warnings
         assert "neither Connect nor Herdmesh" not in warning.message, name
         if owner == "StandaloneConfig":
             shown = f"`{name}`" in text or any(f"`{prefix}*`" in text for prefix in _prefixes(name))
-            assert shown, f"docs/standalone.md does not tell of {name}"
+            assert shown, f"docs/how-to/standalone.md does not tell of {name}"
 
 
 def _prefixes(name: str) -> list[str]:

@@ -1,8 +1,8 @@
 """The scenarios of Connect's `IncrementalCooperativeAssignorTest`, restated for minimal moves.
 
-docs/connect-scenarios.md says which test stands for which. What differs here, everywhere: a move is one stop and one
-start of one unit, decided at once and by itself. There are no rounds, so nothing is revoked in one and placed in the
-next, and no back-off between them.
+docs/internals/connect-scenarios.md says which test stands for which. What differs here, everywhere: a move is one stop
+and one start of one unit, decided at once and by itself. There are no rounds, so nothing is revoked in one and placed
+in the next, and no back-off between them.
 """
 
 from __future__ import annotations

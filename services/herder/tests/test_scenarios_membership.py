@@ -1,6 +1,6 @@
 """The scenarios of Connect's `DistributedHerderTest` that are about membership, restated for sessions and moves.
 
-docs/connect-scenarios.md says which test stands for which.
+docs/internals/connect-scenarios.md says which test stands for which.
 """
 
 from __future__ import annotations

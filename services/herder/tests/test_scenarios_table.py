@@ -1,4 +1,4 @@
-"""docs/connect-scenarios.md answers for every scenario of Connect's tests, and every test it names exists."""
+"""docs/internals/connect-scenarios.md answers for every scenario of Connect's tests, and every test it names exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs/connect-scenarios.md"
+PAGE = ROOT / "docs/internals/connect-scenarios.md"
 NAMES = Path(__file__).with_name("connect_scenarios.txt")
 ROW = re.compile(r"^\| `(\w+)` \| (.+) \|$")
 TEST = re.compile(r"`([\w/.-]+\.py)::(test_\w+)`")

@@ -1,7 +1,7 @@
 """Builds of the product with one safety switched off, for the tests that show that the simulator finds each.
 
 Owns the switches. They are patches of a test, never flags of the product: each puts in the place of one function what a
-careless author might have written there. `docs/bugs.md` lists which check finds each.
+careless author might have written there. `docs/internals/bugs.md` lists which check finds each.
 """
 
 from __future__ import annotations

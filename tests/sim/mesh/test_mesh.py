@@ -183,8 +183,8 @@ def test_the_simulator_finds(mutant: str, hunts: dict[str, AsyncResult[Found]]) 
 
 
 def test_the_page_lists_the_builds() -> None:
-    """`docs/bugs.md` has a row for each, and no other."""
-    page = (_FOLDER.parents[2] / "docs" / "bugs.md").read_text(encoding="utf-8")
+    """`docs/internals/bugs.md` has a row for each, and no other."""
+    page = (_FOLDER.parents[2] / "docs" / "internals" / "bugs.md").read_text(encoding="utf-8")
     _, _, section = page.partition("## In builds with one safety switched off")
     rows = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")][2:]
     assert rows == list(MUTANTS)

@@ -1,6 +1,6 @@
 """A Connect worker's properties file as settings of ours: which property does what here, and what the others get said.
 
-Owns that table (docs/standalone.md shows it). Reads no file and starts nothing.
+Owns that table (docs/how-to/standalone.md shows it). Reads no file and starts nothing.
 
 Invariant: every property of the file is used, or named in a warning; none is dropped silently.
 """
@@ -53,7 +53,7 @@ _REST = "there is no REST server in this process; the same API is served over gR
 _UNREAD = (
     f"without {PROTOCOL}, clients of Kafka neither log in nor encrypt, and there is no REST server in this process"
 )
-_DISCOVERY = "plugins are found by the metadata that their installer wrote, see plugin.path in docs/plugins.md"
+_DISCOVERY = "plugins are found by the metadata that their installer wrote, see plugin.path in docs/how-to/plugins.md"
 _METRICS = "metrics are served for Prometheus, on the port of --listen + 1000"
 _VERSIONS = "there is one version of each converter: the installed one"
 #: Of Connect's standalone worker, without meaning here: property -> why.

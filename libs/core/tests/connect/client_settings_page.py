@@ -1,4 +1,5 @@
-"""docs/client-settings.md, made of the table: `python -m libs.core.tests.connect.client_settings_page` writes it.
+"""docs/reference/client-settings.md, made of the table: `python -m libs.core.tests.connect.client_settings_page` writes
+it.
 
 Owns the page's words. What a setting means is `herdmesh.connect.client_settings`'s; of logins and encryption, for which
 there is code and no table, this says what that code does, and a test asks the code.
@@ -13,7 +14,7 @@ from herdmesh.connect.client_overrides import CLIENTS, client_keys
 from herdmesh.connect.client_security import is_access
 from herdmesh.connect.client_settings import Engine, Fixed, Meaningless, Passed, meaning
 
-PAGE = Path(__file__).parents[4] / "docs" / "client-settings.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "client-settings.md"
 
 
 def java_names(client: str) -> Iterator[str]:
@@ -38,7 +39,7 @@ def _words(client: str, name: str) -> str:
 
 
 def page() -> str:
-    """The text of docs/client-settings.md."""
+    """The text of docs/reference/client-settings.md."""
     lines = _HEAD_TEXT.splitlines()
     for client in CLIENTS:
         lines += ["", f"## {client.capitalize()}", "", "| Java's name | Here |", "|---|---|"]

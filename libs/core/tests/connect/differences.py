@@ -1,7 +1,7 @@
 """What cannot be equal to Java, by kind: which golden vectors it meets, what we give instead, and why.
 
-Owns the kinds and the page made of them: `python -m libs.core.tests.connect.differences` writes docs/differences.md, a
-test compares. Owns no comparison: the golden tests ask what is wanted of a vector.
+Owns the kinds and the page made of them: `python -m libs.core.tests.connect.differences` writes
+docs/reference/differences.md, a test compares. Owns no comparison: the golden tests ask what is wanted of a vector.
 
 Invariant: a vector that no kind meets is compared with what Java gave; one that a kind meets, with what the kind says.
 """
@@ -18,7 +18,7 @@ from typing import Any, cast
 from libs.core.tests.connect.golden_vectors import Vector, python_text, vectors
 from tests.support import golden, mirror_differences, validation_differences
 
-PAGE = Path(__file__).parents[4] / "docs" / "differences.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "differences.md"
 _SPEC = "org.apache.kafka.connect.transforms.InsertField$InsertionSpec@<hash>"
 _NO_TIME = "Timestamp missing on record: "
 
@@ -102,7 +102,7 @@ def wanted_bytes(vector: Vector) -> bytes | None:
 
 
 def page() -> str:
-    """The text of docs/differences.md."""
+    """The text of docs/reference/differences.md."""
     files = {name: vectors(f"{name}.jsonl") for name in ("transforms", "converters")}
     count = sum(map(len, files.values()))
     found = [[one["id"] for each in files.values() for one in each if kind.meets(one)] for kind in KINDS]
@@ -190,14 +190,14 @@ _UNSEEN = """\
   `__herdmesh.cut`.
 - JSON nested deeper than about 3,000 levels cannot be written.
 - File, HTTP and text sinks write without a schema what JsonConverter refuses (BigDecimal, Date, a Struct in a map) as
-  they do under one, and integers beyond 64 bits with all their digits (docs/values.md).
+  they do under one, and integers beyond 64 bits with all their digits (docs/reference/values.md).
 - A sink gives up the one record of a batch that it cannot write, and writes the others; Connect's own sinks, and most
   of Confluent's, fail the task for it, whatever is tolerated.
 - Records of a schema that comes back go on in the Parquet file that they had; Confluent's begin another at each change
   (`schema.compatibility=NONE`). `BACKWARD`, `FORWARD` and `FULL`, which project records, have no effect here, and
   validation says so.
 - ProtobufConverter reads a message that is missing in a map as null; Confluent's fails on a Decimal or Date there, and
-  makes an empty struct or 1970 of others (docs/schema-registry.md).
+  makes an empty struct or 1970 of others (docs/reference/schema-registry.md).
 - Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that nobody reads passes where Java
   fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the
   value has it decoded, and the error is Java's.
@@ -209,16 +209,16 @@ _UNSEEN = """\
 - A mirror accepts `exactly.once.support=required`: ours is exactly once always. Java's MirrorSourceConnector accepts
   it only where the consumer reads committed records, and refuses it else (docs/connectors/mirror.md).
 - A validation never shows what a config provider gave: `value` is the reference as it was written. Java shows the
-  provider's value (docs/guarantees.md).
+  provider's value (docs/reference/guarantees.md).
 - A column's large value that an update did not touch is a placeholder for every type (docs/connectors/postgres-cdc.md):
   numbers, bits and arrays too, where Debezium has one for texts, `bytea`, `hstore` and some arrays.
 - A secret store is asked again after five minutes where neither it nor a param says otherwise, and what has other
   values then is restarted. In Connect, Confluent's providers are never asked again, and jcustenborder's restart the
-  connector each time (docs/config-providers.md).
+  connector each time (docs/reference/config-providers.md).
 - A login of Vault's, an AWS or an Azure client is made at the first look-up, not when the worker starts: a store that
   is away does not keep a worker from starting.
 - AWS_MSK_IAM logs in as OAUTHBEARER with the same signed request; MSK has both on the same port
-  (docs/client-settings.md).
+  (docs/reference/client-settings.md).
 - A setting of Confluent's `query.masked` is refused: a query is shown as it is written.
 - Java's status store reads the status topic's partitions in any order, and lets a connector's tombstone take along the
   tasks it has read by then, younger ones too; ours keeps what was written after the tombstone. No writer can make

@@ -543,7 +543,7 @@ def test_a_copy_that_nobody_decodes_on_its_way_is_what_decoding_and_encoding_giv
     alone = [copied([one], STRICT) for one in column]
     for one, made in zip(column, alone, strict=True):
         wanted = copied([one], _Eager())
-        # What a filter drops unread is no error, whatever it is (docs/differences.md).
+        # What a filter drops unread is no error, whatever it is (docs/reference/differences.md).
         assert made == wanted or (made == [] and isinstance(wanted, str))
     together = copied(column, STRICT)
     assert isinstance(together, str) == any(isinstance(made, str) for made in alone)

@@ -123,7 +123,8 @@ def test_the_delete_settings_of_older_releases(config: dict[str, str], of_delete
 
 
 def _mended(vector: Vector) -> Callable[[Vector], None] | None:
-    """What is to hold instead of what EventRouter did, where that is no use to anybody (docs/differences.md)."""
+    """What is to hold instead of what EventRouter did, where that is no use to anybody
+    (docs/reference/differences.md)."""
     config, error = vector["config"], vector.get("error", {"message": ""})
     if config.get("table.fields.additional.placement") == "type:elsewhere":
         return _refused_at_once

@@ -1,4 +1,4 @@
-"""docs/differences.md says what the golden tests let pass, and nothing else."""
+"""docs/reference/differences.md says what the golden tests let pass, and nothing else."""
 
 from __future__ import annotations
 

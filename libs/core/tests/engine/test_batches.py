@@ -25,7 +25,7 @@ def test_a_time_of_minus_one_is_none() -> None:
 
 
 def test_a_time_before_1970_is_put_to_a_sink() -> None:
-    """docs/differences.md: Java ends the task."""
+    """docs/reference/differences.md: Java ends the task."""
     message = Message(topic="t", partition=0, offset=0, timestamp=(TIMESTAMP_CREATE_TIME, -2))
     assert [*of_messages(("t", 0), [message]).times_ms] == [-2]
 

@@ -1,4 +1,5 @@
-"""docs/source-offsets.md and docs/sink-offsets.md answer each rule by a test that exists, or say why there is none."""
+"""docs/internals/source-offsets.md and docs/internals/sink-offsets.md answer each rule by a test that exists, or say
+why there is none."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[4]
-PAGES = {"docs/source-offsets.md": 50, "docs/sink-offsets.md": 30}
+PAGES = {"docs/internals/source-offsets.md": 50, "docs/internals/sink-offsets.md": 30}
 """Each with so many rules at least."""
 HEAD = ["| Rule of Connect | Here | Test, or why none |", "|---|---|---|"]
 TEST = re.compile(r"`([\w/.-]+\.py)::(test_\w+)`")

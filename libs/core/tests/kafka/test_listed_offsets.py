@@ -106,7 +106,7 @@ def test_a_cluster_that_is_away_is_told_by_the_answers() -> None:
 @pytest.mark.kafka
 @pytest.mark.skipif(not SOAKING, reason="half a minute of both processors: make soak ARGS=tasks")
 def test_no_process_dies_of_asking(kafka_bootstrap: str, filled: str) -> None:
-    """Asked of the client itself, half of these processes died in 40 s (docs/bugs.md)."""
+    """Asked of the client itself, half of these processes died in 40 s (docs/internals/bugs.md)."""
     context = multiprocessing.get_context("spawn")
     started = [context.Process(target=_ask, args=(kafka_bootstrap, filled)) for _ in range(_PROCESSES)]
     for one in started:

@@ -1,7 +1,7 @@
 """How values leave in every sink that writes files or requests: the right value, or that record alone refused.
 
-The samples are `tests.support.sample_values`'. What each becomes is checked against plain Python; docs/values.md shows
-it all.
+The samples are `tests.support.sample_values`'. What each becomes is checked against plain Python;
+docs/reference/values.md shows it all.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Random schemas with random values, written by every converter, read by it, and through every sink: the right values
-come out, or that record is refused where docs/values.md says so.
+come out, or that record is refused where docs/reference/values.md says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/values.md, made by the sinks: `python -m services.worker.tests.connectors.values_page` writes it.
+"""docs/reference/values.md, made by the sinks: `python -m services.worker.tests.connectors.values_page` writes it.
 
 Owns the page's words. Every cell of its tables is what a sink wrote of a sample of `tests.support.sample_values`.
 """
@@ -17,13 +17,13 @@ from services.worker.tests.connectors.leaving import SINKS, Refused, batch_of, c
 from services.worker.tests.connectors.postgres.sink_values import AS_JSON, HELD
 from tests.support.sample_values import FIELD, SCHEMALESS, UNFIT, WITH_SCHEMA, Sample, in_struct
 
-PAGE = Path(__file__).parents[4] / "docs" / "values.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "values.md"
 _parquet: Any = pyarrow.parquet
 _WIDTH = 44
 
 
 def page() -> str:
-    """The text of docs/values.md."""
+    """The text of docs/reference/values.md."""
     lines = _HEAD.splitlines()
     for title, samples in (("Under a schema", WITH_SCHEMA), ("Without a schema", SCHEMALESS)):
         lines += ["", f"## {title}", "", "| Value | JSON | CSV | Parquet type | Parquet value |", f"|{'---|' * 5}"]
@@ -88,9 +88,9 @@ def _shown(text: str) -> str:
 _HEAD = """\
 # How values leave
 
-What each Connect type becomes in the files of [`FileSink`](connectors/file-sink.md) (and of the S3 and HDFS sinks),
-in the lines of `FileStreamSink`, in the requests of [`HttpSink`](connectors/http-sink.md) and in the Parquet that
-[`SparkSink`](connectors/spark.md) hands to Spark. The tables are written by these sinks (`python -m
+What each Connect type becomes in the files of [`FileSink`](../connectors/file-sink.md) (and of the S3 and HDFS sinks),
+in the lines of `FileStreamSink`, in the requests of [`HttpSink`](../connectors/http-sink.md) and in the Parquet that
+[`SparkSink`](../connectors/spark.md) hands to Spark. The tables are written by these sinks (`python -m
 services.worker.tests.connectors.values_page`); a test compares.
 
 - **JSON** is JsonConverter's: `format=json`, and everything but texts and bytes in `format=text`, `FileStreamSink`
@@ -113,8 +113,9 @@ services.worker.tests.connectors.values_page`); a test compares.
   queue decide, and the other records of its batch are written."""
 
 _SQL_HEAD = """\
-The column that [`PostgresSink`](connectors/postgres-sink.md) makes for each value (`auto.create=true`), and the value
-as the server prints it. What is `json` here has no column of its own: make one of type `json`. A test asks a server."""
+The column that [`PostgresSink`](../connectors/postgres-sink.md) makes for each value (`auto.create=true`), and the
+value as the server prints it. What is `json` here has no column of its own: make one of type `json`. A test asks a
+server."""
 
 _UNFIT_HEAD = """\
 A value that is none of its schema's (a transformation, or a converter that does not check, may make one) is refused

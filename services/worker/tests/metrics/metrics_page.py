@@ -1,4 +1,4 @@
-"""docs/metrics.md, made of the registry: `python -m services.worker.tests.metrics.metrics_page` writes it.
+"""docs/reference/metrics.md, made of the registry: `python -m services.worker.tests.metrics.metrics_page` writes it.
 
 Owns the page's words. What a metric is is `herdmesh.worker.metrics.names`'s; the herder's rebalance metrics are told of
 as `herdmesh.herder.metrics` has them, and a test asks it; the stores' are
@@ -21,7 +21,7 @@ from herdmesh.worker.metrics.names import (
     Definition,
 )
 
-PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
 ON_THE_WORKER: Sequence[tuple[str, str, Sequence[Definition[Any]]]] = (
     ("Of each task", "`connector`, `task`", TASK_METRICS),
     ("Of each connector whose instance the worker holds", "`connector`", CONNECTOR_METRICS),
@@ -43,7 +43,7 @@ def _table(definitions: Sequence[Definition[Any]]) -> Iterator[str]:
 
 
 def page() -> str:
-    """The text of docs/metrics.md."""
+    """The text of docs/reference/metrics.md."""
     lines = _HEAD_TEXT.splitlines()
     for title, labels, definitions in ON_THE_WORKER:
         lines += ["", f"### {title}", "", f"Labels: {labels}.", "", *_table(definitions)]
@@ -98,7 +98,7 @@ _HERDER_TEXT = """\
 ## The herder's
 
 Connect's `connect-worker-rebalance-metrics`, with the label `leader_name`; a rebalance lasts from the first unit
-that is told to start or stop until all have answered (docs/operating-the-herder.md has its own):"""
+that is told to start or stop until all have answered (docs/how-to/operate-herders-and-workers.md has its own):"""
 _STORES_TEXT = """\
 ## The stores'
 

@@ -1,4 +1,5 @@
-"""Every metric that Connect documents is on the page, or named with the reason why not; docs/metrics.md says so."""
+"""Every metric that Connect documents is on the page, or named with the reason why not; docs/reference/metrics.md says
+so."""
 
 from __future__ import annotations
 
@@ -61,5 +62,5 @@ def test_the_herders_are_what_it_serves() -> None:
     from herdmesh.herder import metrics
 
     assert tuple(name.replace("_", "-") for name in metrics.GAUGES) == HERDER
-    assert f"kafka_connect_{REBALANCES.replace('-', '_')}_" == metrics.REBALANCE, "the rule of docs/metrics.md"
+    assert f"kafka_connect_{REBALANCES.replace('-', '_')}_" == metrics.REBALANCE, "the rule of the page"
     assert {*HERDER, "connect-protocol", "leader-name"} == set(REBALANCE_ATTRIBUTES.split())

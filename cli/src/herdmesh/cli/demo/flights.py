@@ -83,7 +83,7 @@ def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
     def delivered(error: Any, message: Any) -> None:
         if error is not None:
             failures.append(str(error))
-        elif message.offset() is None:  # the client only guesses (docs/bugs.md)
+        elif message.offset() is None:  # the client only guesses (docs/internals/bugs.md)
             failures.append("nobody acknowledged a record")
 
     encode = msgspec.json.Encoder().encode

@@ -13,7 +13,7 @@ from functools import cache
 
 from herdmesh.connect.spelling import closest
 
-_OWN = "install a RecordTransformation of your own (docs/plugins.md)"
+_OWN = "install a RecordTransformation of your own (docs/how-to/plugins.md)"
 _DEBEZIUM = "io.debezium.transforms."
 _CONFLUENT = "io.confluent.connect.transforms."
 _AIVEN = "io.aiven.kafka.connect.transforms."
@@ -165,7 +165,7 @@ _CONNECTORS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-WRITE_YOUR_OWN = "write a connector of your own (docs/tutorial.md)"
+WRITE_YOUR_OWN = "write a connector of your own (docs/tutorials/connector.md)"
 
 
 def _misspelt_connector(name: str, names: Iterable[str]) -> str:

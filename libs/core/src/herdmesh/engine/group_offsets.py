@@ -2,8 +2,8 @@
 
 A broker that does not keep the group any more answers so (NOT_COORDINATOR), as after a restart of others, and
 `AdminClient.list_consumer_group_offsets` then has librdkafka look for the coordinator of the client's own group, which
-an admin client has none of: the process dies of SIGSEGV (2.15 and 2.16.1, `rd_kafka_handle_OffsetFetch`; docs/bugs.md).
-A consumer has one. So it is a consumer that is asked, by librdkafka's own call (ADR 0014).
+an admin client has none of: the process dies of SIGSEGV (2.15 and 2.16.1, `rd_kafka_handle_OffsetFetch`;
+docs/internals/bugs.md). A consumer has one. So it is a consumer that is asked, by librdkafka's own call (ADR 0014).
 
 Owns that rule. Invariant: nothing else in this project calls `AdminClient.list_consumer_group_offsets` (tests/tidy
 holds it to that).

@@ -64,7 +64,7 @@ class GroupFinisher:
         scratch = neighbour(self.group, count)
         _log.warning(
             "an earlier transaction of the task is still open in %s-%d, decided and without a marker (a broker died at "
-            "that moment, docs/bugs.md): finishing it by a commit for group %s",
+            "that moment, docs/internals/bugs.md): finishing it by a commit for group %s",
             GROUP_OFFSETS_TOPIC, partition_of_group(self.group, count), scratch,
         )  # fmt: skip
         member = clients.consumer(self._spec, scratch, self._overrides)

@@ -59,7 +59,7 @@ class OffsetsFinisher:
             return
         _log.warning(
             "an earlier transaction of the task may still be open in %s-%d, decided and without a marker (a broker "
-            "died at that moment, docs/bugs.md): finishing it by %s",
+            "died at that moment, docs/internals/bugs.md): finishing it by %s",
             self._topic, partition, "a commit" if commit else "an abort",
         )  # fmt: skip
         key = offsets_topic.encode_key(self._connector, {"herdmesh.hung": partition})

@@ -5,8 +5,8 @@ one before. So when a batch is refused for the moment and a later one that was o
 that both are delivered ("implicitly acked"). A broker that knows nothing yet of this producer in the partition accepts
 any number, though (KIP-360): a new topic whose partition is not there yet, or a leader that has just moved, refuses the
 first batch and takes the second. The first is lost then: told as delivered, and in a transaction that commits
-(librdkafka 2.16; confluent-kafka-go issue 921; `docs/bugs.md`). The client says so in one line of its debug log and
-nowhere else: without a report of each record there is no other sign, with one it is a record without an offset.
+(librdkafka 2.16; confluent-kafka-go issue 921; `docs/internals/bugs.md`). The client says so in one line of its debug
+log and nowhere else: without a report of each record there is no other sign, with one it is a record without an offset.
 
 Owns hearing that line. What follows, that nothing may be committed that stands for these records, is the caller's.
 Invariant: once `flush` has returned 0 and `poll` was called after it, a guess about what was produced before is known.

@@ -3,8 +3,8 @@
 A broker that is told to stop leaves itself out of the metadata it answers with in its last moments. When the connection
 to the last broker breaks before librdkafka has looked at such an answer, the client forgets every broker, stops the
 search for others, and is deaf from then on: it asks nobody anything, tells nobody, and no setting wakes it (librdkafka
-2.12 to 2.16, issue 5301; seen in a store that served what it had read before, `docs/bugs.md`). The one cure is another
-client. Owns telling such a client from one whose cluster is away; making the other one is the caller's.
+2.12 to 2.16, issue 5301; seen in a store that served what it had read before, `docs/internals/bugs.md`). The one cure
+is another client. Owns telling such a client from one whose cluster is away; making the other one is the caller's.
 
 Invariant: a client is only given up when something takes connections where a broker is to be.
 """

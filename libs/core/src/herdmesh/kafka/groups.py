@@ -2,9 +2,9 @@
 
 librdkafka ends the process by an assertion when a request's time is over before it knows the group's coordinator, and
 it learns of that later, seconds after who asked has gone on (`rd_kafka_admin_coord_request`, 2.16.1; its issue 4605,
-docs/bugs.md). So a question is given an hour there, and it is its caller who stops waiting: an answer that nobody
-waits for does no harm. A change could, so long after: it has its own time, and is asked for once a question has had the
-coordinator found.
+docs/internals/bugs.md). So a question is given an hour there, and it is its caller who stops waiting: an answer that
+nobody waits for does no harm. A change could, so long after: it has its own time, and is asked for once a question has
+had the coordinator found.
 
 Owns that rule; `admin` is an `AdminClient` in all of it. Invariant: nothing else in this project asks an admin client
 about one group (tests/tidy holds it to that), but for `engine.native_admin`, which keeps the rule by itself.

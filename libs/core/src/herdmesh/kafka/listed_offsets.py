@@ -3,8 +3,9 @@
 `AdminClient.list_offsets` looks for the leaders in the thread of its caller. Of a leader that it does not know it
 registers for news of the cluster first and goes on afterwards; news that comes in between has librdkafka's own thread
 answer the question and free what the caller still works on, and the process dies of SIGSEGV (librdkafka 2.15 and
-2.16.1, `rd_kafka_topic_partition_list_query_leaders_async`; docs/bugs.md has how often). So it is asked of partitions
-with a leader that the client was just told of, and of no others. `delete_records` looks for leaders in the same way.
+2.16.1, `rd_kafka_topic_partition_list_query_leaders_async`; docs/internals/bugs.md has how often). So it is asked of
+partitions with a leader that the client was just told of, and of no others. `delete_records` looks for leaders in the
+same way.
 
 Owns that rule. Invariant: nothing else in this project calls `AdminClient.list_offsets` (tests/tidy holds it to that).
 """

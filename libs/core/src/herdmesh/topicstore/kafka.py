@@ -129,7 +129,7 @@ class KafkaLog:
         known = decided(self._settings, shards)
         _logger.warning(
             "a transaction is open in %s: if it is one of %r whose marker the broker lost (it died at that moment, "
-            "docs/bugs.md), it is ended now",
+            "docs/internals/bugs.md), it is ended now",
             ", ".join(f"{topic}-{partition} ({_DECISIONS[known[topic, partition]]})" for topic, partition in shards),
             self._settings.transactional_id,
         )  # fmt: skip

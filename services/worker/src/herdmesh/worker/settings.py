@@ -79,7 +79,7 @@ class WorkerSettings(AdvertisedSettings):
     plugin_path: str = Field(
         default="",
         description="Connect's plugin.path: folders, comma separated, each a virtual environment with connectors, a "
-        "folder of such, or a folder of those folders (docs/plugins.md)",
+        "folder of such, or a folder of those folders (docs/how-to/plugins.md)",
     )
     linger_ms: int = Field(default=5_000, ge=0, description="a run ends, or turns warm, after so long without a record")
     warm_runs_max: int = Field(

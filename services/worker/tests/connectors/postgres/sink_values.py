@@ -1,4 +1,5 @@
-"""What PostgreSQL holds of the shared sample values: `test_sink_values` asks a server, docs/values.md prints it.
+"""What PostgreSQL holds of the shared sample values: `test_sink_values` asks a server, docs/reference/values.md prints
+it.
 
 Owns no test.
 """

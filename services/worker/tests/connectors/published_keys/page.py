@@ -1,5 +1,5 @@
-"""docs/known-keys.md: what becomes here of each key that the Java connectors of our names define, and of each property
-of a Connect worker. Made of what validation itself says of the key.
+"""docs/reference/known-keys.md: what becomes here of each key that the Java connectors of our names define, and of each
+property of a Connect worker. Made of what validation itself says of the key.
 
     python -m services.worker.tests.connectors.published_keys.page
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from herdmesh.connect.worker_keys import NOT_READ, READ, WORKER_KEYS
 from herdmesh.worker.connectors.known_keys import published
 
-PAGE = Path(__file__).parents[5] / "docs/known-keys.md"
+PAGE = Path(__file__).parents[5] / "docs/reference/known-keys.md"
 Said = Callable[[Mapping[str, str]], tuple[dict[str, str], dict[str, list[str]]]]
 #: By definition: whose names, and which connector here answers to them.
 TITLES: Mapping[str, tuple[str, str]] = {
@@ -84,7 +84,10 @@ def page(row_of: Callable[[str, str], str]) -> str:
         lines += [f"## {title}", "", f"Here: {here}.", "", "| Key | | |", "|---|---|---|"]
         lines += [*(row_of(name, key) for key in sorted(published()[name])), ""]
     lines += ["## Properties of a worker", ""]
-    lines += ["Of a mesh's worker (`HERDMESH_WORKER_PROPERTIES`); `herd run` reads more: docs/standalone.md.", ""]
+    lines += [
+        "Of a mesh's worker (`HERDMESH_WORKER_PROPERTIES`); `herd run` reads more: docs/how-to/standalone.md.",
+        "",
+    ]
     lines += ["| Property | | |", "|---|---|---|"]
     for key in sorted(WORKER_KEYS):
         if key in READ:

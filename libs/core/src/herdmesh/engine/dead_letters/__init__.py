@@ -5,7 +5,7 @@ producer, and the error of one that is not taken; `sink` and `source` say when l
 
 Invariant: no offset is committed past a record whose letter is not in the topic, whole or cut. A letter that Kafka does
 not take at all fails the task with an error that names the record's place and what to change. Connect logs such a
-letter and commits; the record is lost then (docs/differences.md).
+letter and commits; the record is lost then (docs/reference/differences.md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ and no waiting (`herdmesh.topicstore`).
 Invariant: a put is reported APPLIED only if all readers, Java's too, will show it (or show nothing after a DESTROYED).
 A write that Connect's readers would ignore is refused; the UNASSIGNED of the process whose RUNNING is stored is not
 stale, whatever its generation, so a tombstone is written before it, in the same transaction. What Java's reader shows
-in spite of that, by the nature of its topic, is told in docs/differences.md.
+in spite of that, by the nature of its topic, is told in docs/reference/differences.md.
 """
 
 from __future__ import annotations

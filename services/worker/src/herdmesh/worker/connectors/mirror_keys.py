@@ -122,7 +122,8 @@ KEYS = ConfigDef(
               "workers', host:port, separated by commas. Offset syncs are written, and settings of copies changed, "
               "where it is given."),
 )  # fmt: skip
-"""MirrorMaker's, in its order, and last what it does not declare; docs/differences.md has what it declares besides."""
+"""MirrorMaker's, in its order, and last what it does not declare; docs/reference/differences.md has what it declares
+besides."""
 
 
 def check_interval(field: str, value: Any) -> None:

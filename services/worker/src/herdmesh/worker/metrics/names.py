@@ -6,7 +6,7 @@ of value 1 with the text as one more label, named as the attribute's last word. 
 does not end in `-total` is served as a gauge, because Prometheus would add `_total` to a counter's name. Metrics that
 Connect does not have are called `herdmesh_...`.
 
-`docs/metrics.md` is made of this file; a test compares them, and both with the list of Connect's attributes.
+`docs/reference/metrics.md` is made of this file; a test compares them, and both with the list of Connect's attributes.
 
 Invariant: a value that nobody measured is absent, never 0.
 """

@@ -4,7 +4,7 @@ Owns the file's content alone. Records of two schemas go into two files, as Conf
 `schema.compatibility=NONE`; so do decimals of more digits than 38. Records without a schema share a file, whose types
 are widened until they hold all.
 
-Invariant: a column has the type that docs/values.md says, and a tombstone is a row of nulls.
+Invariant: a column has the type that docs/reference/values.md says, and a tombstone is a row of nulls.
 """
 
 from __future__ import annotations
