@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from herdmesh.connect import authored, chain_config
-from herdmesh.connect.builtin import PluginKind, installed_classes
+from herdmesh.connect.builtin import installed_classes
 from herdmesh.connect.connector_config import validate_connector
 from herdmesh.connect.data import Batch, Header, Struct
 from herdmesh.connect.errors import ConfigError, RecordError
+from herdmesh.connect.plugin_class import PluginKind
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.redaction import redacted, secrets_of_one_answer
 from herdmesh.engine.tolerance import executing_class

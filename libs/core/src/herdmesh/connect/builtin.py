@@ -10,57 +10,23 @@ Invariant: a concrete class of Connect's has the definition its Java class decla
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
 from herdmesh.connect import predicates
 from herdmesh.connect.authored import AuthoredPlugin, RecordPredicate, RecordTransformation, entries
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.converters import definitions as converters
 from herdmesh.connect.entry_points import LeftOut
-from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.plugin_class import PluginClass, PluginImports, PluginKind
 from herdmesh.connect.transforms import TRANSFORMATION_CLASSES, TRANSFORMATIONS
 from herdmesh.connect.transforms import definitions as transforms
 from herdmesh.connect.transforms.base import PartTransformation
 
-VERSION = "4.3.1"
-"""Of Connect, whose behaviour these answer to."""
 DEBEZIUM_VERSION = "3.6.1.Final"
 """Of Debezium's transformations."""
 UNDEFINED_VERSION = "undefined"
 """Connect's word for classes that say none; Confluent's transformations are built after their documentation."""
 REGISTERED_VERSION = "8.5.0"
 """Of Confluent's converters, whose behaviour those with a schema registry answer to."""
-
-
-class PluginKind(StrEnum):
-    """What a plugin is, in the words of Connect's REST API and in the order it lists them."""
-
-    SINK = "sink"
-    SOURCE = "source"
-    TRANSFORMATION = "transformation"
-    PREDICATE = "predicate"
-    CONVERTER = "converter"
-    HEADER_CONVERTER = "header_converter"
-
-
-@dataclass(frozen=True, slots=True)
-class PluginClass:
-    """A class a config can name. `kinds` is what it implements, also when it is abstract; `nested` are the concrete
-    classes within an abstract one."""
-
-    name: str
-    kinds: tuple[PluginKind, ...]
-    definition: ConfigDef
-    aliases: tuple[str, ...] = ()
-    version: str = VERSION
-    abstract: bool = False
-    interface: bool = False
-    nested: tuple[str, ...] = ()
-    author: type[AuthoredPlugin] | None = None
-    """The class of somebody else's; of a plugin folder, one whose settings are checked in the plugin's process."""
-    imports: PluginImports | None = None
-    """The plugin folder it is in; None = it is installed here."""
 
 
 def builtin_classes() -> list[PluginClass]:

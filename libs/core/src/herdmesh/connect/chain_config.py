@@ -177,7 +177,7 @@ def _predicates(config: RawConfig, find: FindAuthored) -> dict[str, Predicate]:
         elif author is not None and issubclass(author, RecordPredicate):
             made = AuthoredPredicate(author())
         else:
-            raise ConfigError.for_value(field, name, f"Class {name} could not be found.", fix=advice(field, name))
+            raise ConfigError.for_value(field, name, f"Class {name} could not be found.", fix=advice(name, PREDICATES))
         try:
             made.configure(settings)
         except ConfigError as error:

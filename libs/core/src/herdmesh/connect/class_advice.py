@@ -8,8 +8,7 @@ every class that an advice names exists (`test_class_advice.py`).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Collection, Iterable, Mapping
 
 from herdmesh.connect.spelling import closest
 
@@ -217,30 +216,17 @@ def connector_advice(name: str, known: Iterable[str]) -> str:
     return f"{found}; or {WRITE_YOUR_OWN}"
 
 
-@cache
-def _known(kind: str) -> tuple[str, ...]:
-    """Names that a config can have there: Java classes, and those without a package. Imported here, since nothing of it
-    is needed where records move."""
-    from herdmesh.connect.converters import CONVERTERS, definitions
-    from herdmesh.connect.predicates import PREDICATES
-    from herdmesh.connect.transforms import TRANSFORMATIONS
+def advice(name: str, known: Collection[str]) -> str:
+    """The fix for a class name that nothing here answers to; "" = none.
 
-    registered = [name for one in definitions.REGISTERED for name in (one, one.rpartition(".")[2])]
-    converters = (*CONVERTERS, *registered)
-    return {
-        "transforms": tuple(TRANSFORMATIONS),
-        "predicates": tuple(PREDICATES),
-        "header": (*converters, "SimpleHeaderConverter", "org.apache.kafka.connect.storage.SimpleHeaderConverter"),
-    }.get(kind, converters)
-
-
-def advice(field: str, name: str) -> str:
-    """What to write at `field` (`transforms.a.type`, `value.converter`) instead of this class."""
+    Args:
+        name: as the config has it.
+        known: the names that the key takes: Java classes, and simple names without a package.
+    """
     class_name, _, part = name.strip().partition("$")
     twin = TWINS.get(class_name)
     if twin is not None:
         return f"not built here: {twin}"
-    known = _known(field.partition(".")[0])
     if name in known:
         return ""  # whoever looked does not have it
     both = [one for one in (f"{name}$Key", f"{name}$Value") if one in known]

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.config import (
     REQUIRED,
     ConfigDef,
@@ -29,6 +28,7 @@ from herdmesh.connect.config import (
 )
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javavalues import hash_map_order
+from herdmesh.connect.plugin_class import PluginKind
 
 OVERRIDE_POLICY = "connector.client.config.override.policy"
 OVERRIDE_ALLOWLIST = "connector.client.config.override.allowlist"

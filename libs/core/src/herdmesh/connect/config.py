@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from enum import StrEnum
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javanumbers import double_text
@@ -55,9 +55,19 @@ REQUIRED: Final = _Required()
 """The default of a key that has none."""
 HIDDEN: Final = "[hidden]"
 """What a secret prints as."""
-FindClass = Callable[[str], str | None]
-"""A class name or alias -> the class's full name, None = there is no such class."""
 _IMPORTANCES = tuple(Importance)
+
+
+class KnownClasses(Protocol):
+    """The classes that a value of type CLASS can name."""
+
+    def full_name(self, name: str) -> str | None:
+        """The full name of the class with that name or alias; None = there is no such class."""
+        ...
+
+    def class_advice(self, field: str, name: str) -> str:
+        """The fix for a class name at `field` that is unknown; "" = none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +245,7 @@ class ConfigDef:
             values[key.name] = value
         return values
 
-    def validate(self, config: RawConfig, classes: FindClass | None = None) -> dict[str, ConfigValue]:
+    def validate(self, config: RawConfig, classes: KnownClasses | None = None) -> dict[str, ConfigValue]:
         """Every key's value with everything wrong with it (Java: `ConfigDef.validateAll`; data-model 4.2, 4.3).
 
         A value that cannot be parsed is validated again as null, so one key may have two problems. `classes` finds
@@ -259,7 +269,7 @@ class ConfigDef:
         config: RawConfig,
         values: dict[str, ConfigValue],
         parsed: dict[str, Any],
-        classes: FindClass | None,
+        classes: KnownClasses | None,
     ) -> None:
         key = self._keys.get(name)
         if key is None:
@@ -312,7 +322,7 @@ def text_of(value: Any, kind: Type | None) -> str | None:
     return double_text(value) if isinstance(value, float) else str(value)
 
 
-def _value_of(key: ConfigKey, config: RawConfig, classes: FindClass | None = None) -> Any:
+def _value_of(key: ConfigKey, config: RawConfig, classes: KnownClasses | None = None) -> Any:
     if key.name in config:
         return parse_value(key.name, config[key.name], key.type, classes)
     if key.default is REQUIRED:
@@ -327,7 +337,7 @@ _INT_TEXT = re.compile(r"[+-]?\d+")
 _INT_BITS = {Type.INT: 32, Type.SHORT: 16, Type.LONG: 64}
 
 
-def parse_value(field: str, value: Any, kind: Type, classes: FindClass | None = None) -> Any:
+def parse_value(field: str, value: Any, kind: Type, classes: KnownClasses | None = None) -> Any:
     """One value as Java's `ConfigDef.parseType`; null stays null for every type. `classes` as in `validate`.
 
     Raises:
@@ -339,12 +349,10 @@ def parse_value(field: str, value: Any, kind: Type, classes: FindClass | None = 
         if kind is Type.PASSWORD:
             keep_secret((value, value.strip(_JAVA_TRIM)))
         if kind is Type.CLASS and classes is not None:
-            found = classes(value.strip(_JAVA_TRIM))
+            found = classes.full_name(value.strip(_JAVA_TRIM))
             if found is None:
-                from herdmesh.connect.class_advice import advice  # what it looks at need not be imported otherwise
-
                 message = f"Class {value} could not be found."
-                raise ConfigError.for_value(field, value, message, fix=advice(field, value))
+                raise ConfigError.for_value(field, value, message, fix=classes.class_advice(field, value))
             return found
         return _parse_text(field, value, kind)
     return _parse_other(field, value, kind)

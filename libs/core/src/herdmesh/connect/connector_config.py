@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from herdmesh.connect.builtin import PluginClass, PluginKind
 from herdmesh.connect.client_overrides import clients_of, validate_overrides
 from herdmesh.connect.config import ConfigDef, ConfigKey, ConfigValue, RawConfig
 from herdmesh.connect.connector import Connector, SourceConnector
@@ -20,7 +19,8 @@ from herdmesh.connect.connector_rules import check_boundary, check_exactly_once,
 from herdmesh.connect.enrichment import CONVERTER_KINDS, WorkerFacts, enriched, loaded, without_connector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javavalues import hash_map_order
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.known_plugins import KnownPlugins
+from herdmesh.connect.plugin_class import PluginClass, PluginKind
 from herdmesh.connect.versions import version_range
 
 _CLASS, _VERSION = "connector.class", "connector.plugin.version"
@@ -61,7 +61,7 @@ class Validation:
         return next((one for one in self.fields if one.name == name), None)
 
 
-def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: WorkerFacts | None = None) -> Validation:
+def validate_connector(config: RawConfig, plugins: KnownPlugins, worker: WorkerFacts | None = None) -> Validation:
     """What Connect says of the configuration.
 
     Args:
@@ -94,7 +94,7 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
         return _wrong_version(config, cls, plugins, error)
     connector = plugins.find(name, version).load()
     definition = enriched(cls, config, plugins, worker)
-    values = definition.validate(config, plugins.full_name)
+    values = definition.validate(config, plugins)
     _check_rules(config, values, connector, worker)
     # converters first: what is wrong with one is added to the framework's keys
     converters = [_converter(key, kind, config, values, plugins) for key, kind in CONVERTER_KINDS.items()]
@@ -108,10 +108,10 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
     return result
 
 
-def _wrong_version(config: RawConfig, cls: PluginClass, plugins: PluginRegistry, error: ConfigError) -> Validation:
+def _wrong_version(config: RawConfig, cls: PluginClass, plugins: KnownPlugins, error: ConfigError) -> Validation:
     """Without the connector nothing but the keys of all connectors can be looked at."""
     definition = without_connector(cls, plugins)
-    values = definition.validate(config, plugins.full_name)
+    values = definition.validate(config, plugins)
     for key in (_CLASS, _VERSION):
         values[key].add(str(error), error.fix)
     check_nulls(config, values)
@@ -135,11 +135,11 @@ def _own(
     values: dict[str, ConfigValue],
     connector: ConfigDef,
     config: RawConfig,
-    plugins: PluginRegistry,
+    plugins: KnownPlugins,
 ) -> tuple[list[str], list[ValidatedField]]:
     """The section of the framework's keys and the connector's; what no definition has comes first, and a key of both
     is the connector's in the framework's place."""
-    own = connector.validate(config, plugins.full_name)
+    own = connector.validate(config, plugins)
     keys = {**framework.keys, **connector.keys}
     # Java adds these at the head of their buckets, so that of two in one the later comes first
     added = [name for name in reversed(values) if name not in framework.keys]
@@ -166,7 +166,7 @@ def _under(prefix: str, found: Iterable[tuple[ConfigKey | None, ConfigValue]]) -
 
 
 def _converter(
-    name: str, kind: PluginKind, config: RawConfig, values: dict[str, ConfigValue], plugins: PluginRegistry
+    name: str, kind: PluginKind, config: RawConfig, values: dict[str, ConfigValue], plugins: KnownPlugins
 ) -> tuple[list[str], list[ValidatedField]]:
     """The options of a converter the connector names itself. What is wrong with the class is added to its own key."""
     written = config.get(name)
@@ -186,7 +186,7 @@ def _converter(
     options = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
     if options.get("converter.type") is None:
         options["converter.type"] = name.partition(".")[0]
-    found = cls.definition.validate(options, plugins.full_name)
+    found = cls.definition.validate(options, plugins)
     ordered = [(cls.definition.keys[key], found[key]) for key in hash_map_order(found)]
     groups = [key.group for key, _ in ordered if key.group is not None]
     return groups, _under(prefix, ordered)

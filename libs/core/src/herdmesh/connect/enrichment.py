@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from herdmesh.connect.builtin import PluginClass, PluginKind
 from herdmesh.connect.client_overrides import ALLOW_ALL, OverridePolicy
 from herdmesh.connect.config import (
     REQUIRED,
@@ -29,8 +28,9 @@ from herdmesh.connect.config import (
 )
 from herdmesh.connect.connector_keys import COMMON, SINK, SOURCE, versions_of
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, not_there
-from herdmesh.connect.versions import version_range
+from herdmesh.connect.known_plugins import KnownPlugins
+from herdmesh.connect.plugin_class import PluginClass, PluginKind
+from herdmesh.connect.versions import not_there, version_range
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _SIMPLE_HEADER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
@@ -66,14 +66,14 @@ def base_definition(kind: PluginKind | None) -> ConfigDef:
     return COMMON if kind is None else SINK if kind is PluginKind.SINK else SOURCE
 
 
-def without_connector(connector: PluginClass, plugins: PluginRegistry) -> ConfigDef:
+def without_connector(connector: PluginClass, plugins: KnownPlugins) -> ConfigDef:
     """What can be said while the connector's class cannot be loaded: the keys of all connectors."""
     keys = [_checked(COMMON.keys[name], kind, plugins) for name, kind in CONVERTER_KINDS.items()]
     version = COMMON.keys["connector.plugin.version"]
     return COMMON.extended(*keys, _with_versions(version, plugins.versions(connector.name)))
 
 
-def enriched(connector: PluginClass, config: RawConfig, plugins: PluginRegistry, worker: WorkerFacts) -> ConfigDef:
+def enriched(connector: PluginClass, config: RawConfig, plugins: KnownPlugins, worker: WorkerFacts) -> ConfigDef:
     """The framework's definition for this config. A transformation or predicate whose class is unknown adds only its
     `type` and `plugin.version`."""
     base = base_definition(connector.kinds[0])
@@ -86,7 +86,7 @@ def enriched(connector: PluginClass, config: RawConfig, plugins: PluginRegistry,
     return base.extended(*keys)
 
 
-def loaded(name: str, version: str | None, plugins: PluginRegistry) -> PluginClass | None:
+def loaded(name: str, version: str | None, plugins: KnownPlugins) -> PluginClass | None:
     """The class of that name in the latest version that is asked for, None when there is no such class.
 
     Raises ConfigError when no such version is there, or what is asked for is none at all.
@@ -134,7 +134,7 @@ def _with_versions(key: ConfigKey, versions: Sequence[str]) -> ConfigKey:
 
 
 def _converter_keys(
-    base: ConfigDef, name: str, kind: PluginKind, config: RawConfig, plugins: PluginRegistry, worker: WorkerFacts
+    base: ConfigDef, name: str, kind: PluginKind, config: RawConfig, plugins: KnownPlugins, worker: WorkerFacts
 ) -> Iterator[ConfigKey]:
     default = worker.converters[name]
     yield replace(_checked(base.keys[name], kind, plugins), default=default, recommender=_offering(plugins.names(kind)))
@@ -153,7 +153,7 @@ def _converter_keys(
     )
 
 
-def _checked(key: ConfigKey, kind: PluginKind, plugins: PluginRegistry) -> ConfigKey:
+def _checked(key: ConfigKey, kind: PluginKind, plugins: KnownPlugins) -> ConfigKey:
     """A converter's key, which takes concrete converters only."""
 
     def check(_field: str, value: Any) -> None:
@@ -187,7 +187,7 @@ class _Family:
             return []
         return list(dict.fromkeys(parse_value(self.key, config[self.key], Type.LIST)))
 
-    def keys(self, alias: str, config: RawConfig, plugins: PluginRegistry) -> Iterator[ConfigKey]:
+    def keys(self, alias: str, config: RawConfig, plugins: KnownPlugins) -> Iterator[ConfigKey]:
         """All keys of one alias."""
         prefix, group = f"{self.key}.{alias}.", f"{self.group}: {alias}"
         name, version = _class_text(config.get(f"{prefix}type")), config.get(f"{prefix}plugin.version")
@@ -226,7 +226,7 @@ class _Family:
                 yield key.embedded(prefix, group, order)
 
 
-def _has_version(name: str, version: Any, plugins: PluginRegistry) -> bool:
+def _has_version(name: str, version: Any, plugins: KnownPlugins) -> bool:
     try:
         return loaded(name, version, plugins) is not None
     except ConfigError:

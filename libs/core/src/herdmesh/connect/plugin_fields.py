@@ -5,15 +5,15 @@ Owns the choice of keys and their order; the definitions belong to the plugins.
 
 from __future__ import annotations
 
-from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.config import ConfigKey
 from herdmesh.connect.connector_keys import HERDMESH
 from herdmesh.connect.enrichment import base_definition
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.known_plugins import KnownPlugins
+from herdmesh.connect.plugin_class import PluginKind
 
 
-def fields_of_plugin(class_name: str, plugins: PluginRegistry) -> list[ConfigKey]:
+def fields_of_plugin(class_name: str, plugins: KnownPlugins) -> list[ConfigKey]:
     """The keys of the connector, converter, transformation or predicate of that class name or alias.
 
     A connector's own keys come first, then those every sink or source has and it does not define itself, then ours

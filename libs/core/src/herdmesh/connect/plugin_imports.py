@@ -16,22 +16,11 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-
-@dataclass(frozen=True, slots=True)
-class PluginImports:
-    """What a process has to know to import a plugin; part of a run's order."""
-
-    folder: str
-    """The virtual environment."""
-    site_packages: str
-    """The folder in it that modules are in."""
-    own: tuple[str, ...]
-    """The top-level modules that stay this installation's: Herdmesh's, and those of what it requires."""
+from herdmesh.connect.plugin_class import PluginImports
 
 
 class _OwnFirst(importlib.abc.MetaPathFinder):

@@ -16,41 +16,20 @@ from importlib import metadata
 
 from herdmesh.connect.author_answers import checked_class, checked_definition
 from herdmesh.connect.authored import AuthoredPlugin
-from herdmesh.connect.builtin import (
-    PluginClass,
-    PluginKind,
-    builtin_classes,
-    installed_classes,
-    third_party_classes,
-)
+from herdmesh.connect.builtin import builtin_classes, installed_classes, third_party_classes
+from herdmesh.connect.class_advice import WRITE_YOUR_OWN, advice, connector_advice
 from herdmesh.connect.config import RawConfig
-from herdmesh.connect.connector import Connector, ConnectorKind
+from herdmesh.connect.connector import Connector
+from herdmesh.connect.converters import converter_names
 from herdmesh.connect.entry_points import LeftOut, loaded_entry
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugin_imports import PluginImports
-from herdmesh.connect.versions import VersionRange, rank, version_range
+from herdmesh.connect.plugin_class import PluginClass, PluginDescriptor, PluginImports, PluginKind
+from herdmesh.connect.predicates import PREDICATES
+from herdmesh.connect.transforms import TRANSFORMATIONS
+from herdmesh.connect.versions import VersionRange, not_there, rank, version_range
 
 ENTRY_POINT_GROUP = "herdmesh.connectors"
 PLUGIN_VERSION = "connector.plugin.version"
-
-
-@dataclass(frozen=True, slots=True)
-class PluginDescriptor:
-    """One connector class in one version."""
-
-    class_name: str
-    """Canonical, in Java's spelling where one exists."""
-    aliases: tuple[str, ...]
-    kind: ConnectorKind
-    version: str
-    connector: type[Connector]
-    """The author's class; of a plugin folder, one that asks it in a process of the plugin's own."""
-    imports: PluginImports | None = None
-    """Where its tasks are imported from; None = it is installed here."""
-
-    def load(self) -> Connector:
-        """A new, never started instance."""
-        return self.connector()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +189,15 @@ class PluginRegistry:
         return found
 
     def full_name(self, name: str) -> str | None:
-        """The class's full name, None = there is none (`config.FindClass`)."""
+        """The class's full name, None = there is none (`config.KnownClasses`)."""
         found = self.class_named(name)
         return None if found is None else found.name
+
+    def class_advice(self, field: str, name: str) -> str:
+        """What to write at `field` (`transforms.a.type`, `value.converter`) instead of a class that is not known;
+        "" = nothing is like it."""
+        families = {"transforms": TRANSFORMATIONS, "predicates": PREDICATES}
+        return advice(name, families.get(field.partition(".")[0]) or converter_names(field))
 
     def find(self, name: str, version: str | None = None) -> PluginDescriptor:
         """The connector of that class name or alias, in its latest version among those that `version` asks for
@@ -224,11 +209,6 @@ class PluginRegistry:
         """
         plugins = self._by_name.get(name)
         if plugins is None:
-            from herdmesh.connect.class_advice import (  # it looks at modules that look at this one
-                WRITE_YOUR_OWN,
-                connector_advice,
-            )
-
             known = ", ".join(dict.fromkeys((*plugin.aliases, plugin.class_name)[0] for plugin in self._connectors))
             raise ConfigError(
                 f"Failed to find any class that implements Connector and which name matches {name}, "
@@ -269,14 +249,6 @@ def named_classes(config: RawConfig, worker: RawConfig) -> Iterator[tuple[str, s
         name, version = source.get(field), source.get(f"{field}.plugin.version")
         if isinstance(name, str):
             yield field, name.strip(), None if version is None else str(version)
-
-
-def not_there(class_name: str, wanted: VersionRange | None, there: Iterable[str]) -> str:
-    """Connect's words for a version that nobody has."""
-    return (
-        f"Plugin {class_name} not found that matches the version range {wanted}, available versions: "
-        f"[{', '.join(there)}]"
-    )
 
 
 def _latest(plugins: Iterable[PluginDescriptor], wanted: VersionRange | None) -> PluginDescriptor | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from herdmesh.connect import chain_config
 from herdmesh.connect.author_answers import checked_list
 from herdmesh.connect.authored import FindAuthored, here
-from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import clients_of
 from herdmesh.connect.client_security import override_violations
 from herdmesh.connect.config import FieldViolation, RawConfig
@@ -21,7 +20,7 @@ from herdmesh.connect.connector_keys import DEAD_LETTERS, HERDMESH, group_names,
 from herdmesh.connect.delivery_guarantee import contradictions
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled, syntax_error
-from herdmesh.connect.plugins import PluginDescriptor
+from herdmesh.connect.plugin_class import PluginDescriptor, PluginKind
 from herdmesh.connect.topic_name import why_no_topic
 
 _RESTART_BACKOFF_MS = "herdmesh.restart.backoff.ms"

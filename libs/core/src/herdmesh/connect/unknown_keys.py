@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from herdmesh.connect.builtin import PluginClass, PluginKind
 from herdmesh.connect.client_overrides import CLIENTS, client_keys
 from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.connector_keys import COMMON, DEAD_LETTERS, HERDMESH, SINK, SOURCE
 from herdmesh.connect.converters.definitions import REGISTERED
 from herdmesh.connect.enrichment import CONVERTER_KINDS
+from herdmesh.connect.plugin_class import PluginClass, PluginKind
 from herdmesh.connect.spelling import closest
 
 _LEAVE_OUT = "leave it out"
@@ -54,7 +54,7 @@ def unread_keys(
     Args:
         kind: of the connector.
         own: keys that the connector defines itself.
-        find: the class of a name or an alias, as `PluginRegistry.class_named`.
+        find: the class of a name or an alias, as `KnownPlugins.class_named`.
     """
     of_kind = SOURCE if kind is PluginKind.SOURCE else SINK
     framework = {*COMMON.keys, *of_kind.keys, *HERDMESH.keys, *DEAD_LETTERS.keys}

@@ -7,6 +7,7 @@ Maven's words.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from herdmesh.connect.errors import ConfigError
@@ -113,3 +114,11 @@ def rank(version: str) -> list[tuple[int, int, str]]:
     while parts and parts[-1] == (1, 0, ""):
         parts.pop()
     return [*parts, (0, 0, "")]
+
+
+def not_there(class_name: str, wanted: VersionRange | None, there: Iterable[str]) -> str:
+    """Connect's words for a version that nobody has."""
+    return (
+        f"Plugin {class_name} not found that matches the version range {wanted}, available versions: "
+        f"[{', '.join(there)}]"
+    )

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.plugin_class import PluginImports
 from herdmesh.engine.measures import NOTHING, Measures
 
 Properties = Mapping[str, str | None]

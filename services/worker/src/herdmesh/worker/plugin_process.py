@@ -39,7 +39,7 @@ from herdmesh.connect.connector import Connector, ConnectorContext, OffsetMap, S
 from herdmesh.connect.entry_points import loaded_entry
 from herdmesh.connect.errors import ConfigError, error_text
 from herdmesh.connect.escaping import escaped_within
-from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.plugin_class import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 from herdmesh.connect.redaction import hide_in_output, keep_secret, secrets_of_one_answer
 from herdmesh.connect.waits import Wait, Waits, entered

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+from herdmesh.connect.class_advice import advice
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Role
 from herdmesh.connect.converters.byte_array import ByteArrayConverter
@@ -51,6 +52,14 @@ _REGISTERED: Mapping[str, tuple[str, str]] = {
 that a command of `herd` needs."""
 
 
+def converter_names(field: str) -> tuple[str, ...]:
+    """The names that a converter's key takes (`key.converter`, `value.converter`, `header.converter`): Java classes,
+    and simple names."""
+    registered = [name for name in _REGISTERED if name.endswith("Converter")]
+    simple = ("SimpleHeaderConverter", SimpleHeaderConverter.java_class) if field.startswith("header.") else ()
+    return (*CONVERTERS, *registered, *simple)
+
+
 def converter_class(field: str, name: str) -> type[Converter]:
     """The converter a configuration names.
 
@@ -62,10 +71,8 @@ def converter_class(field: str, name: str) -> type[Converter]:
         return getattr(import_module(f"{__name__}.{module}"), simple)
     found = CONVERTERS.get(name)
     if found is None:
-        from herdmesh.connect.class_advice import advice  # it looks at this module
-
         message = f"Invalid value {name} for configuration {field}: Class {name} could not be found."
-        raise ConfigError(message, field=field, fix=advice(field, name))
+        raise ConfigError(message, field=field, fix=advice(name, converter_names(field)))
     return found
 
 
@@ -138,6 +145,6 @@ def make_header_converter(
 
 
 __all__ = [
-    "CONVERTERS", "Converter", "HeaderConverter", "converter_class", "make_converter", "make_header_converter",
-    "settings_source",
+    "CONVERTERS", "Converter", "HeaderConverter", "converter_class", "converter_names", "make_converter",
+    "make_header_converter", "settings_source",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from herdmesh.connect.class_advice import advice
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.transforms.base import Code, PartTransformation, Transformation
 from herdmesh.connect.transforms.cast import Cast
@@ -90,9 +91,7 @@ def make_transformation(field: str, name: str) -> Transformation:
     """
     found = TRANSFORMATIONS.get(name)
     if found is None:
-        from herdmesh.connect.class_advice import advice  # it looks at this module
-
-        raise ConfigError.for_value(field, name, f"Class {name} could not be found.", fix=advice(field, name))
+        raise ConfigError.for_value(field, name, f"Class {name} could not be found.", fix=advice(name, TRANSFORMATIONS))
     return found()
 
 

@@ -20,8 +20,8 @@ from typing import Final
 import structlog
 
 from herdmesh.connect import plugins
-from herdmesh.connect.builtin import PluginClass
-from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
+from herdmesh.connect.plugin_class import PluginClass, PluginDescriptor
+from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.worker.effects.plugin_folders import (
     OwnLibraries,
     PluginEntry,

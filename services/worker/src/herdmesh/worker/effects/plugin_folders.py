@@ -22,7 +22,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from herdmesh.connect.authored import GROUPS
-from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.plugin_class import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 
 _ROOTS: Final = ("herdmesh-core", "herdmesh-sdk", "herdmesh-worker")

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from herdmesh.connect.connector import ConnectorContext
-from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.plugin_class import PluginImports
 from herdmesh.connect.redaction import redacted, secrets_kept_for_this_answer
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass

@@ -19,10 +19,11 @@ import structlog
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect import plugins
-from herdmesh.connect.builtin import PluginClass, builtin_classes, installed_classes, third_party_classes
+from herdmesh.connect.builtin import builtin_classes, installed_classes, third_party_classes
 from herdmesh.connect.errors import ConfigError, error_text
 from herdmesh.connect.escaping import escaped
-from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginRegistry, named_classes
+from herdmesh.connect.plugin_class import PluginClass, PluginDescriptor
+from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry, named_classes
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.versions import rank, version_range
 from herdmesh.engine.contract import Properties

@@ -14,7 +14,6 @@ from typing import Final
 import structlog
 
 from herdmesh.connect.author_answers import checked_task_class
-from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.client_security import client_access
 from herdmesh.connect.commit_scope import CommitScope
@@ -22,7 +21,8 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Connector, ConnectorKind, SourceConnector
 from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginRegistry
+from herdmesh.connect.plugin_class import PluginDescriptor, PluginKind
+from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
 from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim

@@ -13,7 +13,6 @@ import structlog
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.author_answers import checked_list
-from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import clients_of, policy_of
 from herdmesh.connect.client_settings import override_warnings
 from herdmesh.connect.config import REQUIRED, ConfigKey, ConfigValue, FieldViolation, text_of
@@ -23,8 +22,9 @@ from herdmesh.connect.connector_config import ValidatedField, Validation, valida
 from herdmesh.connect.connector_keys import COMMON, HERDMESH
 from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugin_class import PluginDescriptor, PluginKind
 from herdmesh.connect.plugin_fields import fields_of_plugin
-from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginRegistry
+from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry
 from herdmesh.connect.redaction import redacted, secrets_of_one_answer, without_url_passwords
 from herdmesh.connect.refusals import refusals
 from herdmesh.connect.unknown_keys import unread_keys, workers_spelling

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginDescriptor
+from herdmesh.connect.plugin_class import PluginDescriptor
 from herdmesh.rpc import telemetry
 from herdmesh.rpc.telemetry import Buckets, Family, Labels
 from herdmesh.worker.metrics.connectors import ConnectorMeter, Startups, StateCount, WorkerMeter
