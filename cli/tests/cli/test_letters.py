@@ -21,6 +21,7 @@ from herdmesh.cli.commands.dlq import LetterFormat
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
+from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 
 NULLABLE = st.none() | st.binary(max_size=12) | st.text(max_size=6).map(lambda text: text.encode("utf-8", "replace"))
 
@@ -34,7 +35,7 @@ def letter(offset: int, value: bytes | None = b"{bad", **errors: str) -> admin.D
         **errors,
     }  # fmt: skip
     found = admin.DeadLetter(
-        offset=offset, key=b"k", error_headers={letters.PREFIX + name: text for name, text in told.items()}
+        offset=offset, key=b"k", error_headers={ERROR_HEADER_PREFIX + name: text for name, text in told.items()}
     )
     if value is not None:
         found.value = value
@@ -62,7 +63,7 @@ def test_a_letter_that_is_taken_back_unedited_is_the_same(
         key is not None, key or b"", value is not None, value or b"",
     ]  # fmt: skip
     assert list(back.headers) == list(given_letter.headers)
-    assert dict(back.error_headers) == {letters.PREFIX + "topic": "orders", letters.PREFIX + "partition": "2"}
+    assert dict(back.error_headers) == {ERROR_HEADER_PREFIX + "topic": "orders", ERROR_HEADER_PREFIX + "partition": "2"}
 
 
 def test_what_a_sources_record_has_not_is_not_there() -> None:
@@ -75,7 +76,7 @@ def test_a_value_may_be_written_as_json_and_the_place_left_open() -> None:
     (back,) = letters.read("a", "f", json.dumps({"letters": [edited]}))
     assert back.value.decode() == '{"id":7,"name":"é"}'
     assert not back.HasField("key")
-    assert dict(back.error_headers) == {letters.PREFIX + "topic": "t"}
+    assert dict(back.error_headers) == {ERROR_HEADER_PREFIX + "topic": "t"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from confluent_kafka import Message, Producer
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as pb
 from herdmesh.connect.data import Batch, Header, Int32
+from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.schemas import INT32, OPTIONAL_STRING
@@ -33,7 +34,7 @@ from herdmesh.worker.effects.letter_replay import replay_spec
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.letters import CUT, PREFIX, REPLAYED
+from herdmesh.worker.state.letters import CUT, REPLAYED
 from herdmesh.worker.state.model import Config, TaskSpec, UnitId
 from herdmesh.worker.state.questions import ListDeadLetters, ReplayDeadLetters
 from libs.core.tests.engine.harness import Kafka
@@ -85,7 +86,11 @@ class Here:
                 "exception.stacktrace": "Trace\n\tat x\n", **errors,
             }  # fmt: skip
             headers: list[Any] = [("own", b"1"), ("none", None), *([(CUT, b"{}")] if is_cut else [])]
-            headers += [(PREFIX + name.replace("_", "."), text) for name, text in told.items() if name not in without]
+            headers += [
+                (ERROR_HEADER_PREFIX + name.replace("_", "."), text)
+                for name, text in told.items()
+                if name not in without
+            ]
             key = f"k{number}".encode()
             producer.produce(self.queue, value, key, partition=0, timestamp=1_700_000_000_000 + number, headers=headers)
         if transactional_id:
@@ -144,12 +149,12 @@ def test_a_letter_tells_everything_and_a_brief_one_what_a_list_needs(here: Here)
         ("own", b"1", True),
         ("none", b"", False),
     ]
-    assert letter.error_headers[f"{PREFIX}topic"] == here.topic
-    assert letter.error_headers[f"{PREFIX}exception.stacktrace"] == "Trace\n\tat x\n"
+    assert letter.error_headers[f"{ERROR_HEADER_PREFIX}topic"] == here.topic
+    assert letter.error_headers[f"{ERROR_HEADER_PREFIX}exception.stacktrace"] == "Trace\n\tat x\n"
     brief = here.list(view=pb.DEAD_LETTER_VIEW_BRIEF).letters[1]
-    assert brief.error_headers[f"{PREFIX}stage"] == "VALUE_CONVERTER"
+    assert brief.error_headers[f"{ERROR_HEADER_PREFIX}stage"] == "VALUE_CONVERTER"
     assert (brief.key, brief.value, list(brief.headers)) == (b"", b"", [])
-    assert f"{PREFIX}exception.stacktrace" not in brief.error_headers
+    assert f"{ERROR_HEADER_PREFIX}exception.stacktrace" not in brief.error_headers
 
 
 def test_pages_go_back_from_the_newest_and_do_not_move_when_letters_come(
@@ -294,7 +299,7 @@ def test_a_mended_letter_goes_back_as_it_was_mended(here: Here) -> None:
     given.headers.add(name="x", value=b"y")
     with pytest.raises(ConfigError, match="it does not say its topic"):
         here.replay(0)
-    given.error_headers[f"{PREFIX}topic"] = here.topic
+    given.error_headers[f"{ERROR_HEADER_PREFIX}topic"] = here.topic
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
     asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(here.config, request)))
     (message,) = here.put_back()

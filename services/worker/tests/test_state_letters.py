@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.offsets_topic import decode_value, encode_value
 from herdmesh.worker.state import letters, replays
@@ -14,7 +15,7 @@ from herdmesh.worker.state.replays import Outcome, Replays, Runs
 
 
 def header(name: str, text: str | None) -> letters.Header:
-    return letters.PREFIX + name, None if text is None else text.encode()
+    return ERROR_HEADER_PREFIX + name, None if text is None else text.encode()
 
 
 def letter(*errors: letters.Header, **more: object) -> Letter:

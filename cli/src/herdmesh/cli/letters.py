@@ -16,8 +16,8 @@ from typing import Any, cast
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.views import Json
+from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 
-PREFIX = "__connect.errors."
 _REPLAYED = "__herdmesh.replayed"
 _ERROR_FIELDS = {
     "stage": "stage",
@@ -140,7 +140,7 @@ def _letter(connector: str, source: str, number: int, item: Any) -> admin.DeadLe
     for name in ("topic", "partition"):
         given = cast("Json", original).get(name)
         if given is not None:
-            letter.error_headers[PREFIX + name] = str(given)
+            letter.error_headers[ERROR_HEADER_PREFIX + name] = str(given)
     for one in cast("list[Any]", fields.get("headers") or []):
         _add_header(letter, one, source, where)
     return letter
@@ -180,7 +180,7 @@ def _text(data: bytes | None) -> tuple[str | None, str | None]:
 
 
 def _header(letter: admin.DeadLetter, name: str) -> str | None:
-    return letter.error_headers.get(PREFIX + name)
+    return letter.error_headers.get(ERROR_HEADER_PREFIX + name)
 
 
 def _error(letter: admin.DeadLetter, name: str) -> str | None:

@@ -9,16 +9,16 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.engine import ErrorClass
 from herdmesh.engine.dead_letters import queue
 from herdmesh.engine.dead_letters.letter import CUT_HEADER, DATA_BYTES_MAX, Letter
-from herdmesh.engine.error_reports import HEADER_PREFIX
 
 CONTEXT = [
-    (f"{HEADER_PREFIX}topic", b"t"),
-    (f"{HEADER_PREFIX}offset", b"5"),
-    (f"{HEADER_PREFIX}exception.message", "\u00e9".encode() * 5_000),
-    (f"{HEADER_PREFIX}exception.stacktrace", b"at\n" * 5_000),
+    (f"{ERROR_HEADER_PREFIX}topic", b"t"),
+    (f"{ERROR_HEADER_PREFIX}offset", b"5"),
+    (f"{ERROR_HEADER_PREFIX}exception.message", "\u00e9".encode() * 5_000),
+    (f"{ERROR_HEADER_PREFIX}exception.stacktrace", b"at\n" * 5_000),
 ]
 DATA = st.none() | st.binary(max_size=3_000) | st.text(min_size=900, max_size=1_200).map(str.encode)
 
@@ -33,7 +33,9 @@ def test_a_cut_letter_is_small_and_says_what_it_was(
     assert whole.headers == own, "context headers are not wanted"
     for form, most, bytes_max in ((cut, DATA_BYTES_MAX, 8_000), (place_only, 0, 700)):
         assert form.size_bytes < bytes_max
-        assert {f"{HEADER_PREFIX}topic", f"{HEADER_PREFIX}offset", CUT_HEADER} <= {name for name, _ in form.headers}
+        assert {f"{ERROR_HEADER_PREFIX}topic", f"{ERROR_HEADER_PREFIX}offset", CUT_HEADER} <= {
+            name for name, _ in form.headers
+        }
         told = json.loads(dict(form.headers)[CUT_HEADER] or b"")
         assert told == {"key_bytes": length(key), "value_bytes": length(value), "headers": len(own)}
         for whole_data, data in ((key, form.key), (value, form.value)):

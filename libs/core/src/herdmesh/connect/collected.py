@@ -12,13 +12,11 @@ from dataclasses import replace
 from itertools import groupby, repeat
 
 from herdmesh.connect.converters.base import Schemas
-from herdmesh.connect.data import Batch
+from herdmesh.connect.data import NO_TIMESTAMP_MS, Batch
 from herdmesh.connect.errors import InvalidRecordError
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.transforms.base import Cells, Shape
 
-_NO_TIME_MS = -1
-"""A record's time when it has none, as Kafka writes it (reference data-model 2.1)."""
 _Alike = tuple[str | None, int | None, Shape]
 """Topic, partition and shape: what the records of a batch have in common."""
 
@@ -130,6 +128,6 @@ def checked_times(times_ms: Sequence[int | None]) -> Sequence[int | None]:
     earliest_ms = min(filter(None, times_ms), default=0)
     if earliest_ms >= 0:
         return times_ms
-    if earliest_ms < _NO_TIME_MS:
+    if earliest_ms < NO_TIMESTAMP_MS:
         raise InvalidRecordError(f"Invalid record timestamp {earliest_ms}")
-    return [None if time_ms == _NO_TIME_MS else time_ms for time_ms in times_ms]
+    return [None if time_ms == NO_TIMESTAMP_MS else time_ms for time_ms in times_ms]

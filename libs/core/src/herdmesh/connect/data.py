@@ -18,12 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import Schema
+
+NO_TIMESTAMP_MS: Final = -1
+"""The timestamp of a record without one, as Kafka writes it (reference data-model 2.1)."""
 
 
 class Int8(int):

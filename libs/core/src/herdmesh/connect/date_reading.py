@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from herdmesh.connect.gregorian import EPOCH, day_of, week_day
+from herdmesh.connect.gregorian import DAY_MS, EPOCH, day_of, week_day
 from herdmesh.connect.timezones import UTC, named_at, same_ignoring_case
 
-DAY_MS = 86_400_000
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")

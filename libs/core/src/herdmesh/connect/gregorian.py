@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 EPOCH = 719_163
 """1 January 1970."""
+DAY_MS = 86_400_000
 CUTOVER = 577_736
 """The first Gregorian day, 15 October 1582."""
 _CUTOVER_YEAR = 1582

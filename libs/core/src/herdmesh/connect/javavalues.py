@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, MapKey, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.gregorian import EPOCH, day_at
+from herdmesh.connect.gregorian import DAY_MS, EPOCH, day_at
 from herdmesh.connect.javanumbers import double_text, float_text
 from herdmesh.connect.schemas import Schema
 
@@ -182,7 +182,7 @@ def decimal_text(value: Decimal) -> str:
 
 def _date_text(value: JavaDate) -> str:
     """`java.util.Date.toString` in UTC: `Tue Jan 03 06:30:01 UTC 2017`."""
-    days, of_day_ms = divmod(int(value), 86_400_000)
+    days, of_day_ms = divmod(int(value), DAY_MS)
     day = day_at(days + EPOCH)
     minutes, seconds = divmod(of_day_ms // 1000, 60)
     clock = f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"

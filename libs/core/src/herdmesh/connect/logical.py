@@ -13,10 +13,10 @@ from typing import Final
 
 from herdmesh.connect.data import JavaDate
 from herdmesh.connect.errors import DataError, NullPointerError
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.javanumbers import wrap_int32
 from herdmesh.connect.schemas import DATE, SCALE, TIME, TIMESTAMP, Schema
 
-DAY_MS: Final = 86_400_000
 TEMPORAL: Final = frozenset((DATE, TIME, TIMESTAMP))
 _INT32_TEXT = re.compile(r"[+-]?\d+")
 _INT32 = range(-(1 << 31), 1 << 31)

@@ -44,11 +44,11 @@ from herdmesh.connect.data import (
     map_key,
 )
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.javanumbers import float_text
 from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import DATE, DECIMAL, FLOATS, INTEGERS, TIME, TIMESTAMP, Schema
 
-_DAY_MS = 86_400_000
 _JSON_TYPES = {"FLOAT32": "float", "FLOAT64": "double"}
 _TYPES = {text: kind for kind, text in _JSON_TYPES.items()}
 _INTEGERS = {"$i8": Int8, "$i16": Int16, "$i32": Int32, "$i64": Int64}
@@ -177,7 +177,7 @@ _SIMPLE: Mapping[str, Callable[[Any], Any]] = {
     "$bytebuffer": lambda content: memoryview(base64.b64decode(content)),
     "$decimal": _decimal,
     "$bigint": lambda content: BigInteger(int(content)),
-    "$date": lambda content: JavaDate(content * _DAY_MS),
+    "$date": lambda content: JavaDate(content * DAY_MS),
     "$time": JavaDate,
     "$timestamp": JavaDate,
     "$javadate": JavaDate,
@@ -190,7 +190,7 @@ def _default_of(text: Any, schema: Schema) -> Any:
         unscaled = int.from_bytes(base64.b64decode(text), "big", signed=True)
         return _decimal((str(unscaled), int((schema.parameters or {}).get("scale", "0"))))
     if schema.name in _DATE_TAGS and isinstance(text, int):
-        return JavaDate(text * _DAY_MS if schema.name == DATE else text)
+        return JavaDate(text * DAY_MS if schema.name == DATE else text)
     if schema.type == "BYTES" and isinstance(text, str):
         return base64.b64decode(text)
     if schema.type == "STRUCT" and isinstance(text, dict):
@@ -308,13 +308,9 @@ def _map_to(value: dict[Any, Any], schema: Schema | None) -> Any:
 
 def _date_to(milliseconds: int, schema: Schema | None) -> dict[str, int]:
     tag = "$timestamp" if schema is None else _DATE_TAGS.get(schema.name or "")
-    if (
-        tag is None
-        or (tag == "$date" and milliseconds % _DAY_MS)
-        or (tag == "$time" and not 0 <= milliseconds < _DAY_MS)
-    ):
+    if tag is None or (tag == "$date" and milliseconds % DAY_MS) or (tag == "$time" and not 0 <= milliseconds < DAY_MS):
         return {"$javadate": milliseconds}
-    return {tag: milliseconds // _DAY_MS if tag == "$date" else milliseconds}
+    return {tag: milliseconds // DAY_MS if tag == "$date" else milliseconds}
 
 
 def _float_to(value: float, kind: type[object], schema: Schema | None, *, plain: bool) -> Any:
@@ -336,7 +332,7 @@ def _default_to(value: Any, schema: Schema) -> Any:
             unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
         ).decode()
     if isinstance(value, JavaDate):
-        return int(value) // _DAY_MS if schema.name == DATE else int(value)
+        return int(value) // DAY_MS if schema.name == DATE else int(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(cast(bytes, value)).decode()
     if isinstance(value, Struct):

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import cached_property
 from itertools import groupby
 
-from herdmesh.connect.date_reading import DAY_MS, MONTHS, WEEKDAYS, Reading, Token
+from herdmesh.connect.date_reading import MONTHS, WEEKDAYS, Reading, Token
 from herdmesh.connect.errors import IllegalArgumentError
-from herdmesh.connect.gregorian import EPOCH, Day, day_at, first_of_month
+from herdmesh.connect.gregorian import DAY_MS, EPOCH, Day, day_at, first_of_month
 from herdmesh.connect.timezones import UTC, Zone
 
 _LETTERS = "GyMdkHmsSEDFwWahKzZYuXL"

@@ -15,7 +15,8 @@ from functools import cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-_DAY_MS = 86_400_000
+from herdmesh.connect.gregorian import DAY_MS
+
 _FIXED = "fixed"
 _CYCLE_DAYS = 146_097
 _EPOCH_ORDINAL = 719_163
@@ -91,7 +92,7 @@ def _rules(zone: str) -> tzinfo | None:
 
 def _near(milliseconds: int) -> datetime:
     """That time, or, beyond what Python's dates hold, the same in another cycle of 400 years."""
-    days, rest = divmod(milliseconds, _DAY_MS)
+    days, rest = divmod(milliseconds, DAY_MS)
     ordinal = days + _EPOCH_ORDINAL
     if not _CYCLE_DAYS < ordinal < 24 * _CYCLE_DAYS:
         ordinal = ordinal % _CYCLE_DAYS + (23 if ordinal > 0 else 1) * _CYCLE_DAYS

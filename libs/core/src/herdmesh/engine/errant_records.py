@@ -17,11 +17,9 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Mess
 
 from herdmesh.connect.chain import SinkChain
 from herdmesh.connect.connector import SINK_TASK_CLASS, TASK_PUT, SinkBatch
-from herdmesh.connect.data import ConnectRecord
+from herdmesh.connect.data import NO_TIMESTAMP_MS, ConnectRecord
 from herdmesh.connect.errors import RecordError
 from herdmesh.engine.tolerance import Failure, Tolerance
-
-_NO_TIME_MS = -1
 
 
 class ErrantRecords:
@@ -74,7 +72,7 @@ class ErrantRecords:
             raise ValueError("a record that the task made needs a topic to be reported: converters write for one")
         key, value, headers = self._chain.written(record)
         time_ms = record.timestamp_ms
-        stamp = (TIMESTAMP_NOT_AVAILABLE, _NO_TIME_MS) if time_ms is None else (TIMESTAMP_CREATE_TIME, time_ms)
+        stamp = (TIMESTAMP_NOT_AVAILABLE, NO_TIMESTAMP_MS) if time_ms is None else (TIMESTAMP_CREATE_TIME, time_ms)
         return Message(
             topic=record.topic, partition=record.partition, offset=record.offset, key=key, value=value,
             headers=[*headers], timestamp=stamp,

@@ -17,12 +17,12 @@ from typing import Any, cast
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
 from herdmesh.connect.data import Header, Struct
+from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.errors import class_name_of, error_text
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.schemas import Schema
 from herdmesh.engine.tolerance import Counts, Failure, SourceRecord
 
-HEADER_PREFIX = "__connect.errors."
 FRAMES_MAX = 100
 _TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CreateTime", TIMESTAMP_LOG_APPEND_TIME: "LogAppendTime"}
 
@@ -83,7 +83,7 @@ def context_headers(connector: str, task: int, failure: Failure) -> list[tuple[s
         ("exception.message", message if message is None else redacted(message)),
         ("exception.stacktrace", redacted(stack_trace(error))),
     ]
-    return [(HEADER_PREFIX + name, None if text is None else _utf8(text)) for name, text in told]
+    return [(ERROR_HEADER_PREFIX + name, None if text is None else _utf8(text)) for name, text in told]
 
 
 def message_of(error: BaseException) -> str | None:

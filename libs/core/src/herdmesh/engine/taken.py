@@ -15,12 +15,11 @@ import numpy as np
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.data import NO_TIMESTAMP_MS
 from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.packed import Numbers, PackedBytes
 from herdmesh.engine.native import Rows
 
-_NO_TIME_MS = -1
-"""A record's time when it has none, as Kafka writes it (reference data-model 2.1)."""
 Headers = Sequence[list[tuple[str, bytes | None]]]
 
 
@@ -130,12 +129,12 @@ def _first_and_last(messages: Sequence[Message]) -> tuple[int, int]:
 def _times(messages: Sequence[Message]) -> list[int | None]:
     stamps = map(Message.timestamp, messages)
     none = TIMESTAMP_NOT_AVAILABLE
-    return [None if kind == none or time_ms == _NO_TIME_MS else time_ms for kind, time_ms in stamps]
+    return [None if kind == none or time_ms == NO_TIMESTAMP_MS else time_ms for kind, time_ms in stamps]
 
 
 def _times_of_rows(rows: Rows) -> list[int | None]:
     times_ms: list[int | None] = rows["time_ms"].tolist()
-    without = (rows["time_kind"] == TIMESTAMP_NOT_AVAILABLE) | (rows["time_ms"] == _NO_TIME_MS)
+    without = (rows["time_kind"] == TIMESTAMP_NOT_AVAILABLE) | (rows["time_ms"] == NO_TIMESTAMP_MS)
     for place in np.flatnonzero(without):
         times_ms[place] = None
     return times_ms

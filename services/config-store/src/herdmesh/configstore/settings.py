@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 from pydantic import Field, SecretStr, field_validator
 
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.rpc.settings import TOPIC_NAME_MAX, ServiceSettings, name_value_pairs, topic_name
 from herdmesh.topicstore import TopicSettings
 
-_DAY_MS = 24 * 3_600_000
 _FOR_EVER = -1
 _AUDIT = "-audit"
 #: Outcomes of requests are told for a day (`state.requests.KEPT_MS`); a writer that takes over reads them from there.
-_AUDIT_RETENTION_MS_MIN = 2 * _DAY_MS
+_AUDIT_RETENTION_MS_MIN = 2 * DAY_MS
 
 
 class ConfigStoreSettings(ServiceSettings):
@@ -36,7 +36,7 @@ class ConfigStoreSettings(ServiceSettings):
         default="", description="further settings of a topic this store creates: name=value,name=value"
     )
     config_audit_retention_ms: int = Field(
-        default=30 * _DAY_MS,
+        default=30 * DAY_MS,
         description="how long history can be read and restored from, in ms, of an audit topic this store creates; "
         "at least 2 days, -1 = for ever",
     )

@@ -48,7 +48,7 @@ AVRO_KEYS: tuple[ConfigKey, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AvroOptions(CommonOptions):
     """The settings of the mapping; see `AVRO_KEYS`."""
 
@@ -64,7 +64,16 @@ class AvroOptions(CommonOptions):
     @classmethod
     def of(cls, parsed: dict[str, Any]) -> AvroOptions:
         """From parsed settings."""
-        return cls(*(parsed[key.name] for key in AVRO_KEYS[1:]))
+        return cls(
+            general_sums=parsed["generalized.sum.type.support"],
+            ignore_default=parsed["ignore.default.for.nullables"],
+            enhanced=parsed["enhanced.avro.schema.support"],
+            scrub=parsed["scrub.invalid.names"],
+            meta=parsed["connect.meta.data"],
+            discard_docs=parsed["discard.type.doc.default"],
+            optional_keys=parsed["allow.optional.map.keys"],
+            flatten=parsed["flatten.singleton.unions"],
+        )
 
     def scrubbed(self, name: str) -> str:
         """A simple name as Avro allows it, if it is to be scrubbed."""

@@ -19,8 +19,8 @@ from herdmesh.connect._jackson_reader import exact_number
 from herdmesh.connect.converters.json_nodes import decimal_of_node, decode_base64
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConnectError
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.javareading import float32
-from herdmesh.connect.logical import DAY_MS
 from herdmesh.connect.schemas import DATE, DECIMAL, FLOATS, LOGICAL, TIME, TIMESTAMP, Schema
 from herdmesh.connect.struct_column import StructColumn
 

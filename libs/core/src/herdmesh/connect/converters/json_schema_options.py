@@ -53,7 +53,7 @@ JSON_SCHEMA_KEYS: tuple[ConfigKey, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchemaOptions(CommonOptions):
     """The settings of the mapping; see `JSON_SCHEMA_KEYS`."""
 
@@ -68,12 +68,12 @@ class JsonSchemaOptions(CommonOptions):
     def of(cls, parsed: dict[str, Any]) -> JsonSchemaOptions:
         """From parsed settings."""
         return cls(
-            parsed["generalized.sum.type.support"],
-            parsed["ignore.default.for.nullables"],
-            parsed["object.additional.properties"],
-            parsed["use.optional.for.nonrequired"],
-            parsed["decimal.format"].upper() == "NUMERIC",
-            parsed["flatten.singleton.unions"],
+            general_sums=parsed["generalized.sum.type.support"],
+            ignore_default=parsed["ignore.default.for.nullables"],
+            open_objects=parsed["object.additional.properties"],
+            optional_properties=parsed["use.optional.for.nonrequired"],
+            numeric=parsed["decimal.format"].upper() == "NUMERIC",
+            flatten=parsed["flatten.singleton.unions"],
         )
 
 

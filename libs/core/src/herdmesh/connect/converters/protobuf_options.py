@@ -51,7 +51,7 @@ PROTOBUF_KEYS: tuple[ConfigKey, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProtobufOptions(CommonOptions):
     """The settings of the mapping; see `PROTOBUF_KEYS`."""
 
@@ -71,7 +71,20 @@ class ProtobufOptions(CommonOptions):
     @classmethod
     def of(cls, parsed: dict[str, Any]) -> ProtobufOptions:
         """From parsed settings."""
-        return cls(*(parsed[key.name] for key in PROTOBUF_KEYS[1:]))
+        return cls(
+            general_sums=parsed["generalized.sum.type.support"],
+            ignore_default=parsed["ignore.default.for.nullables"],
+            enhanced=parsed["enhanced.protobuf.schema.support"],
+            scrub=parsed["scrub.invalid.names"],
+            int_enums=parsed["int.for.enums"],
+            optional_label=parsed["optional.for.nullables"],
+            optional_proto2=parsed["optional.for.proto2"],
+            wrappers=parsed["wrapper.for.nullables"],
+            raw_wrappers=parsed["wrapper.for.raw.primitives"],
+            null_structs=parsed["generate.struct.for.nulls"],
+            indexed_unions=parsed["generate.index.for.unions"],
+            flat_unions=parsed["flatten.unions"],
+        )
 
     def scrubbed(self, name: str) -> str:
         """A simple name as Protobuf allows it, if it is to be scrubbed."""

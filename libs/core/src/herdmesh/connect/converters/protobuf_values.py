@@ -29,7 +29,8 @@ from herdmesh.connect.converters.protobuf_to_connect import (
 )
 from herdmesh.connect.data import JavaDate, Struct, map_key
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.logical import DAY_MS, big_endian, decimal_of, parts_of
+from herdmesh.connect.gregorian import DAY_MS
+from herdmesh.connect.logical import big_endian, decimal_of, parts_of
 from herdmesh.connect.schemas import DATE, DECIMAL, TIME, Schema
 
 Change = Callable[[Any], Any]

@@ -42,7 +42,7 @@ def scrub_key(format_name: str) -> ConfigKey:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
     """The settings that all formats have; see `COMMON_KEYS`."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from herdmesh.connect.data import Int64, JavaDate, Struct
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, IllegalArgumentError, NullPointerError
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.javavalues import java_class, type_of
 from herdmesh.connect.schemas import (
     DATE,
@@ -30,7 +31,6 @@ from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
 from herdmesh.connect.transforms.structs import emit_struct, field_value, require
 
-_DAY_MS = 86_400_000
 _PER_MILLISECOND = {"microseconds": 1000, "nanoseconds": 1_000_000}
 _LOGICAL = {TIMESTAMP: "Timestamp", DATE: "Date", TIME: "Time"}
 _SCHEMAS = {"string": STRING, "unix": INT64, "Date": date_schema(), "Time": time_schema(),
@@ -212,9 +212,9 @@ class TimestampConverter(PartTransformation):
                 by = _PER_MILLISECOND.get(self._precision, 1)
                 return lambda milliseconds, zone: _bounded(milliseconds * by)
             case "Date":
-                return lambda milliseconds, zone: JavaDate((milliseconds // _DAY_MS * _DAY_MS + 2**63) % 2**64 - 2**63)
+                return lambda milliseconds, zone: JavaDate((milliseconds // DAY_MS * DAY_MS + 2**63) % 2**64 - 2**63)
             case "Time":
-                return lambda milliseconds, zone: JavaDate(milliseconds % _DAY_MS)
+                return lambda milliseconds, zone: JavaDate(milliseconds % DAY_MS)
             case _:
                 return lambda milliseconds, zone: JavaDate(milliseconds)
 

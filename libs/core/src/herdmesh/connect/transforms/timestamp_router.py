@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from herdmesh.connect.errors import DataError, NullPointerError
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.simpledateformat import DateFormat, tokens_of
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Transformation
 
 _KNOWN_MOST = 10_000
 """Names that are remembered."""
-_DAY_MS = 86_400_000
 _STEPS_MS = {"S": 1, "s": 1000, "m": 60_000, **dict.fromkeys("HkKha", 3_600_000)}
 """How often what a letter prints can change; the others change with the day."""
 
@@ -59,7 +59,7 @@ class TimestampRouter(Transformation):
                 raise NullPointerError("timestamp.format is null")
             self._format = DateFormat(self._pattern)
             letters = [letter for letter, _, _ in tokens_of(self._pattern)]
-            self._step_ms = min((_STEPS_MS.get(letter, _DAY_MS) for letter in letters), default=_DAY_MS)
+            self._step_ms = min((_STEPS_MS.get(letter, DAY_MS) for letter in letters), default=DAY_MS)
         text = self._format.format(timestamp)
         if self._topic_format is None or topic is None:
             raise NullPointerError("topic.format is null" if topic is not None else "the record has no topic")

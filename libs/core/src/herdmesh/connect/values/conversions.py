@@ -14,6 +14,7 @@ from typing import Any, NoReturn, cast
 from herdmesh.connect import logical
 from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, Struct
 from herdmesh.connect.errors import DataError, NumberFormatError
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.javanumbers import double_text, wrap_int64
 from herdmesh.connect.javareading import decimal_to_long, float32, float_to_integer, narrow, read_decimal
 from herdmesh.connect.javavalues import java_class, java_text
@@ -117,11 +118,11 @@ def to_temporal(to: Schema, value: Any, schema: Schema | None = None) -> JavaDat
 
 def _crossed(to: Schema, value: JavaDate, schema: Schema) -> JavaDate | None:
     """A date of one type as one of another; None where Connect goes by the number."""
-    days, rest = divmod(int(value), logical.DAY_MS)
+    days, rest = divmod(int(value), DAY_MS)
     if to.name == TIME and schema.name in (DATE, TIMESTAMP):
         return JavaDate(rest)
     if to.name == DATE and schema.name == TIMESTAMP:
-        return JavaDate((days + (days < 0 and rest > 0)) * logical.DAY_MS)  # Java divides towards zero
+        return JavaDate((days + (days < 0 and rest > 0)) * DAY_MS)  # Java divides towards zero
     if to.name == TIMESTAMP and schema.name in (DATE, TIME):
         logical.to_internal(schema, value)
         return value

@@ -8,7 +8,7 @@ Invariant: a text's length decides which form it may be; within it reading is as
 from __future__ import annotations
 
 from herdmesh.connect.data import JavaDate
-from herdmesh.connect.logical import DAY_MS
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.schemas import Schema, date_schema, time_schema, timestamp_schema
 from herdmesh.connect.simpledateformat import DateFormat
 

@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from herdmesh.engine.error_reports import HEADER_PREFIX
+from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 
 Header = tuple[str, bytes | None]
 
@@ -31,8 +31,8 @@ SHORT_TEXT_BYTES_MAX = 128
 OVERHEAD_BYTES = 128
 """Of a record batch of one record, at most: its header has 61, the record's lengths a few each."""
 HEADER_OVERHEAD_BYTES = 10
-_LONG = frozenset((f"{HEADER_PREFIX}exception.stacktrace", f"{HEADER_PREFIX}exception.message"))
-_STACK_TRACE = f"{HEADER_PREFIX}exception.stacktrace"
+_LONG = frozenset((f"{ERROR_HEADER_PREFIX}exception.stacktrace", f"{ERROR_HEADER_PREFIX}exception.message"))
+_STACK_TRACE = f"{ERROR_HEADER_PREFIX}exception.stacktrace"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pyarrow
 
-from herdmesh.connect import logical
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.data import JavaDate, Struct, map_key
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.schemas import (
     DATE,
@@ -227,7 +227,7 @@ def _as_milliseconds(array: Any, where: str) -> Any:
     try:
         if pa.types.is_date32(kind):
             days = array.cast(pa.int32()).to_pylist()
-            return pa.array([None if day is None else day * logical.DAY_MS for day in days], milliseconds)
+            return pa.array([None if day is None else day * DAY_MS for day in days], milliseconds)
         if pa.types.is_date64(kind):
             whole = array.cast(pa.date32())
             if not whole.cast(kind).equals(array):

@@ -27,6 +27,7 @@ from herdmesh.connect.checks import fits
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConnectError, DataError
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.javavalues import java_class, java_text
 from herdmesh.connect.schemas import DATE, DECIMAL, LOGICAL, TIME, TIMESTAMP, Schema
 from herdmesh.connect.struct_column import StructColumn
@@ -267,7 +268,7 @@ def _dates(values: Column) -> Any:
 
 def _times(values: Column) -> Any:
     for value in values:
-        if value is not None and not 0 <= value < logical.DAY_MS:
+        if value is not None and not 0 <= value < DAY_MS:
             raise ValueError(f"{int(value)} ms is no time of a day")
     return pa.array(values, _LOGICAL[TIME])
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.worker.state.model import Config
 
 Header = tuple[str, bytes | None]
 
-PREFIX = "__connect.errors."
-TOPIC, PARTITION, OFFSET = PREFIX + "topic", PREFIX + "partition", PREFIX + "offset"
-CONNECTOR, STAGE = PREFIX + "connector.name", PREFIX + "stage"
-EXCEPTION, MESSAGE = PREFIX + "exception.class.name", PREFIX + "exception.message"
-STACK_TRACE = PREFIX + "exception.stacktrace"
+TOPIC, PARTITION, OFFSET = (f"{ERROR_HEADER_PREFIX}{name}" for name in ("topic", "partition", "offset"))
+CONNECTOR, STAGE = f"{ERROR_HEADER_PREFIX}connector.name", f"{ERROR_HEADER_PREFIX}stage"
+EXCEPTION, MESSAGE = f"{ERROR_HEADER_PREFIX}exception.class.name", f"{ERROR_HEADER_PREFIX}exception.message"
+STACK_TRACE = f"{ERROR_HEADER_PREFIX}exception.stacktrace"
 REPLAYED = "__herdmesh.replayed"
 """Says which letter a record was: `<queue>-<partition>@<offset>`."""
 CUT = "__herdmesh.cut"
@@ -114,7 +114,7 @@ def queue_of(config: Config) -> str:
 
 def split(headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:
     """A record's own headers with those of earlier failures, and those of the last one."""
-    last = {name: at for at, (name, _) in enumerate(headers) if name.startswith(PREFIX)}
+    last = {name: at for at, (name, _) in enumerate(headers) if name.startswith(ERROR_HEADER_PREFIX)}
     taken = set(last.values())
     own = tuple(header for at, header in enumerate(headers) if at not in taken)
     return own, tuple(headers[at] for at in sorted(taken))

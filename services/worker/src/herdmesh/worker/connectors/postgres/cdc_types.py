@@ -20,7 +20,8 @@ from typing import Any
 
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.logical import DAY_MS, big_endian, parts_of
+from herdmesh.connect.gregorian import DAY_MS
+from herdmesh.connect.logical import big_endian, parts_of
 from herdmesh.connect.schemas import (
     DECIMAL,
     FLOAT64,

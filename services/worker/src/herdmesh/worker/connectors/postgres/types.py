@@ -23,7 +23,8 @@ from psycopg.types.numeric import Int4BinaryLoader, Int8BinaryLoader
 
 from herdmesh.connect.data import JavaDate
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.logical import DAY_MS, scale_of
+from herdmesh.connect.gregorian import DAY_MS
+from herdmesh.connect.logical import scale_of
 from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
 EPOCH_DAYS: Final = 10_957

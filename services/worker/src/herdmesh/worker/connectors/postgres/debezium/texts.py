@@ -28,7 +28,8 @@ from typing import Any, Final
 
 from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.logical import DAY_MS, decimal_of
+from herdmesh.connect.gregorian import DAY_MS
+from herdmesh.connect.logical import decimal_of
 from herdmesh.connect.schemas import Schema
 from herdmesh.worker.connectors.postgres.writing.moments import date_text
 

@@ -30,7 +30,8 @@ from typing import Any, Final
 from herdmesh.connect.config import Validator
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.logical import DAY_MS, TEMPORAL, decimal_of, scale_of
+from herdmesh.connect.gregorian import DAY_MS
+from herdmesh.connect.logical import TEMPORAL, decimal_of, scale_of
 from herdmesh.connect.schemas import DATE, DECIMAL, Schema
 
 DEFAULT: Final = "__debezium_unavailable_value"

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-_DAY_MS: Final = 86_400_000
+from herdmesh.connect.gregorian import DAY_MS
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
@@ -30,7 +31,7 @@ _LAST_CYCLE: Final = 24
 def date_texts(milliseconds: Sequence[int]) -> list[str] | None:
     """`date_text` of each, by the column; None where one is no whole day of the years 1 to 9999."""
     found = _within_years(milliseconds)
-    if found is None or (found % _DAY_MS).any():
+    if found is None or (found % DAY_MS).any():
         return None
     return np.datetime_as_string(found.astype("datetime64[ms]").astype("datetime64[D]")).tolist()
 
@@ -57,7 +58,7 @@ def _within_years(milliseconds: Sequence[int]) -> np.ndarray[Any, np.dtype[np.in
 
 def date_text(milliseconds: int) -> str:
     """The day, in UTC, of so many milliseconds since 1970: `2024-02-29`, `10000-01-01`, `0044-03-15 BC`."""
-    day, era = _day(milliseconds // _DAY_MS)
+    day, era = _day(milliseconds // DAY_MS)
     return day + era
 
 
@@ -67,7 +68,7 @@ def moment_text(milliseconds: int, zone: tzinfo) -> str:
         return (_EPOCH + timedelta(milliseconds=milliseconds)).astimezone(zone).isoformat(" ")
     except (OverflowError, ValueError):
         offset = _offset(milliseconds, zone)
-        days, of_day_ms = divmod(milliseconds + offset // timedelta(milliseconds=1), _DAY_MS)
+        days, of_day_ms = divmod(milliseconds + offset // timedelta(milliseconds=1), DAY_MS)
         day, era = _day(days)
         return f"{day} {time_text(of_day_ms)}{_offset_text(offset)}{era}"
 
@@ -94,7 +95,7 @@ def _day(days: int) -> tuple[str, str]:
 
 def _offset(milliseconds: int, zone: tzinfo) -> timedelta:
     """The zone's offset, by its rules at the same time in a cycle that Python's dates have."""
-    days, of_day_ms = divmod(milliseconds, _DAY_MS)
+    days, of_day_ms = divmod(milliseconds, DAY_MS)
     ordinal = days + _EPOCH_ORDINAL
     cycle, rest = divmod(ordinal, _CYCLE_DAYS)
     near = datetime.fromordinal(rest + _CYCLE_DAYS * (_LAST_CYCLE - 1 if cycle > 0 else 1))

@@ -1,0 +1,10 @@
+"""Header names that Connect gives a dead letter: `__connect.errors.*` (reference data-model 5.4).
+
+Owns the prefix, for the engine that writes dead letters and for the worker and the CLI that read them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ERROR_HEADER_PREFIX: Final = "__connect.errors."
