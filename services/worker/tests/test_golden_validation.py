@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.connect.builtin import VERSION, builtin_classes
+from herdmesh.connect.builtin import builtin_classes
 from herdmesh.connect.client_overrides import override_policy
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import SourceConnector
@@ -25,6 +25,7 @@ from herdmesh.connect.connector_keys import COMMON, SINK, SOURCE
 from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.java_properties import Property
+from herdmesh.connect.plugin_class import CONNECT_VERSION
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.standalone.worker_properties import REQUIRED as REQUIRED_PROPERTIES
 from herdmesh.standalone.worker_properties import plan_worker
@@ -64,7 +65,7 @@ class Bare(SourceConnector):
     """A connector without keys of its own, which does nothing."""
 
     class_name = "bare"
-    version = VERSION
+    version = CONNECT_VERSION
 
     @classmethod
     def config_def(cls) -> ConfigDef:

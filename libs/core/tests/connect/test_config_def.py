@@ -139,12 +139,21 @@ def test_embedded_keys_are_sorted_prefixed_and_name_their_short_form() -> None:
     assert offer.asked == [("z", {"c": "c", "b": None, "a": None, "y": "", "z": None})]
 
 
+class _Classes(dict[str, str]):
+    def full_name(self, name: str) -> str | None:
+        return self.get(name)
+
+    def class_advice(self, field: str, name: str) -> str:
+        return f"no {name} at {field}"
+
+
 def test_classes_are_found_by_any_of_their_names() -> None:
     definition = ConfigDef(key("c", Type.CLASS))
-    known = {"Json": "org.example.Json"}
-    assert definition.validate({"c": " Json "}, known.get)["c"].value == "org.example.Json"
-    values = definition.validate({"c": " nope "}, known.get)
+    known = _Classes({"Json": "org.example.Json"})
+    assert definition.validate({"c": " Json "}, known)["c"].value == "org.example.Json"
+    values = definition.validate({"c": " nope "}, known)
     assert messages(values) == {"c": ["Invalid value  nope  for configuration c: Class  nope  could not be found."]}
+    assert [problem.fix for problem in values["c"].problems] == ["no  nope  at c"]
 
 
 @pytest.mark.parametrize(

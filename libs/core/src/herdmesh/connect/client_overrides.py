@@ -130,16 +130,24 @@ def validate_overrides(
     for name in hash_map_order(names, copied=True):
         raw, key = config[prefix + name], definition.get(name)
         try:
-            options[name] = raw if key is None else parse_value(name, raw, key.type, _client_class)
+            options[name] = raw if key is None else parse_value(name, raw, key.type, _CLIENT_CLASSES)
         except ConfigError as error:
             raise ConfigError(str(error), field=prefix + name, fix=error.fix) from error
     ordered = {name: options[name] for name in hash_map_order(options)}
     return [(definition.get(value.name), value) for value in policy.validate(ordered)]
 
 
-def _client_class(name: str) -> str | None:
-    """Kafka's Java classes are not here: what looks like the full name of one is taken for one."""
-    return name if _FULL_CLASS_NAME.fullmatch(name) else None
+class _ClientClasses:
+    """Java classes of Kafka's clients. They do not exist here, so any text that looks like a full name passes."""
+
+    def full_name(self, name: str) -> str | None:
+        return name if _FULL_CLASS_NAME.fullmatch(name) else None
+
+    def class_advice(self, field: str, name: str) -> str:
+        return "write the full name of a Java class"
+
+
+_CLIENT_CLASSES = _ClientClasses()
 
 
 @functools.cache
