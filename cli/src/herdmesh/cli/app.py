@@ -25,6 +25,7 @@ from herdmesh.cli.commands import (
     set_logger,
     transform,
     up,
+    version,
     watch,
 )
 from herdmesh.rpc import tracing
@@ -85,4 +86,5 @@ app.add_typer(offsets.offsets_app, name="offsets")
 app.command()(watch.watch)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
+app.command()(version.version)
 app.add_typer(plugin.plugin_app, name="plugin")

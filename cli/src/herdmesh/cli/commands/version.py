@@ -1,0 +1,70 @@
+"""`herd version`: the release of this command, and of herders.
+
+Owns the question and the output. The release is the version of the installed distribution `herdmesh-cli`; all
+distributions of one release have the same. A herder says its own, whether it leads or follows, so that a rolling
+upgrade can be watched herder by herder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from importlib.metadata import version as version_of
+from typing import Annotated, Any, Final
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.api.herder.v1 import connector_service_pb2_grpc as herder_grpc
+from herdmesh.cli.errors import EXIT_UNAVAILABLE
+from herdmesh.cli.output import Format, out, print_json, table
+from herdmesh.cli.runner import OutputOption, run
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError
+
+_TIMEOUT_S: Final = 5.0
+
+
+def version(
+    herder: Annotated[
+        str | None,
+        typer.Option(
+            "--herder", metavar="HOST:PORT,...", help="Also ask these herders for theirs; each is asked for itself."
+        ),
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Print the version of herd, and with --herder of the herders; exit code 6 when one does not answer."""
+
+    async def work() -> None:
+        addresses = [one.strip() for one in (herder or "").split(",") if one.strip()]
+        herders = await asyncio.gather(*map(_herder, addresses))
+        client = {"version": version_of("herdmesh-cli"), "python": platform.python_version()}
+        if output is Format.JSON:
+            print_json({"client": client, "herders": herders})
+        else:
+            out.print(f"herd {client['version']} (Python {client['python']})")
+            if herders:
+                out.print(table(None, ("HERDER", "VERSION", "ROLE"), [_row(one) for one in herders]))
+        if any(one["error"] for one in herders):
+            raise typer.Exit(EXIT_UNAVAILABLE)
+
+    run(output, work)
+
+
+async def _herder(address: str) -> dict[str, Any]:
+    """`version` is None when it does not answer, with the cause in `error`."""
+    async with connect(address) as channel:
+        stub = herder_grpc.ConnectorServiceStub(channel)
+        try:
+            reply = await stub.GetCluster(admin.GetClusterRequest(), timeout=_TIMEOUT_S)
+        except HerdmeshError as error:
+            return {"address": address, "version": None, "leads": None, "error": error.message}
+    # Only a leader answers with its epoch.
+    return {"address": address, "version": reply.version or None, "leads": bool(reply.epoch), "error": None}
+
+
+def _row(herder: dict[str, Any]) -> list[str]:
+    role = {True: "leads", False: "follows", None: f"no answer: {herder['error']}"}[herder["leads"]]
+    return [escape(herder["address"]), herder["version"] or "-", escape(role)]
