@@ -11,7 +11,7 @@ ARGS ?=
 
 BIN := .venv/bin
 PACKAGE_LISTS := deploy/requirements.txt deploy/requirements-demo.txt deploy/requirements-compiler.txt deploy/setup.sh \
-	$(wildcard libs/*/pyproject.toml services/*/pyproject.toml cli/pyproject.toml) \
+	$(wildcard */pyproject.toml */*/pyproject.toml) \
 	libs/core/setup.py libs/core/src/herdmesh/engine/native.c
 
 # pyright comes whole with its package; without this it asks the network whether there is a newer one.
@@ -123,7 +123,15 @@ soak: setup ## The long tests at full size, and docs/internals/soak.md with what
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m tests.soak $(ARGS)
 
+.PHONY: dist
+dist: .venv/.ready ## All distributions as wheels in dist/
+	@$(BIN)/python deploy/dist.py
+
+.PHONY: dist-check
+dist-check: setup dist ## Install the wheels into empty environments and run them (ARGS="--python python3.12")
+	@$(BIN)/python -m tests.install $(ARGS)
+
 .PHONY: clean
 clean: ## Remove .venv and caches; keeps .herd (your data) and the shared jars
-	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	@rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
 	@find . -name __pycache__ -prune -exec rm -rf {} + -o -name '*.egg-info' -prune -exec rm -rf {} +

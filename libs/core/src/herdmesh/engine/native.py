@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import sysconfig
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from herdmesh.kafka.librdkafka import handle, librdkafka, typed
+from herdmesh.kafka.librdkafka import handle, librdkafka, typed, unsupported
 
-__all__ = ["ROW", "Rows", "Summary", "address", "handle", "librdkafka", "loops"]
-_LOOPS = Path(__file__).with_name(f"_native{sysconfig.get_config_var('EXT_SUFFIX')}")
-"""Made where Herdmesh is installed (libs/core/setup.py)."""
+__all__ = ["ROW", "Rows", "Summary", "address", "fast_path_disabled", "handle", "librdkafka", "loops"]
+_LOOPS = Path(__file__).with_name("_native.so")
+"""The same for every Python 3; compiled with the package (libs/core/setup.py)."""
 
 Rows = np.ndarray[Any, Any]
 ROW = np.dtype(
@@ -68,16 +67,26 @@ def address(data: bytes) -> int:
 
 @cache
 def loops() -> Any:
-    """The loops of native.c, for `librdkafka`; None where there is neither or they were not made, which the log
-    says."""
+    """The loops of native.c, bound to `librdkafka`; None when the fast path is disabled (`fast_path_disabled`)."""
     library = librdkafka()
     if library is None:
+        _log.info(_disabled())  # in each run's process, which may be on another machine than its worker
         return None
     try:
         made = typed(ctypes.CDLL(str(_LOOPS)), _NATIVE)
-    except OSError as error:
-        _log.info("records are read and queued one by one: what installation compiles is not there: %s", error)
+    except OSError:
+        _log.info(_disabled())
         return None
     calls = (ctypes.c_void_p * len(_CALLS))(*(ctypes.cast(library[name], ctypes.c_void_p).value for name in _CALLS))
     made.herdmesh_bind(ctypes.addressof(calls))
     return made
+
+
+def fast_path_disabled() -> str:
+    """What an operator is told when records are read and queued one by one; "" = the fast path is in use."""
+    return "" if loops() is not None else _disabled()
+
+
+def _disabled() -> str:
+    why = unsupported() or f"the compiled library {_LOOPS.name} of herdmesh-core is missing, or not of this platform"
+    return f"Fast path disabled: {why}; throughput will be lower"

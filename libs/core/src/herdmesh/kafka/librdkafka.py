@@ -1,30 +1,37 @@
 """librdkafka's own calls, which confluent-kafka does not offer or not without an object for each message.
 
-Owns where the library is found, the calls that are typed for all, and the handle of a client. The handle of
-confluent-kafka's clients is private to it: the first field of their objects. So this is done with the versions that
-were tried (`_TRIED`), by tests that make such calls, and with no other.
+Owns where the library is found, the calls that are typed for all, the handle of a client, and what an operator is told
+when another confluent-kafka is installed. The handle of confluent-kafka's clients is private to it: the first field of
+their objects. So these calls are made with the supported versions (`SUPPORTED`) and with no other; the tests of the
+engine make each of them.
 
-Invariant: memory is read through the handle of an open client of a tried version, or not at all.
+Invariant: memory is read through the handle of an open client of a supported version, or not at all.
 """
 
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-_TRIED = frozenset(("2.16.1",))
-"""A version belongs here when the engine's tests of queueing, reading and groups pass with it, on every platform it is
-used on."""
+SUPPORTED: Final = ("2.16.1",)
+"""Versions of confluent-kafka, as pinned in libs/core/pyproject.toml. One belongs here when the engine's tests of
+queueing, reading and groups pass with it, on every platform it is used on."""
+LACKING: Final = (
+    "the offset of a single partition cannot be forgotten while its group keeps others (`herd offsets set` refuses it)",
+    "a sink whose consumer group's name is not printable ASCII fails when it commits",
+    "records that the client reports as delivered without an answer of the broker may go unnoticed (docs/bugs.md)",
+    "a mirror, or a question for a sink's offsets, may end the worker's process while a broker restarts (docs/bugs.md)",
+)
+"""What is missing or refused with another version, for an operator. Records are read and queued one by one then."""
 _HANDLE_AT = object.__basicsize__
 """Where a client has librdkafka's handle: behind what every Python object begins with."""
 _POINTER_BYTES = 8
@@ -74,8 +81,6 @@ _LIBRDKAFKA: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_error_destroy": (None, [_P]),
 }
 
-_log = logging.getLogger(__name__)
-
 
 def handle(client: Producer | Consumer | AdminClient) -> int:
     """librdkafka's. Raises RuntimeError when the client was closed, as its own calls do."""
@@ -87,17 +92,29 @@ def handle(client: Producer | Consumer | AdminClient) -> int:
 
 @cache
 def librdkafka() -> Any:
-    """As confluent-kafka has it; None where that is not one that was tried, which the log says."""
+    """The library that confluent-kafka has loaded, with typed calls; None when it cannot be used (`unsupported`)."""
+    return _loaded()[0]
+
+
+def unsupported() -> str:
+    """Why librdkafka's own calls cannot be made here, for an operator; "" = they can."""
+    return _loaded()[1]
+
+
+def _loaded() -> tuple[Any, str]:
+    """The library and "", or None and the cause."""
     found = str(confluent_kafka.__version__)
-    if found not in _TRIED or sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != _POINTER_BYTES:
-        return _none("this was not tried with confluent-kafka %s", found)
+    if found not in SUPPORTED:
+        return None, f"unsupported confluent-kafka {found} (supported: {', '.join(SUPPORTED)})"
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != _POINTER_BYTES:
+        return None, f"unsupported Python {sys.implementation.name} (supported: CPython with 64 bits)"
     files = list((Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*"))
     if len(files) != 1:
-        return _none("confluent-kafka %s has no librdkafka of its own", found)
+        return None, f"confluent-kafka {found} was built without a librdkafka of its own (supported: its wheel)"
     try:
-        return typed(ctypes.CDLL(str(files[0]), mode=os.RTLD_NOLOAD | os.RTLD_NOW), _LIBRDKAFKA)
+        return typed(ctypes.CDLL(str(files[0]), mode=os.RTLD_NOLOAD | os.RTLD_NOW), _LIBRDKAFKA), ""
     except OSError:  # it is not the one that the client has loaded
-        return _none("confluent-kafka %s has another librdkafka than its own", found)
+        return None, f"confluent-kafka {found} has loaded another librdkafka than its own (supported: its wheel)"
 
 
 def typed(library: Any, calls: Mapping[str, tuple[Any, list[Any]]]) -> Any:
@@ -107,7 +124,3 @@ def typed(library: Any, calls: Mapping[str, tuple[Any, list[Any]]]) -> Any:
         call.restype, call.argtypes = answer, given
         setattr(library, name, call)
     return library
-
-
-def _none(why: str, of: str) -> None:
-    _log.info(f"records are read and queued one by one, and groups have names of printable ASCII: {why}", of)

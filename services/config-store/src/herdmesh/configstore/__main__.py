@@ -23,6 +23,7 @@ from herdmesh.configstore.service.read import ConfigReadServicer
 from herdmesh.configstore.service.roles import LEADERSHIP_SERVICE, READ_SERVICE, WRITE_SERVICE, follow_roles
 from herdmesh.configstore.service.write import ConfigWriteServicer
 from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.kafka.librdkafka import unsupported
 from herdmesh.rpc.process import run
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.topicstore import start_when_possible
@@ -83,6 +84,9 @@ def main() -> None:
     async def with_settings(stop: asyncio.Event) -> None:
         settings = ConfigStoreSettings.load()
         _log.info("settings", **settings.redacted())
+        if why := unsupported():
+            lacking = "initial offsets of a group whose name is not printable ASCII are refused"
+            _log.warning("client_unsupported", message=f"Kafka client: {why}", lacking=lacking)
         await serve(settings, stop)
 
     run(with_settings)

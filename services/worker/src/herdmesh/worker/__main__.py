@@ -21,6 +21,8 @@ import structlog
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
+from herdmesh.engine import native
+from herdmesh.kafka.librdkafka import LACKING, SUPPORTED, unsupported
 from herdmesh.rpc import process, revisions
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
@@ -108,8 +110,7 @@ async def serve_on(
     spark, offsets = ready.spark, ready.offsets
     found = await in_thread("plugins", lambda: discover(settings.plugin_path))
     specs = RunSpecs(settings, found.registry, offsets.of if offsets is not None else None)
-    for one in settings.warnings():
-        _log.warning("setting_without_effect", setting=one.field, why=one.message, fix=one.fix)
+    _warn(settings)
     incarnation = uuid.uuid4().hex
     metrics = WorkerMetrics(specs.plugin, settings.slots, version("herdmesh-worker"))
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)), metrics)
@@ -171,6 +172,16 @@ async def serve_on(
         metrics.close()
     if code:
         raise SparkUnavailable("Spark's JVM died; the worker gave everything up and ends, to be started anew")
+
+
+def _warn(settings: WorkerSettings) -> None:
+    """Of settings without effect, and of a Kafka client with which something is slower or refused."""
+    for one in settings.warnings():
+        _log.warning("setting_without_effect", setting=one.field, why=one.message, fix=one.fix)
+    if disabled := native.fast_path_disabled():
+        refused = LACKING if unsupported() else ()
+        package = f"confluent-kafka=={SUPPORTED[-1]}" if refused else "--force-reinstall herdmesh-core"
+        _log.warning("fast_path_disabled", message=disabled, lacking=refused, next=f"pip install {package}")
 
 
 def _telling(plugins: Plugins, session: HerderSession) -> Callable[[], object]:
