@@ -25,8 +25,7 @@ from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadS
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker
 from herdmesh.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
 from herdmesh.cli.commands.apply import to_properties
-from herdmesh.devstack.layout import StackLayout
-from herdmesh.devstack.stack import role_of
+from herdmesh.devstack.layout import StackLayout, role_of
 from herdmesh.rpc.client import connect
 from tests.support.mesh import Mesh
 

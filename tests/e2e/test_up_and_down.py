@@ -1,4 +1,5 @@
-"""`herd up --detach`, a supervisor that is killed, `herd up` again, `herd down`: the data folder keeps everything."""
+"""`herd up --detach`, a supervisor that is killed, `herd up` again, a worker that is killed, `herd down`: the data
+folder keeps everything, and the system's temporary folder nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +8,9 @@ import json
 import os
 import signal
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +32,7 @@ async def _up(folder: Path) -> tuple[int, Any]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "herdmesh.cli", *UP, "-o", "json"),
         cwd=folder,
-        env={**os.environ, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)},
+        env={**os.environ, "JDK_JAVA_OPTIONS": " ".join([*QUICK_JVM, f"-Djava.io.tmpdir={os.environ['TMPDIR']}"])},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -46,9 +50,28 @@ async def _herd(*arguments: str) -> tuple[int, Any]:
     return done.exit_code, json.loads(done.stdout)
 
 
-async def test_a_second_up_continues_where_a_killed_one_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _until(holds: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty temporary folder of all processes that are started; its name is short enough for sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="u-") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr("tempfile.tempdir", None)
+        yield Path(folder)
+
+
+async def test_a_second_up_continues_where_a_killed_one_was(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first supervisor dies by kill -9 and leaves its services behind; the second ends them and goes on, with all
-    replicas. Commands in the folder find whoever leads and writes."""
+    replicas. Commands in the folder find whoever leads and writes. A worker that is killed is started again. At the end
+    no process and no temporary file is left."""
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "sink.json"
     config.write_text(json.dumps({"name": "kept", "config": parquet_sink("nowhere-yet", tmp_path / "out", tasks=1)}))
@@ -73,11 +96,17 @@ async def test_a_second_up_continues_where_a_killed_one_was(tmp_path: Path, monk
             assert kept == (one["name"] == "broker"), f"{one['name']}: the broker is adopted, the rest is started anew"
         code, found = await _herd("get", "connectors", "kept")
         assert (code, found["name"], found["target_state"]) == (0, "kept", "STARTED")
+        (worker,) = [one for one in second["services"] if one["name"] == "worker-1"]
+        left = set(os.listdir(temporary))
+        os.kill(worker["mark"]["pid"], signal.SIGKILL)
+        await asyncio.to_thread(_until, lambda: set(os.listdir(temporary)) - left)  # the next worker has its folder
+        assert not left & set(os.listdir(temporary)), "the next worker removes what the killed one left"
     finally:
         code, stopped = await _herd("down")
     assert (code, stopped["result"]) == (0, "stopped")
     state = StackLayout(tmp_path / ".herd").read_state()
     assert state is not None
-    left = [process for one in state.services if one.mark is not None and (process := one.mark.alive()) is not None]
-    _, alive = await asyncio.to_thread(psutil.wait_procs, left, 30)
+    running = [process for one in state.services if one.mark is not None and (process := one.mark.alive()) is not None]
+    _, alive = await asyncio.to_thread(psutil.wait_procs, running, 30)
     assert not alive
+    assert not os.listdir(temporary)

@@ -33,7 +33,8 @@ from herdmesh.cli import views
 from herdmesh.cli.client import DEFAULT_HERDER, HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.broker import QUICK_JVM, Broker
-from herdmesh.devstack.stack import Stack, StackSettings, role_of
+from herdmesh.devstack.layout import role_of
+from herdmesh.devstack.stack import Stack, StackSettings
 from herdmesh.kafka.contact import accepts
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError

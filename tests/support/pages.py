@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from herdmesh.devstack.stack import role_of
+from herdmesh.devstack.layout import role_of
 from tests.support.mesh import WAIT_S, Mesh
 
 

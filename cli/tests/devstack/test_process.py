@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
 from herdmesh.devstack.ports import PortReservations, is_free
@@ -120,7 +121,8 @@ def test_state_survives_and_a_reused_pid_is_not_ours(tmp_path: Path) -> None:
     assert ProcessMark(os.getpid(), mine.create_time_s - 5).alive() is None
 
 
-def test_ports_are_remembered_and_never_shared(tmp_path: Path) -> None:
+def test_ports_are_remembered_and_never_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERDMESH_CACHE_DIR", str(tmp_path / "cache"))
     names = ["config-store", "status-store", "herder", "worker-1", "worker-2"]
     reservations = PortReservations()
     first = StackLayout(tmp_path).choose_ports(names, reservations, usual=False)
@@ -131,5 +133,6 @@ def test_ports_are_remembered_and_never_shared(tmp_path: Path) -> None:
     other = StackLayout(tmp_path).choose_ports(names, PortReservations(), usual=False)
     assert not set(other.values()) & set(first.values())
     reservations.release()
-    for port in first.values():
-        assert PortReservations().take(port)
+    again = PortReservations()
+    assert all(again.take(port) for port in first.values())
+    again.release()

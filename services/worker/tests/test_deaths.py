@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -54,10 +55,10 @@ sys.stdin.read()
 @pytest.fixture
 async def heard() -> AsyncIterator[tuple[Deaths, str]]:
     listening = Deaths()
-    path = await listening.start()
-    yield listening, path
-    listening.close()
-    assert not Path(path).parent.exists()
+    with tempfile.TemporaryDirectory(prefix="d-") as folder:  # for the name of a socket
+        yield listening, await listening.start(Path(folder))
+        listening.close()
+        assert not os.listdir(folder)
 
 
 async def test_the_end_of_each_child_is_told_by_its_own_name(heard: tuple[Deaths, str]) -> None:

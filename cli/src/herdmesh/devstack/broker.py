@@ -1,7 +1,8 @@
 """One real single-node Kafka (KRaft) in a data folder, for `herd up`, the demo, the tests and the benchmark.
 
-Owns everything under the data folder: `kafka/` (the log), `ports.json`, `broker.lock`, `broker.log`,
-`server.properties`. Does not own topics: callers create theirs (auto-creation is off).
+Owns everything under the data folder: `kafka/` (the log), `tmp/` (the JVM's temporary files, emptied before each
+start), `ports.json`, `broker.lock`, `broker.log`, `server.properties`. Does not own topics: callers create theirs
+(auto-creation is off).
 
 Invariants:
 - One JVM per data folder. The JVM inherits the locked `broker.lock`, so the kernel holds the folder for exactly as long
@@ -36,6 +37,7 @@ from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import Java, find_java
 from herdmesh.devstack.ports import HOST, accepts
 from herdmesh.devstack.readiness import serving_cluster
+from herdmesh.scratch import java_options
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
@@ -197,7 +199,7 @@ class Broker:
         archive = class_archive.archive_path(java, classpath)
         command = [
             *(str(java.executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-            *(*class_archive.use_options(archive), "-cp", classpath),
+            *(*class_archive.use_options(archive), *self._temporary(), "-cp", classpath),
             *(config.write_log_config(self.data_dir), "kafka.tools.StorageTool", "format"),
             *("-t", config.new_id(), "-c", str(properties)),
         ]
@@ -219,6 +221,13 @@ class Broker:
         if done.returncode != 0:
             raise BrokerFailed(self._with_log(f"{failed} failed (exit {done.returncode})"))
 
+    def _temporary(self) -> Sequence[str]:
+        """An empty temporary folder, and the options that have a JVM use it."""
+        folder = self.data_dir / "tmp"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return java_options(folder)
+
     def _spawn(self, java: Java, classpath: str, lock: IO[str]) -> None:
         assert self._ports is not None
         properties = self.data_dir / "server.properties"
@@ -229,7 +238,7 @@ class Broker:
             *(str(java.executable), *class_archive.jvm_options(self._archive, self._fresh_archive)),
             *(f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", *self._jvm),
             *("-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true", config.write_log_config(self.data_dir)),
-            *("-cp", classpath, "kafka.Kafka", str(properties)),
+            *(*self._temporary(), "-cp", classpath, "kafka.Kafka", str(properties)),
         ]
         with self._open_log() as log:
             self._child = subprocess.Popen(

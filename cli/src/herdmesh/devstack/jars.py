@@ -1,7 +1,7 @@
 """The pinned jars, by group: fetched once with the Ivy inside pyspark, checked against committed sums.
 
 Owns the cache folder `<cache>/jars/<group>-<hash of the sums>/`, shared by clones. Does not own what is pinned: that is
-`deploy/jars/ivy.xml`, with `deploy/jars/<group>.sha256`.
+`deploy/jars/ivy.xml`, with `deploy/jars/<group>.sha256`; an installed package has a copy of both (`cli/setup.py`).
 
 Invariant: a class path is only ever made of files whose sums were checked in this call, or in an earlier one of this
 process since which they have not changed. A folder gets its final name by one rename, after all its sums matched; a
@@ -30,6 +30,7 @@ from pathlib import Path
 
 from herdmesh.devstack.errors import DevstackError, JarsUnavailable
 from herdmesh.devstack.java import find_java
+from herdmesh.scratch import java_options
 
 RETRY_DELAYS_S = (1.0, 3.0)
 _IVY_TIMEOUT_S = 900
@@ -64,19 +65,20 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "herdmesh"
 
 
-def deploy_dir() -> Path:
-    """The checkout's `deploy` folder: `HERDMESH_DEPLOY_DIR`, else found upwards from this file.
-
-    The jar list is not package data on purpose: production images carry no broker.
-    """
+def pinned_dir() -> Path:
+    """The folder with `ivy.xml` and the checksums: `jars` in `HERDMESH_DEPLOY_DIR`, else this package's own copy, else
+    `deploy/jars` of the checkout that this file is in. Raises `JarsUnavailable` when there is none."""
     own = os.environ.get("HERDMESH_DEPLOY_DIR")
-    candidates = [Path(own)] if own else [parent / "deploy" for parent in Path(__file__).resolve().parents]
-    for candidate in candidates:
-        if (candidate / "jars" / "ivy.xml").is_file():
-            return candidate
+    here = Path(__file__).resolve()
+    found = (
+        [Path(own, "jars")] if own else [here.with_name("pinned_jars"), *(one / "deploy/jars" for one in here.parents)]
+    )
+    for folder in found:
+        if (folder / "ivy.xml").is_file():
+            return folder
     raise JarsUnavailable(
-        "deploy/jars/ivy.xml was not found. The development broker runs from a checkout of Herdmesh "
-        "(make setup); elsewhere set HERDMESH_DEPLOY_DIR to its deploy folder."
+        f"the list of pinned jars is missing: {found[0]} has no ivy.xml. Install the package herdmesh-cli again, or "
+        "set HERDMESH_DEPLOY_DIR to the deploy folder of a checkout."
     )
 
 
@@ -96,9 +98,11 @@ def mismatches(folder: Path, sums: dict[str, str]) -> list[str]:
 
 def fetch_with_ivy(group: str, folder: Path) -> None:
     """Resolve and download a group into `folder`. `folder/../ivy` is Ivy's own cache, kept between attempts."""
+    temporary = folder.parent / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
     command = [
-        *(str(find_java().executable), "-jar", str(_ivy_jar())),
-        *("-ivy", str(deploy_dir() / "jars" / "ivy.xml")),
+        *(str(find_java().executable), *java_options(temporary), "-jar", str(_ivy_jar())),
+        *("-ivy", str(pinned_dir() / "ivy.xml")),
         *("-cache", str(folder.parent / "ivy"), "-confs", group, "-types", "jar", "bundle"),
         *("-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
@@ -131,7 +135,7 @@ def pin(group: str) -> int:
         lines = [f"{_sha256(jar)}  {jar.name}\n" for jar in jars]
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    (deploy_dir() / "jars" / f"{group}.sha256").write_text("".join(lines))
+    (pinned_dir() / f"{group}.sha256").write_text("".join(lines))
     return len(lines)
 
 
@@ -175,7 +179,7 @@ def _locked(path: Path) -> Generator[None]:
 
 
 def _sums_file(group: str) -> Path:
-    folder = deploy_dir() / "jars"
+    folder = pinned_dir()
     path = folder / f"{group}.sha256"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.sha256")))
@@ -188,7 +192,10 @@ def _ivy_jar() -> Path:
     for location in (spec.submodule_search_locations or []) if spec else []:
         for jar in sorted(Path(location, "jars").glob("ivy-*.jar")):
             return jar
-    raise JarsUnavailable("The jars are fetched with the Ivy inside pyspark, which is not installed: run make setup.")
+    raise JarsUnavailable(
+        "The jars are fetched with the Ivy inside pyspark, which is not installed: install herdmesh, or "
+        "herdmesh-cli[standalone]."
+    )
 
 
 def _sha256(path: Path) -> str | None:

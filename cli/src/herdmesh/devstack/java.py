@@ -62,7 +62,11 @@ def find_java() -> Java:
 def _major_version(executable: Path, _inode: int, _changed_ns: int) -> int:
     try:
         done = subprocess.run(
-            [str(executable), "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
+            [str(executable), "-XX:+PerfDisableSharedMem", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaMissing(f"{executable} cannot be run: {error}. {_INSTALL_HINT}") from error

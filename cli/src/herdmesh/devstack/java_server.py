@@ -21,6 +21,7 @@ from herdmesh.devstack import class_archive
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import find_java
+from herdmesh.scratch import java_options
 
 _ATTEMPTS = 3
 """To start it, when its port is taken by somebody else meanwhile."""
@@ -110,7 +111,9 @@ class JavaServer(ABC):
     def _spawn(self, java: str, classpath: str) -> None:
         assert self._archive is not None
         self._fresh_archive.unlink(missing_ok=True)
-        options = class_archive.jvm_options(self._archive, self._fresh_archive)
+        temporary = self.folder / "tmp"
+        temporary.mkdir(exist_ok=True)
+        options = [*class_archive.jvm_options(self._archive, self._fresh_archive), *java_options(temporary)]
         command = [java, *options, *_JVM, "-cp", classpath, *self._prepared()]
         with self.log_path.open("ab") as log:
             self._child = subprocess.Popen(

@@ -121,6 +121,12 @@ class StackLayout:
         return chosen
 
 
+def role_of(name: str) -> str:
+    """`worker` for `worker-2`, `config-store` for `config-store` and `config-store-2`."""
+    role, _, number = name.rpartition("-")
+    return role if number.isdigit() else name
+
+
 def _mark(raw: Any) -> ProcessMark | None:
     return ProcessMark(**raw) if raw else None
 

@@ -13,7 +13,6 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import IO
@@ -21,6 +20,7 @@ from typing import IO
 import psutil
 
 from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.jars import cache_dir
 
 HOST = "127.0.0.1"
 #: Below the ports that kernels give away (Linux: from 32,768, others: from 49,152), above those with names.
@@ -47,32 +47,41 @@ def is_free(port: int) -> bool:
 class PortReservations:
     """Ports that this process has chosen for servers which do not listen yet.
 
-    Each is a locked file in a folder of this user, so a reservation ends with its process, however that dies.
+    Each is a locked file in this user's cache, so a reservation ends with its process, however that dies. The file is
+    removed with the reservation; a killed process leaves an empty file, which counts as free.
     """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.gettempdir()) / f"herdmesh-ports-{os.getuid()}"
+        self._folder = cache_dir() / "ports"
         self._held: dict[int, IO[bytes]] = {}
 
     def take(self, port: int) -> bool:
         """Reserve the port; False when another process, or another stack of this one, has it."""
         if port in self._held:
             return True
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        lock = (self._folder / f"{port}.lock").open("wb")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._path(port)
+        lock = path.open("wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Released, and so removed, by its owner between the open and the lock: somebody else may hold a new file.
+            if os.path.samestat(path.stat(), os.fstat(lock.fileno())):
+                self._held[port] = lock
+                return True
         except OSError:
-            lock.close()
-            return False
-        self._held[port] = lock
-        return True
+            pass
+        lock.close()
+        return False
 
     def release(self) -> None:
         """Let all of them go. Safe to call again."""
         while self._held:
-            _, lock = self._held.popitem()
+            port, lock = self._held.popitem()
+            self._path(port).unlink(missing_ok=True)  # before its lock ends, so that it is still ours
             lock.close()
+
+    def _path(self, port: int) -> Path:
+        return self._folder / f"{port}.lock"
 
 
 def _any_port(_: int) -> bool:

@@ -22,12 +22,14 @@ from pathlib import Path
 
 import grpc
 
+from herdmesh import scratch
 from herdmesh.devstack._broker_config import ELECTION_SESSION_MS
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.errors import DevstackError
-from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
+from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState, role_of
+from herdmesh.devstack.left_behind import STOP_GRACE_S, end_services, refuse_if_supervised
 from herdmesh.devstack.ports import HOST, PortReservations, listener
-from herdmesh.devstack.process import ManagedProcess, end_tree
+from herdmesh.devstack.process import ManagedProcess
 from herdmesh.devstack.readiness import follows, serves, store_trouble
 
 MODULES = {
@@ -38,16 +40,7 @@ MODULES = {
 }
 STORES = ("config-store", "status-store")
 START_TIMEOUT_S = 180.0
-STOP_GRACE_S = {"worker": 20.0, "herder": 5.0, "config-store": 5.0, "status-store": 5.0}
 _PROBE_INTERVAL_S = 0.1
-
-
-class StackAlreadyRunning(DevstackError):
-    """Another supervisor serves this data folder; `pid` names it."""
-
-    def __init__(self, data_dir: Path, pid: int) -> None:
-        self.pid = pid
-        super().__init__(f"{data_dir} is already in use by process {pid}: `herd down` stops it, `herd watch` shows it")
 
 
 class ServiceNotReady(DevstackError):
@@ -133,11 +126,13 @@ class Stack:
         self.state.ready = False
         for watcher in self._watchers:
             watcher.cancel()
-        for role in ("worker", "herder", "config-store", "status-store"):
+        for role, grace_s in STOP_GRACE_S.items():
             group = [name for name in self.processes if role_of(name) == role]
-            await asyncio.gather(*(self.processes[name].stop(STOP_GRACE_S[role]) for name in group))
+            await asyncio.gather(*(self.processes[name].stop(grace_s) for name in group))
             for name in group:
                 self._set(name, "stopped")
+        # of workers that were killed, by whoever or by the grace
+        await asyncio.to_thread(scratch.remove_abandoned, scratch.WORKER)
         if self.settings.broker is None:
             await self.broker.stop()
             self._set("broker", "stopped")
@@ -225,17 +220,9 @@ class Stack:
         return [*names, *(f"worker-{number}" for number in range(1, self.settings.workers + 1))]
 
     async def _take_folder(self) -> None:
-        previous = self.layout.read_state()
+        previous = refuse_if_supervised(self.layout, os.getpid())
         if previous is not None:
-            supervisor = previous.supervisor
-            if supervisor is not None and supervisor.pid != os.getpid() and supervisor.alive() is not None:
-                raise StackAlreadyRunning(self.layout.data_dir, supervisor.pid)
-            left = [mark.alive() for one in previous.services if one.name != "broker" and (mark := one.mark)]
-            processes = [one for one in left if one is not None]
-            descendants = [child for one in processes for child in one.children(recursive=True)]
-            for one in processes:
-                one.kill()
-            await end_tree([*processes, *descendants], grace_s=0.0)
+            await end_services(previous, orderly=False)
         self.state.supervisor = ProcessMark.of(os.getpid())
         self._publish()
 
@@ -336,9 +323,3 @@ class Stack:
         self.state.services = list(self._services.values())
         self.layout.write_state(self.state)
         self._on_change()
-
-
-def role_of(name: str) -> str:
-    """`worker` for `worker-2`, `config-store` for `config-store` and `config-store-2`."""
-    role, _, number = name.rpartition("-")
-    return role if number.isdigit() else name

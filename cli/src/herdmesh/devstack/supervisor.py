@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import psutil
 
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.layout import ProcessMark, StackLayout, StackState
+from herdmesh.devstack.left_behind import stop_left_behind
 from herdmesh.devstack.stack import START_TIMEOUT_S, Stack, StackSettings
 
 _POLL_S = 0.1
@@ -78,11 +80,13 @@ async def start_detached(settings: StackSettings) -> StackState:
 
 
 async def stop_detached(data_dir: Path) -> bool:
-    """End the supervisor of a data folder, in order. False when none runs there."""
-    state = StackLayout(data_dir).read_state()
+    """End the supervisor of a data folder, in order, or what a killed supervisor left running. False when nothing runs
+    there."""
+    layout = StackLayout(data_dir)
+    state = layout.read_state()
     supervisor = state.supervisor.alive() if state is not None and state.supervisor is not None else None
     if supervisor is None:
-        return False
+        return await stop_left_behind(layout, os.getpid())
     supervisor.send_signal(signal.SIGTERM)
     try:
         await asyncio.to_thread(supervisor.wait, STOP_TIMEOUT_S)

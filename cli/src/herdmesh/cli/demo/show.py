@@ -34,6 +34,7 @@ from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.demo import flights
 from herdmesh.cli.output import count, out, print_json, table
 from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.left_behind import stop_left_behind
 from herdmesh.devstack.stack import Stack, StackSettings
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -67,7 +68,9 @@ class Demo:
         self.outcome = Outcome()
 
     async def run(self) -> Outcome:
-        """Raises `DevstackError` or `CommandError` when a step fails; the stack is stopped in any case."""
+        """The stack is stopped in any case. Raises `DevstackError` or `CommandError` when a step fails,
+        `StackAlreadyRunning` when another demo runs in this folder."""
+        await stop_left_behind(self.stack.layout, os.getpid())  # of a demo that was killed
         shutil.rmtree(self.data_dir, ignore_errors=True)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -183,14 +186,18 @@ class Demo:
         return Group(headline, lag, Text(), self.board.render())
 
     async def _read_back(self) -> None:
+        temporary = self.data_dir / "tmp"
+        temporary.mkdir()
         with out.status("reading the Parquet back with Spark"):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "herdmesh.cli.demo.read_back", str(self.folder)),
+                env={**os.environ, "TMPDIR": str(temporary)},
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
             stdout, stderr = await process.communicate()
+        shutil.rmtree(temporary, ignore_errors=True)
         if process.returncode != 0:
             raise DevstackError(f"Spark could not read {self.folder}:\n{stderr.decode(errors='replace')[-2000:]}")
         found: dict[str, Any] = json.loads(stdout.splitlines()[-1])

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.worker.scratch import Scratch
+from herdmesh.scratch import ScratchFolder
 from services.worker.tests.connectors.spark.stream_reading import RATE, Reader
 from tests.support.sizes import SOAKING
 
 OWNER = """
 import sys
-from herdmesh.worker.scratch import Scratch
-scratch = Scratch("herdmesh-spark-stream-")
+from herdmesh.scratch import ScratchFolder
+scratch = ScratchFolder("herdmesh-spark-stream-")
 (scratch.path / "slice").mkdir()
 (scratch.path / "slice" / "rows").write_text("rows")
 print(scratch.path, flush=True)
@@ -72,11 +72,11 @@ def killed(code: str, *arguments: str) -> Path:
 
 def test_what_a_killed_run_left_goes_with_the_next_run_and_what_a_living_one_has_stays(temporary: Path) -> None:
     (temporary / "others").mkdir()
-    living = Scratch("herdmesh-spark-stream-")
+    living = ScratchFolder("herdmesh-spark-stream-")
     (living.path / "rows").write_text("rows")
     left = killed(OWNER)
     assert [path.name for path in left.iterdir()] == ["slice"]
-    following = Scratch("herdmesh-spark-stream-")
+    following = ScratchFolder("herdmesh-spark-stream-")
     assert set(temporary.iterdir()) == {temporary / "others", living.path, following.path}
     assert (living.path / "rows").read_text() == "rows"
     living.close()

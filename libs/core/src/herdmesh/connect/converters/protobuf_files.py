@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
@@ -25,6 +24,7 @@ from google.protobuf.message import DecodeError
 
 from herdmesh.connect.converters.protobuf_known import known_files, meta_of
 from herdmesh.connect.errors import DataError
+from herdmesh.scratch import ScratchFolder
 
 _ROOT = "herdmesh_root.proto"
 _PROTOC_S = 30.0
@@ -125,8 +125,8 @@ def _unzigzag(data: bytes, at: int) -> tuple[int, int]:
 
 def compiled(text: str, used: Mapping[str, str] | None = None) -> ProtobufFile:
     """The schema of a text; `used` are the texts it imports, by path. Raises DataError with protoc's words."""
-    with tempfile.TemporaryDirectory(prefix="herdmesh-proto-") as folder:
-        base = Path(folder)
+    with ScratchFolder("herdmesh-proto-") as scratch:
+        base = scratch.path
         for name, one in {**_known_texts(), **(used or {}), _ROOT: text}.items():
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or not path.parts:
@@ -134,10 +134,10 @@ def compiled(text: str, used: Mapping[str, str] | None = None) -> ProtobufFile:
             (base / path).parent.mkdir(parents=True, exist_ok=True)
             (base / path).write_text(one, encoding="utf-8", errors="replace")
         out = base / "herdmesh.out"
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"--descriptor_set_out={out}",
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{base}", f"--descriptor_set_out={out}",
                    "--include_imports", _ROOT]  # fmt: skip
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, timeout=_PROTOC_S, check=False)
+            done = subprocess.run(command, cwd=base, capture_output=True, timeout=_PROTOC_S, check=False)
         except subprocess.TimeoutExpired as error:
             raise DataError(f"Not a Protobuf schema: protoc took over {_PROTOC_S:.0f} s for it") from error
         if done.returncode != 0:

@@ -12,10 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
-import tempfile
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +25,8 @@ _TELL_S: Final = 1.0
 #: once. Longer than a busy loop, short for who forks.
 _SAY_S: Final = 0.5
 _KEPT_MAX: Final = 1_000
+_SOCKET_PATH_BYTES_MAX: Final = 103
+"""macOS'; Linux takes four more."""
 #: Sent by somebody, or by the kernel for want of memory: not what the process did itself.
 _FROM_OUTSIDE: Final = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 
@@ -75,29 +75,29 @@ class Deaths(asyncio.DatagramProtocol):
     """What was told. Use `start` first, on the loop."""
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
+        self._socket: Path | None = None
         self._transport: asyncio.BaseTransport | None = None
         self._processes: dict[int, str] = {}
         """Those alive, by pid."""
         self._ended: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, asyncio.Event] = {}
 
-    async def start(self, within: Path | None = None) -> str:
-        """Listen; returns the path of the socket. Raises OSError. `within`: a folder of the caller's; None = one of its
-        own is made."""
-        if within is None:
-            within = self._folder = Path(tempfile.mkdtemp(prefix="herd-"))
-        path = str(within / "deaths")
+    async def start(self, folder: Path) -> str:
+        """Listen on a socket in `folder`; returns its path. Raises OSError, also when the path is too long for one."""
+        path = str(folder / "deaths")
+        if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
+            raise OSError(f"{path} has over {_SOCKET_PATH_BYTES_MAX} bytes, too many for a socket: shorten TMPDIR")
+        self._socket = Path(path)
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_datagram_endpoint(lambda: self, path, family=socket.AF_UNIX)
         return path
 
     def close(self) -> None:
-        """Listen no more."""
+        """Listen no more, and remove the socket."""
         if self._transport is not None:
             self._transport.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._socket is not None:
+            self._socket.unlink(missing_ok=True)
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """A line of a child or of the daemon."""

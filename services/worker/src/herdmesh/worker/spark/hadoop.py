@@ -27,6 +27,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # pyright: ignore[reportMiss
 from pyarrow import fs
 
 from herdmesh.connect import waits
+from herdmesh.scratch import java_options
 from herdmesh.worker.spark.task_session import JARS_VARIABLE, cause_of
 
 _HADOOP: Final = "org.apache.hadoop"
@@ -129,7 +130,7 @@ class HadoopJvm:
             port, token, self._process = _py4j.launch_gateway(
                 jarpath=str(py4j_jar),
                 classpath=os.pathsep.join(classpath),
-                javaopts=[*_OPTIONS],
+                javaopts=[*_OPTIONS, *java_options(tempfile.gettempdir())],
                 java_path=None,  # JAVA_HOME's, as Spark takes it
                 die_on_exit=True,
                 enable_auth=True,

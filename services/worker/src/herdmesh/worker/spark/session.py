@@ -13,7 +13,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from importlib import resources
@@ -26,10 +25,10 @@ from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
+from herdmesh.scratch import WORKER, ScratchFolder, java_options, temporary_files_in
 from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
-from herdmesh.worker.scratch import Scratch
 from herdmesh.worker.spark import class_archive, deaths
 from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
 from herdmesh.worker.spark.py4j_log import quiet_py4j
@@ -41,6 +40,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 START_TOLD_AFTER_S = 15.0
 """A start of Spark that takes longer is told of."""
 _TOLD_AGAIN_S = 60.0
+_SOCKET_FOLDER_BYTES_MAX: Final = 60
 _EXITS_WITHIN_S = 2.0
 """A JVM that answers no call has ended, or ends within this time."""
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -92,16 +92,24 @@ def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str
 
 def _in_folder(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     """The settings with that folder for everything temporary: Spark's blocks, the JVM's files, and those of the Python
-    processes, traces of their crashes among them. What is left by a kill is one folder, removed by the next worker."""
-    java = conf.get(_JAVA_OPTIONS, "")
+    processes, traces of their crashes among them. A kill leaves this one folder, which the next worker removes."""
+    tmpdir, no_counters = java_options(folder)
     return {
         **conf,
         "spark.local.dir": str(folder),
-        # The name of a socket has an end after some 100 bytes, of which Spark's own part takes 42.
-        "spark.python.unix.domain.socket.dir": str(folder) if len(os.fsencode(folder)) < 60 else tempfile.gettempdir(),
-        _JAVA_OPTIONS: f'{java} "-Djava.io.tmpdir={folder}"'.strip(),
+        # The path of a socket has at most some 100 bytes, of which Spark's own part takes 42. Without these sockets
+        # Spark and its Python processes talk over TCP on the loopback address.
+        **_sockets_in(folder),
+        _JAVA_OPTIONS: f'{conf.get(_JAVA_OPTIONS, "")} "{tmpdir}" {no_counters}'.strip(),
         f"{_ENV}.TMPDIR": str(folder),
     }
+
+
+def _sockets_in(folder: Path) -> dict[str, str]:
+    name = "spark.python.unix.domain.socket"
+    if len(os.fsencode(folder)) < _SOCKET_FOLDER_BYTES_MAX:
+        return {f"{name}.dir": str(folder)}
+    return {f"{name}.enabled": "false"}
 
 
 async def _say_it_waits(master: str) -> None:
@@ -135,7 +143,7 @@ class SparkHost:
         self._jvm: subprocess.Popen[bytes] | None = None
         self._stopping = False
         self._deaths = deaths.Deaths()
-        self._scratch: Scratch | None = None
+        self._scratch: ScratchFolder | None = None
         """All temporary files of the JVM, its Python processes and what these run."""
         self._watch: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
@@ -154,7 +162,7 @@ class SparkHost:
         """Start the JVM and the context and run a first job. Raises SparkUnavailable."""
         begun = time.monotonic()
         try:
-            self._scratch = Scratch("herd-worker-")
+            self._scratch = ScratchFolder(WORKER)
             socket = await self._deaths.start(self._scratch.path)
             self._conf = {**_in_folder(self._conf, self._scratch.path), f"{_ENV}.{deaths.SOCKET_VARIABLE}": socket}
             waiting = asyncio.create_task(_say_it_waits(self._conf.get("spark.master", "")), name="wait for Spark")
@@ -222,12 +230,16 @@ class SparkHost:
     # --- in threads
 
     def _start(self) -> None:
+        assert self._scratch is not None
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         # Set, it would replace the interpreter of our own environment.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         quiet_py4j(logging.CRITICAL)
         conf = SparkConf(loadDefaults=False).setAll(list(self._conf.items()))
-        context = self._context = SparkContext(conf=conf)
+        # The small JVM that only computes the command line of Spark's JVM.
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", java_options(self._scratch.path)[1])
+        with temporary_files_in(self._scratch.path):
+            context = self._context = SparkContext(conf=conf)
         # Of accumulators, which nothing here uses: it would print a traceback when the JVM ends before it is told to.
         server: Any = context._accumulatorServer  # pyright: ignore[reportPrivateUsage] - its only access
         server.handle_error = _ignore

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.scratch import java_options
 from herdmesh.worker.spark import class_archive
 from herdmesh.worker.spark.py4j_log import quiet_py4j
 
@@ -214,6 +216,9 @@ def _forget_gateway() -> None:
 
 def _conf(memory: str, more: Mapping[str, str]) -> dict[str, str]:
     log_config = resources.files("herdmesh.worker.spark").joinpath("log4j2.properties")
+    # TMPDIR of a run's process: its worker's scratch folder, which goes with the worker whatever ends this JVM.
+    folder = tempfile.gettempdir()
+    tmpdir, no_counters = java_options(folder)
     archive = "" if os.environ.get(HOME_VARIABLE, "").strip() else class_archive.use_options()
     jars = os.pathsep.join(filter(None, (jar.strip() for jar in os.environ.get(JARS_VARIABLE, "").split(","))))
     return {
@@ -224,8 +229,9 @@ def _conf(memory: str, more: Mapping[str, str]) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": (
-            f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log_config} {archive}".rstrip()
+            f'-XX:+UseSerialGC "{tmpdir}" {no_counters} -Dlog4j2.configurationFile={log_config} {archive}'.rstrip()
         ),
+        "spark.local.dir": folder,
         **({"spark.driver.extraClassPath": jars} if jars else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

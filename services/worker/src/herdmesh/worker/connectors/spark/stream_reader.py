@@ -25,10 +25,10 @@ from py4j.protocol import Py4JNetworkError  # pyright: ignore[reportMissingTypeS
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.scratch import ScratchFolder
 from herdmesh.worker.connectors.spark.settings import FORMAT
 from herdmesh.worker.connectors.spark.stream_config import StreamSettings
 from herdmesh.worker.connectors.spark.stream_slice import Slice
-from herdmesh.worker.scratch import Scratch
 from herdmesh.worker.spark import task_session
 
 _GONE: Final = re.compile(r"\bjava\.lang\.IllegalStateException|KafkaIllegalStateException")
@@ -45,7 +45,7 @@ class Stream:
         self._settings = settings
         self._begun: Any = None
         self._java: Any = None
-        self._scratch: Scratch | None = None
+        self._scratch: ScratchFolder | None = None
 
     def begin(self) -> None:
         """Have Spark started meanwhile."""
@@ -97,7 +97,7 @@ class Stream:
             active = task_session.java_class(session, "org.apache.spark.sql.classic.SparkSession")
             active.setActiveSession(session._jsparkSession)
             relation = self._rows()._jdf.queryExecution().analyzed().collectLeaves().head()
-            self._scratch = self._scratch or Scratch("herdmesh-spark-stream-")
+            self._scratch = self._scratch or ScratchFolder("herdmesh-spark-stream-")
             scan = relation.table().newScanBuilder(relation.extraOptions()).build()
             self._java = scan.toMicroBatchStream((self._scratch.path / "checkpoint").as_uri())
         return self._java

@@ -1,0 +1,77 @@
+"""Services and a broker whose supervisor was killed: found by the state file of their data folder, and ended.
+
+Owns ending them in the order of a stop. Does not own a stack that has a living supervisor: that one stops its own
+services. Invariant: a process counts only when pid and creation time are those of the state file, so that no process is
+ended that merely got the pid of one of ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from herdmesh import scratch
+from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.layout import StackLayout, StackState, role_of
+from herdmesh.devstack.process import end_tree
+
+STOP_GRACE_S = {"worker": 20.0, "herder": 5.0, "config-store": 5.0, "status-store": 5.0}
+"""How long each role has to end by itself, in the order in which the roles are stopped."""
+
+
+class StackAlreadyRunning(DevstackError):
+    """Another supervisor serves this data folder; `pid` names it."""
+
+    def __init__(self, data_dir: Path, pid: int) -> None:
+        self.pid = pid
+        super().__init__(f"{data_dir} is already in use by process {pid}: `herd down` stops it, `herd watch` shows it")
+
+
+def refuse_if_supervised(layout: StackLayout, own_pid: int) -> StackState | None:
+    """The state of a folder without a living supervisor, None when there is no state. Raises `StackAlreadyRunning`."""
+    state = layout.read_state()
+    supervisor = state.supervisor if state is not None else None
+    if supervisor is not None and supervisor.pid != own_pid and supervisor.alive() is not None:
+        raise StackAlreadyRunning(layout.data_dir, supervisor.pid)
+    return state
+
+
+async def end_services(state: StackState, *, orderly: bool) -> int:
+    """End the services that are still alive, and everything they started; returns how many services there were.
+
+    `orderly`: SIGTERM first, role by role, and SIGKILL for what outlives its grace. Else SIGKILL at once.
+    """
+    count = 0
+    for role, grace_s in STOP_GRACE_S.items():
+        marks = [one.mark for one in state.services if role_of(one.name) == role and one.mark is not None]
+        alive = [process for mark in marks if (process := mark.alive()) is not None]
+        trees = [child for process in alive for child in process.children(recursive=True)]
+        for process in alive:
+            (process.terminate if orderly else process.kill)()
+        if orderly:
+            await end_tree(alive, grace_s)
+        await end_tree(trees, grace_s=0.0)
+        count += len(alive)
+    scratch.remove_abandoned(scratch.WORKER)
+    return count
+
+
+async def stop_left_behind(layout: StackLayout, own_pid: int) -> bool:
+    """Stop everything a killed supervisor left running in this folder, the broker last. False when nothing ran.
+
+    Raises `StackAlreadyRunning` when the supervisor lives, `BrokerFailed` when the broker cannot be reached.
+    """
+    state = refuse_if_supervised(layout, own_pid)
+    if state is None:
+        return False
+    ended = await end_services(state, orderly=True)
+    broker = Broker(layout.broker_dir)
+    had_broker = await broker.adopt()
+    await broker.stop()
+    if not ended and not had_broker:
+        return False
+    state.supervisor, state.ready = None, False
+    for service in state.services:
+        service.state = "stopped"
+    layout.write_state(state)
+    return True

@@ -1,0 +1,109 @@
+"""Scratch folders: temporary files of a process and of everything it starts, in one folder that goes with the process.
+
+Owns making such a folder in the system's temporary folder, removing it, removing the folders that killed processes
+left, and the JVM options that keep a JVM's files inside. A living process holds a lock on its folder, so a folder whose
+lock is free has no owner. Does not know what is in a folder.
+
+Invariant: no folder is removed whose owner lives. A folder that a killed process left is removed when the next process
+with the same prefix on this machine makes its own, or when somebody calls `remove_abandoned` (the supervisor of a stack
+does).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Final, Self
+
+WORKER: Final = "herd-worker-"
+"""The prefix of a worker's folder, which has the files of its JVM and of its runs."""
+_TRIES: Final = 3
+_redirecting = Lock()
+
+
+class ScratchFolder:
+    """One empty folder, also as a context manager. Making it removes abandoned folders of the same prefix.
+
+    Raises OSError when no folder can be made.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        remove_abandoned(prefix)
+        for _ in range(_TRIES):
+            self.path = Path(tempfile.mkdtemp(prefix=prefix))
+            self._lock = _locked(self.path)
+            if self._lock is not None:
+                return
+            # Either another process removed it as abandoned before it was locked, or this file system has no locks. In
+            # the second case nobody else can lock it either, and so nobody removes it.
+            with suppress(OSError):
+                self.path.rmdir()
+        self.path.mkdir(mode=0o700)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the folder. Safe to call again."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def remove_abandoned(prefix: str) -> None:
+    """Remove all folders of this prefix whose owners are gone."""
+    for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        if (lock := _locked(path)) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
+
+
+def java_options(folder: Path | str) -> tuple[str, str]:
+    """Options of a JVM that leaves nothing outside of `folder`, which has to be there.
+
+    The second one: a JVM otherwise publishes its counters in /tmp/hsperfdata_USER, whatever its temporary folder is.
+    `jps` and `jstat` do not list such a JVM; `jcmd PID` and `jstack PID` work.
+    """
+    return f"-Djava.io.tmpdir={folder}", "-XX:+PerfDisableSharedMem"
+
+
+@contextmanager
+def temporary_files_in(folder: Path) -> Generator[None]:
+    """While inside, Python's `tempfile` of this process uses `folder`: for libraries that take no folder. One caller at
+    a time; others wait."""
+    with _redirecting:
+        before, tempfile.tempdir = tempfile.tempdir, str(folder)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+
+
+def _locked(path: Path) -> int | None:
+    """The lock of a folder. It ends with this process, and no child inherits it. None = another process holds it, or
+    the folder is gone or belongs to another user."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.stat(path), os.fstat(lock)):  # else it was removed meanwhile
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return None
