@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv complete: checks Python and Java, then installs the pinned packages and the seven distributions (editable).
+# Makes .venv complete: checks Python and Java, then installs the pinned packages and all distributions (editable).
 # Called by the Makefile when a list of packages is newer than the last set-up. Safe to run again; downloads only what
 # is missing. Usage: deploy/setup.sh [PYTHON]
 set -eu
@@ -48,5 +48,9 @@ install --no-build-isolation --no-deps -r deploy/requirements-demo.txt
 if [ -z "${CC:-}" ] && ! command -v cc >/dev/null 2>&1; then
     install -r deploy/requirements-compiler.txt
 fi
-install --no-build-isolation --no-deps \
-    -e libs/core -e libs/sdk -e services/config-store -e services/status-store -e services/herder -e services/worker -e cli
+# every folder with a pyproject.toml that can be built, as in deploy/dist.py
+set --
+for project in */pyproject.toml */*/pyproject.toml; do
+    if grep -q '^\[build-system\]' "$project"; then set -- "$@" -e "${project%/pyproject.toml}"; fi
+done
+install --no-build-isolation --no-deps "$@"

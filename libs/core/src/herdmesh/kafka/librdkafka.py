@@ -28,10 +28,11 @@ queueing, reading and groups pass with it, on every platform it is used on."""
 LACKING: Final = (
     "the offset of a single partition cannot be forgotten while its group keeps others (`herd offsets set` refuses it)",
     "a sink whose consumer group's name is not printable ASCII fails when it commits",
-    "records that the client reports as delivered without an answer of the broker may go unnoticed (docs/bugs.md)",
-    "a mirror, or a question for a sink's offsets, may end the worker's process while a broker restarts (docs/bugs.md)",
+    "records that the client reports as delivered without an answer of the broker may go unnoticed",
+    "a mirror, or a question for a sink's offsets, may end the worker's process while a broker restarts",
 )
-"""What is missing or refused with another version, for an operator. Records are read and queued one by one then."""
+"""What is missing or refused with another version, for an operator; docs/internals/bugs.md has what the last two avoid.
+Records are read and queued one by one then."""
 _HANDLE_AT = object.__basicsize__
 """Where a client has librdkafka's handle: behind what every Python object begins with."""
 _POINTER_BYTES = 8

@@ -1,0 +1,116 @@
+"""`make dist-check`: the wheels of `dist/`, installed into an empty environment of each Python and used there, outside
+of the checkout.
+
+Owns the environments. What is done in one is `scenario`. On Linux as root each scenario has a /tmp of its own (a mount
+namespace), so that it can be seen to end empty; elsewhere TMPDIR and the JVMs' temporary folder are one of the test's.
+
+    python -m tests.install                                     every Python from 3.11 to 3.13 in PATH
+    python -m tests.install --python /path/to/python3.13        these alone; may be repeated
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHONS = ("python3.11", "python3.12", "python3.13")
+_OWN_TMP = (
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    "sh",
+    "-c",
+    'mount -t tmpfs tmpfs /tmp && exec "$@"',
+    "sh",
+)
+_DROPPED = ("PYTHON", "VIRTUAL_ENV", "HERDMESH_", "TMPDIR", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+_KEPT = ("HERDMESH_IVY_SETTINGS",)
+_INSTALLED = "import herdmesh.cli, herdmesh.engine, pyspark, sys; print(sys.version.split()[0], herdmesh.cli.__file__)"
+
+
+def found_pythons() -> list[str]:
+    """The usual names that are in PATH and run."""
+    named = [path for name in PYTHONS if (path := shutil.which(name)) is not None]
+    return [one for one in named if subprocess.run([one, "-c", ""], capture_output=True, check=False).returncode == 0]
+
+
+def environment(work: Path, venv: Path) -> dict[str, str]:
+    """Of a new user who has only that environment: nothing of the checkout's, and an empty cache, so that the jars are
+    fetched."""
+    inherited = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_DROPPED)}
+    path = [one for one in os.environ["PATH"].split(os.pathsep) if not Path(one).is_relative_to(ROOT)]
+    cache = {"XDG_CACHE_HOME": str(work / "cache"), "PATH": os.pathsep.join([str(venv / "bin"), *path])}
+    return {**inherited, **cache}
+
+
+def install(python: str, venv: Path, wheels: Sequence[Path], env: Mapping[str, str]) -> str:
+    """`pip install herdmesh`, whose parts are these wheels and no others of their names; returns Python's version."""
+    subprocess.run([python, "-m", "venv", "--clear", str(venv)], check=True)
+    ours = venv / "ours.txt"
+    ours.write_text("".join(f"{one.name.split('-')[0].replace('_', '-')} @ {one.as_uri()}\n" for one in wheels))
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    # pip keeps what it fetched where it always does
+    with_pip_cache = {name: value for name, value in env.items() if name != "XDG_CACHE_HOME"}
+    subprocess.run([*pip, "install", "--quiet", "herdmesh", "-c", str(ours)], check=True, cwd=venv, env=with_pip_cache)
+    subprocess.run([*pip, "check"], check=True, cwd=venv, env=with_pip_cache)
+    asked = [str(venv / "bin" / "python"), "-c", _INSTALLED]
+    done = subprocess.run(asked, check=True, cwd=venv, env=env, stdout=subprocess.PIPE)
+    version, place = done.stdout.decode().split()
+    assert Path(place).is_relative_to(venv), f"{place} is not of the environment"
+    return version
+
+
+def has_own_tmp() -> bool:
+    """Whether a process may have a /tmp of its own here."""
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run([*_OWN_TMP, "true"], capture_output=True, check=False).returncode == 0
+
+
+def main() -> int:
+    """Each Python in turn; the first failure ends it, and leaves its folder to look at."""
+    parser = argparse.ArgumentParser(prog="python -m tests.install", description="Install the wheels and run them.")
+    parser.add_argument("--python", action="append", help="an interpreter; may be repeated")
+    parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the folder with the wheels")
+    options = parser.parse_args()
+    pythons: list[str] = options.python or found_pythons()
+    wheels = sorted(options.dist.absolute().glob("*.whl"))
+    if not pythons or not wheels:
+        print("nothing to check: no Python 3.11 to 3.13 in PATH, or no wheels (make dist)", file=sys.stderr)
+        return 1
+    own_tmp = has_own_tmp()
+    work = Path(tempfile.mkdtemp(prefix="herdmesh-install-", dir="/var/tmp"))
+    for number, python in enumerate(pythons):
+        begun_s = time.monotonic()
+        venv, folder = work / f"venv-{number}", work / f"run-{number}"
+        env = environment(work, venv)
+        version = install(python, venv, wheels, env)
+        print(f"Python {version}: installed in {time.monotonic() - begun_s:.0f} s", flush=True)
+        begun_s = time.monotonic()
+        if not own_tmp:
+            (work / f"t{number}").mkdir()
+            temporary = str(work / f"t{number}")
+            env |= {"TMPDIR": temporary, "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
+        command = [sys.executable, "-m", "tests.install.scenario", str(venv), str(folder)]
+        done = subprocess.run([*(_OWN_TMP if own_tmp else ()), *command], cwd=ROOT, env=env, check=False)
+        if done.returncode:
+            print(f"Python {version}: failed; look into {folder}", file=sys.stderr)
+            return 1
+        print(f"Python {version}: everything works, nothing is left ({time.monotonic() - begun_s:.0f} s)", flush=True)
+        shutil.rmtree(venv)
+        shutil.rmtree(folder)
+    shutil.rmtree(work)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
