@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.herder.state import configs
+from herdmesh.herder.state import plugin_catalog
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Plugin, PluginKind, Properties, Rules
 from herdmesh.herder.state.requests import CreateConnector
@@ -21,7 +21,7 @@ def test_names_tell_the_type_of_every_connector_that_ships() -> None:
     assert len(found) >= 15
     for plugin in found:
         for name in (plugin.class_name, *plugin.aliases):
-            assert configs.type_by_name(name) is ConnectorType(plugin.kind.upper()), name
+            assert plugin_catalog.type_by_name(name) is ConnectorType(plugin.kind.upper()), name
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,14 @@ def test_names_tell_the_type_of_every_connector_that_ships() -> None:
     ],
 )
 def test_a_class_that_no_worker_told_of_is_known_by_its_name(class_name: str, expected: ConnectorType) -> None:
-    assert configs.type_of(Mesh(Rules()), _entry(class_name)) is expected
+    assert plugin_catalog.type_of(Mesh(Rules()), _entry(class_name)) is expected
 
 
 def test_a_class_whose_name_does_not_tell_is_known_by_its_stored_tasks() -> None:
     mesh = Mesh(Rules())
-    assert configs.type_of(mesh, _entry("com.example.Mover", {"task.class": "x.MoverSinkTask"})) is ConnectorType.SINK
-    assert configs.type_of(mesh, _entry("com.example.Mover", {"task.class": None})) is ConnectorType.UNKNOWN
+    known, unknown = (_entry("com.example.Mover", {"task.class": named}) for named in ("x.MoverSinkTask", None))
+    assert plugin_catalog.type_of(mesh, known) is ConnectorType.SINK
+    assert plugin_catalog.type_of(mesh, unknown) is ConnectorType.UNKNOWN
 
 
 def test_what_a_worker_told_goes_before_names_and_outlives_the_worker() -> None:
@@ -65,4 +66,4 @@ def test_what_a_worker_told_outlives_the_reign() -> None:
     mesh = Mesh(Rules())
     mesh.connectors_told["Mover"] = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
     mesh.reset_reign()
-    assert configs.type_of(mesh, _entry("Mover")) is ConnectorType.SOURCE
+    assert plugin_catalog.type_of(mesh, _entry("Mover")) is ConnectorType.SOURCE

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from herdmesh.herder.state import Herder, Rules
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.leadership import RESERVE_AT, RESERVE_MS
+from herdmesh.herder.state.generations import RESERVE_AT, RESERVE_MS
 from herdmesh.herder.state.requests import CreateConnector, RestartConnector
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision

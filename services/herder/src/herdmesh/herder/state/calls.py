@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from herdmesh.herder.state import (
     commands,
-    drains,
+    drain_requests,
     hedges,
     initial_offsets,
     loggers,
@@ -124,7 +124,7 @@ def _begin(mesh: Mesh, call: Call) -> None:
             call.name = given_name(mesh, name)
             _write_when_free(mesh, call)
         case DrainWorker() | UndrainWorker():
-            drains.begin(mesh, call, call.request)
+            drain_requests.begin(mesh, call, call.request)
         case _:
             _reply_if_known(mesh, call, queries.begin(mesh, call))
 
@@ -141,7 +141,7 @@ def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) 
         if isinstance(call.request, queries.QUERIES):
             _reply_if_known(mesh, call, queries.answered(mesh, call, command, reply))
         elif isinstance(call.request, DrainWorker | UndrainWorker):
-            _reply_if_known(mesh, call, drains.confirmed(mesh, call, call.request))
+            _reply_if_known(mesh, call, drain_requests.confirmed(mesh, call, call.request))
         elif not isinstance(command.question, ValidateOnWorker):
             if initial_offsets.answered(mesh, call, command, reply):
                 _write(mesh, call)
@@ -189,7 +189,7 @@ def written(mesh: Mesh, call_id: int, event: WriteDone) -> None:
         return
     if isinstance(call.request, DrainWorker | UndrainWorker):
         try:
-            _reply(mesh, call, drains.recorded(mesh, call.request))
+            _reply(mesh, call, drain_requests.recorded(mesh, call.request))
         except HerdmeshError as error:
             _reply(mesh, call, error)
         return
@@ -238,7 +238,7 @@ def _not_recorded(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker, 
         refused = reign.refusal(mesh)
         if refused is not None:
             raise refused
-        drains.tell(mesh, call, request)
+        drain_requests.tell(mesh, call, request)
     except HerdmeshError as refusal:
         _reply(mesh, call, refusal)
 

@@ -12,11 +12,11 @@ from collections.abc import Collection
 from typing import Final
 
 from herdmesh.herder.state import abilities
-from herdmesh.herder.state.configs import plugins_text
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.instructions import Ask
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, ErrorClass, Properties, Validation
+from herdmesh.herder.state.plugin_catalog import plugins_text
 from herdmesh.herder.state.questions import (
     AlterOffsets,
     AskDeadLetters,

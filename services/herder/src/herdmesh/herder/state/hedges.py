@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from herdmesh.herder.state import commands, plugins
+from herdmesh.herder.state import commands, plugin_catalog
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.questions import DescribePlugin, PlanTaskConfigs, Question, ReadOffsets, ValidateOnWorker
 from herdmesh.herder.state.records import Call, Command, Member
@@ -49,6 +49,6 @@ def _able(mesh: Mesh, question: Question) -> list[Member]:
         case ValidateOnWorker(config=config) | PlanTaskConfigs(config=config) | ReadOffsets(config=config):
             return commands.able(mesh, config)
         case DescribePlugin(class_name=class_name):
-            return plugins.able(mesh, class_name)
+            return plugin_catalog.workers_with(mesh, class_name)
         case _:
             raise AssertionError(f"{question} is asked once")

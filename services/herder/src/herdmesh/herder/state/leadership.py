@@ -1,10 +1,7 @@
-"""Leading and following.
+"""Changes of leadership: this herder is granted an epoch, begins to lead, and stops leading.
 
-Owns the role, the epoch and its blocks of generations. Owns nothing of what a leader does.
-
-The config store reserves a block of generations with the epoch and more on request. The next one is asked for while
-there are some left, so that nobody waits for it; where starts are faster than the store, units wait for it a moment. A
-leader that gets none gives its epoch up.
+Owns the role and the epoch. Does not own what a leader does, nor when more generations are asked for
+(`generations.py`): a leader that gets none gives its epoch up here.
 
 Invariants: nothing is decided before the config watch has come to where the epoch was granted; nothing is sent at or
 after the moment the lease ends by our own clock; generations of one epoch are given out once, in order, even when the
@@ -15,15 +12,12 @@ from __future__ import annotations
 
 from herdmesh.herder.state import calls
 from herdmesh.herder.state.events import GenerationsReserved, LeadershipFollowing, LeadershipGranted
-from herdmesh.herder.state.instructions import CloseSession, RenewEpoch, ReserveGenerations, RoleChanged
+from herdmesh.herder.state.generations import RESERVE_MS, raise_limit
+from herdmesh.herder.state.instructions import CloseSession, RenewEpoch, RoleChanged
 from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.reign import refusal
 from herdmesh.rpc.errors import NoLeader
 
-#: With no more generations than this left, the next block is asked for: half a block, as one step may start 400 units.
-RESERVE_AT = 500
-#: How long units wait for a block before the epoch is given up: a store that cannot write this is not heard for longer.
-RESERVE_MS = 2_000
 #: A leader whose last word is so old has lost its epoch (the config store's `election.LEASE_MS`).
 EPOCH_LEASE_MS = 4_000
 
@@ -32,7 +26,7 @@ def granted(mesh: Mesh, event: LeadershipGranted) -> None:
     """An epoch is ours. The same epoch again goes on where it stood."""
     if mesh.role is Role.LEADING and event.epoch == mesh.epoch:
         mesh.lease_until_ms = event.lease_until_ms
-        _raise_limit(mesh, event.generation_limit)
+        raise_limit(mesh, event.generation_limit)
         return
     if mesh.role is not Role.FOLLOWING:
         step_down(mesh, "a newer epoch was granted")
@@ -105,23 +99,7 @@ def step_down(mesh: Mesh, why: str) -> None:
 def reserved(mesh: Mesh, event: GenerationsReserved) -> None:
     """There are more generations."""
     if mesh.role is not Role.FOLLOWING and event.epoch == mesh.epoch:
-        _raise_limit(mesh, event.generation_limit)
-
-
-def generations_left(mesh: Mesh) -> bool:
-    """True when a unit may be started now. Otherwise it waits: every unit is placed anew once there are more."""
-    if mesh.next_generation < mesh.generation_limit:
-        return True
-    mesh.used_up_ms = mesh.now if mesh.used_up_ms is None else mesh.used_up_ms
-    reserve_ahead(mesh)
-    return False
-
-
-def reserve_ahead(mesh: Mesh) -> None:
-    """Ask for the next block when little is left of this one."""
-    if mesh.generation_limit - mesh.next_generation <= RESERVE_AT and mesh.reserve_above != mesh.generation_limit:
-        mesh.reserve_above = mesh.generation_limit
-        mesh.out.append(ReserveGenerations(mesh.epoch, mesh.generation_limit))
+        raise_limit(mesh, event.generation_limit)
 
 
 def give_up_used_up(mesh: Mesh) -> None:
@@ -129,10 +107,3 @@ def give_up_used_up(mesh: Mesh) -> None:
     if mesh.used_up_ms is not None and mesh.now - mesh.used_up_ms >= RESERVE_MS:
         mesh.out.append(RenewEpoch(mesh.epoch, give_up=True))
         step_down(mesh, "its generations are used up, and the config store reserved no more")
-
-
-def _raise_limit(mesh: Mesh, limit: int) -> None:
-    if limit > mesh.generation_limit:
-        mesh.generation_limit = limit
-        mesh.place_again = mesh.place_again or mesh.used_up_ms is not None
-        mesh.used_up_ms = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from herdmesh.herder.state import abilities, holds, leadership, reign, restarts, status_notes, tasksets
+from herdmesh.herder.state import abilities, generations, holds, reign, restarts, status_notes, tasksets
 from herdmesh.herder.state.instructions import DeleteStatuses, SetUnitTarget
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState, UnitId
@@ -90,10 +90,10 @@ def able(mesh: Mesh, entry: ConnectorEntry, worker_id: str) -> bool:
 def start_at_destination(mesh: Mesh, connector: Connector, unit: Unit) -> bool:
     """Start a ready unit where it is meant to go; False when it waits for a generation, as all others then do."""
     assert unit.destination is not None
-    if not leadership.generations_left(mesh):
+    if not generations.generations_left(mesh):
         return False
     holds.start(mesh, connector, unit, unit.destination)
-    leadership.reserve_ahead(mesh)
+    generations.reserve_ahead(mesh)
     return True
 
 

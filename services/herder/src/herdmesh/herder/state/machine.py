@@ -11,45 +11,33 @@ Nothing gets a place before every connector has been looked at.
 from __future__ import annotations
 
 from herdmesh.herder.state import (
-    abilities,
     balance,
     calls,
-    configs,
+    config_events,
     hedges,
-    holds,
     leadership,
     lifecycle,
-    loggers,
     placement,
-    plugins,
+    plugin_catalog,
     reign,
-    restart_requests,
     session_keys,
     sessions,
-    status_notes,
-    tasksets,
+    status_events,
     views,
+    write_results,
 )
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.configs import given_name
 from herdmesh.herder.state.instructions import Instruction, RenewEpoch, Reply
 from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.model import (
-    ConnectorEntry,
     Plugin,
     RefusedPlugin,
     Rules,
-    StatusEntry,
-    TargetState,
-    UnitId,
 )
-from herdmesh.herder.state.records import OpKind
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
-#: One change of ours is several records, the manifest last; in between the watch shows the connector as foreign. An
-#: entry is believed to be a foreign writer's only after it stayed so for this time: a transaction is read in far less.
-FOREIGN_SETTLE_MS = 1_000
 #: connectors looked at in one step: what many changes at once leave over is done in the next ones.
 SETTLE_MAX = 150
 #: a tick that comes this much late means that this process stood still, and heard nobody meanwhile.
@@ -133,11 +121,11 @@ class Herder:
 
     def plugins(self) -> list[Plugin]:
         """The plugins of the connected workers, sorted by class."""
-        return configs.plugins(self._mesh)
+        return plugin_catalog.plugins(self._mesh)
 
     def refused_plugins(self) -> list[tuple[RefusedPlugin, list[str]]]:
         """What connected workers found and cannot use, each with the workers that say so."""
-        return plugins.refused(self._mesh)
+        return plugin_catalog.refused_plugins(self._mesh)
 
     # --- events
 
@@ -167,9 +155,9 @@ class Herder:
                 | ev.SessionKeyRecorded()
                 | ev.LoggerRecorded()
             ):
-                self._config(event)
+                config_events.handle(mesh, event)
             case ev.StatusSnapshot() | ev.StatusPut() | ev.StatusDeleted() | ev.LeasesChanged():
-                self._status(event)
+                status_events.handle(mesh, event)
             case ev.RequestReceived():
                 refused = reign.refusal(mesh)
                 if refused is None:
@@ -179,7 +167,7 @@ class Herder:
             case ev.RequestCancelled():
                 calls.cancel(mesh, event.call)
             case ev.WriteDone() | ev.WriteFailed():
-                self._written(event)
+                write_results.handle(mesh, event)
             case _:
                 self._worker(event)
 
@@ -199,164 +187,17 @@ class Herder:
             case ev.WorkerLeft():
                 sessions.leaving(mesh, event)
             case ev.PluginsTold():
-                plugins.told(mesh, event)
+                plugin_catalog.folders_changed(mesh, event)
             case ev.StreamBroken():
                 sessions.broken(mesh, event)
             case _:
                 raise AssertionError(f"nobody handles {event}")
 
-    def _config(
-        self,
-        event: ev.ConfigSnapshot
-        | ev.ConfigChanged
-        | ev.ConfigProgress
-        | ev.EpochRecorded
-        | ev.RestartRecorded
-        | ev.SessionKeyRecorded
-        | ev.LoggerRecorded,
-    ) -> None:
-        mesh = self._mesh
-        match event:
-            case ev.ConfigSnapshot():
-                mesh.epoch_seen = event.epoch
-                session_keys.read(mesh, event.session_key)
-                loggers.read(mesh, event.loggers)
-                fresh = {entry.name: entry for entry in event.entries}
-                for name in [*mesh.entries, *fresh]:
-                    self._take(name, fresh.get(name))
-            case ev.ConfigChanged():
-                self._take(event.name, event.entry)
-            case ev.EpochRecorded():
-                mesh.epoch_seen = event.epoch
-            case ev.RestartRecorded():
-                restart_requests.recorded(mesh, event)
-            case ev.SessionKeyRecorded():
-                session_keys.read(mesh, event.key)
-            case ev.LoggerRecorded():
-                loggers.recorded(mesh, event)
-            case ev.ConfigProgress():
-                pass
-        mesh.config_revision = event.revision or mesh.config_revision
-        leadership.yield_to_newer(mesh)
-        leadership.lead_when_caught_up(mesh)
-        calls.answer_applied(mesh)
-        for name in [name for name in mesh.waiting if self._has_arrived(name)]:
-            mesh.waiting.discard(name)
-            mesh.touch(name)
-
-    def _take(self, name: str, entry: ConnectorEntry | None) -> None:
-        if entry is not None and entry.foreign:
-            self._mesh.parked[name] = (entry, self._mesh.now)
-        else:
-            self._mesh.parked.pop(name, None)
-            self._store(name, entry)
-
-    def _unpark(self) -> None:
-        """Believe entries that stayed foreign."""
-        mesh = self._mesh
-        for name, (entry, since_ms) in list(mesh.parked.items()):
-            if mesh.now - since_ms >= FOREIGN_SETTLE_MS:
-                del mesh.parked[name]
-                self._store(name, entry)
-        leadership.lead_when_caught_up(mesh)
-
-    def _store(self, name: str, entry: ConnectorEntry | None) -> None:
-        mesh = self._mesh
-        if entry is None:
-            mesh.entries.pop(name, None)
-        else:
-            mesh.entries[name] = entry
-        if mesh.accounts_before and (entry is None or entry.wanted_state is TargetState.STOPPED):
-            mesh.forget_accounts(name)  # what is made anew, or resumed, begins anew
-        if mesh.role is Role.LEADING:
-            connector = mesh.connector(name)
-            before, connector.entry = connector.entry, entry
-            restart_requests.taken_in(mesh, connector, before.restarts if before is not None else {})
-            if before is not None and entry is not None and abilities.needs(before) != abilities.needs(entry):
-                mesh.place_again = True  # other workers may take its units now
-            mesh.touch(name)
-
-    def _has_arrived(self, name: str) -> bool:
-        connector = self._mesh.connectors.get(name)
-        return connector is None or self._mesh.applied(connector.wait_revision)
-
-    def _status(self, event: ev.StatusSnapshot | ev.StatusPut | ev.StatusDeleted | ev.LeasesChanged) -> None:
-        mesh = self._mesh
-        match event:
-            case ev.StatusSnapshot():
-                names = set(mesh.statuses)
-                mesh.statuses.clear()
-                for status in event.statuses:
-                    mesh.statuses.setdefault(status.unit.connector, {})[status.unit.task] = status
-                mesh.statuses_known = True
-                names.update(mesh.statuses)
-            case ev.StatusPut(status=status):
-                of_connector = mesh.statuses.setdefault(status.unit.connector, {})
-                before, of_connector[status.unit.task] = of_connector.get(status.unit.task), status
-                self._told(status.unit, before, status)
-                return
-            case ev.StatusDeleted(unit=unit):
-                of_connector = mesh.statuses.get(unit.connector, {})
-                before = of_connector.pop(unit.task, None)
-                if not of_connector:
-                    mesh.statuses.pop(unit.connector, None)
-                self._told(unit, before, None)
-                return
-            case ev.LeasesChanged(leases=leases):
-                mesh.leases = {lease.worker_id: lease for lease in leases}
-                first, mesh.leases_known = not mesh.leases_known, True
-                mesh.place_again = mesh.place_again or first or mesh.now < mesh.adopting_until_ms
-                names = set[str]()
-        if isinstance(event, ev.StatusSnapshot):
-            mesh.place_again = True
-        if mesh.role is Role.LEADING:
-            for name in sorted(names):
-                mesh.connector(name).committed = None
-                mesh.touch(name)
-
-    def _told(self, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None) -> None:
-        """The status of one unit changed."""
-        mesh = self._mesh
-        if mesh.role is Role.LEADING:
-            mesh.connector(unit.connector)
-            holds.scope_told(mesh, unit, before, now)
-            mesh.touch_unit(unit)
-
-    def _written(self, event: ev.WriteDone | ev.WriteFailed) -> None:
-        mesh = self._mesh
-        op = mesh.ops.pop(event.op, None)
-        if op is None:
-            return  # of an earlier reign
-        if op.kind is OpKind.CALL:
-            if isinstance(event, ev.WriteDone):
-                calls.written(mesh, op.call, event)
-            else:
-                calls.write_failed(mesh, op.call, event.error)
-            return
-        if op.kind is OpKind.SESSION_KEY:
-            if isinstance(event, ev.WriteDone):
-                session_keys.written(mesh, event.revision)
-            else:
-                session_keys.write_failed(mesh)
-            return
-        connector = mesh.connectors.get(op.connector)
-        if connector is None:
-            return
-        if op.kind is OpKind.STATUS:
-            error = event.error if isinstance(event, ev.WriteFailed) else None
-            status_notes.written(mesh, connector, event.op, op, error)
-        elif op.kind is OpKind.CLEAN:
-            lifecycle.cleaned(mesh, connector)
-        elif isinstance(event, ev.WriteDone):
-            tasksets.written(mesh, connector, event.revision)
-        else:
-            tasksets.write_failed(mesh, connector, op.kind, event.error)
-
     def _tick(self) -> None:
         mesh = self._mesh
         late = mesh.now - (self._tick_ms or mesh.now)
         self._tick_ms = mesh.now
-        self._unpark()
+        config_events.unpark(mesh)
         calls.expire(mesh)
         hedges.tick(mesh)
         if mesh.role is not Role.LEADING:

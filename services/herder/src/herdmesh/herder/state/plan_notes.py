@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, Start, read_offset_reset
-from herdmesh.herder.state import configs
+from herdmesh.herder.state import plugin_catalog
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Failure, Properties, TargetState
 from herdmesh.herder.state.policy import policy_of
@@ -96,14 +96,14 @@ def _policy(mesh: Mesh, old: ConnectorEntry | None, entry: ConnectorEntry) -> It
 def _offsets(
     mesh: Mesh, old: ConnectorEntry | None, entry: ConnectorEntry, made: tuple[Properties, ...] | None
 ) -> Iterator[str]:
-    kind = configs.type_of(mesh, entry)
+    kind = plugin_catalog.type_of(mesh, entry)
     if old is None:
         yield (
             "Offsets: it goes on from those that an earlier connector of this name left, if there are any; initial "
             "offsets can be given with the create."
         )
         return
-    was = configs.type_of(mesh, old)
+    was = plugin_catalog.type_of(mesh, old)
     if ConnectorType.UNKNOWN not in (was, kind) and was is not kind:
         yield "Offsets: a sink's and a source's are kept apart, so the old ones are not used and stay where they are."
     elif kind is ConnectorType.SINK:

@@ -9,7 +9,18 @@ incarnation of the same worker id frees units, and only that worker's.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import calls, commands, drains, duplicates, holds, loggers, plugins, rates, reign, tasksets
+from herdmesh.herder.state import (
+    calls,
+    commands,
+    drains,
+    duplicates,
+    holds,
+    loggers,
+    plugin_catalog,
+    rates,
+    reign,
+    tasksets,
+)
 from herdmesh.herder.state.events import (
     CommandReplied,
     StreamBroken,
@@ -64,7 +75,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     if before is not None:
         member.load = before.load
     mesh.members[event.worker_id] = member
-    plugins.note(mesh, member)
+    plugin_catalog.note(mesh, member)
     mesh.departed.pop(event.worker_id, None)
     mesh.sessions[event.session] = event.worker_id
     mesh.awaited.pop(event.worker_id, None)

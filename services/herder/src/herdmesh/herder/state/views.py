@@ -17,11 +17,11 @@ from herdmesh.connect.waits import WAITING, Wait
 from herdmesh.herder.state import (
     abilities,
     balance,
-    configs,
     drains,
     duplicates,
     explanations,
     holds,
+    plugin_catalog,
     policy,
     reign,
     tasksets,
@@ -132,7 +132,7 @@ def connector_view(mesh: Mesh, name: str) -> ConnectorView | None:
     entry = connector.stored
     if entry is None:
         return None
-    type_ = configs.type_of(mesh, entry)
+    type_ = plugin_catalog.type_of(mesh, entry)
     tasks = tuple(_task_view(mesh, connector, entry, task) for task in range(len(entry.tasks)))
     status = unit_view(mesh, connector, connector.units.get(None) or Unit(UnitId(name)))
     return ConnectorView(name, type_, entry, status, tasks, _lag(type_, tasks))
