@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from herdmesh.engine.contract import Rate
 from herdmesh.engine.limits import Limits
 from herdmesh.herder.state.model import RateUse
-from herdmesh.herder.state.rates import level
+from herdmesh.herder.state.units.rate_limits import level
 
 STEP_S = 0.01
 TOLD_AFTER_S = 0.2

@@ -102,9 +102,9 @@ PARTS = {
         "1,000 connectors of four tasks on 20 workers, by the state alone and over real gRPC; 3,000 plans compared "
         "with what then happened; plugins that one of two workers has",
         (
-            "services/herder/tests/test_scale.py",
+            "services/herder/tests/units/test_scale.py",
             "tests/integration/test_scale.py",
-            "services/herder/tests/test_plans.py",
+            "services/herder/tests/calls/test_plans.py",
             "tests/e2e/test_plugin_versions.py",
         ),
     ),

@@ -9,8 +9,8 @@ import pytest
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.herder.service.encoded_views import CONNECTOR_FIELD, ROUND_MS, EncodedMeshViews
-from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.requests import CreateConnector, DeleteConnector, UpdateConnector
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnector, UpdateConnector
 from herdmesh.herder.wire import views
 from herdmesh.rpc import encoded
 from services.herder.tests.world import World, sink

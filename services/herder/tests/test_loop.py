@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from herdmesh.herder.loop import STEP_MS_MAX, HerderLoop
 from herdmesh.herder.state import Herder, Rules
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.instructions import Instruction
 from herdmesh.herder.state.machine import SETTLE_MAX
 from herdmesh.herder.state.model import ConnectorEntry
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model.instructions import Instruction
 from herdmesh.topicstore.contract import Revision
 
 FAR_MS = 10**12

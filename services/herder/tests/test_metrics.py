@@ -5,10 +5,10 @@ from __future__ import annotations
 from prometheus_client import REGISTRY
 
 from herdmesh.herder.metrics import HerderMetrics
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Assignment, RunState, TargetState, UnitId
-from herdmesh.herder.state.requests import DeleteConnector, WriteOptions
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import DeleteConnector, WriteOptions
 from herdmesh.rpc.errors import ConnectorNotFound, NotLeader
 
 TASK = UnitId("c", 0)

@@ -17,8 +17,6 @@ from dataclasses import replace
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.herder.state import Herder, Rules
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import (
     ErrorClass,
     Failure,
@@ -30,7 +28,9 @@ from herdmesh.herder.state.model import (
     StatusEntry,
     UnitId,
 )
-from herdmesh.herder.state.requests import Answer, Request, WriteOptions
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import Answer, Request, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
 from services.herder.tests.world_questions import made_tasks
 from services.herder.tests.world_store import ConfigStore, Outcome, revision

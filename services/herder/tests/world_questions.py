@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.model import ErrorClass, Failure, LoggerLevel, Properties
-from herdmesh.herder.state.requests import OffsetsTold
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import questions as qu
+from herdmesh.herder.state.model.requests import OffsetsTold
 from herdmesh.topicstore.contract import Revision
 
 if TYPE_CHECKING:

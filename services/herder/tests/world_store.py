@@ -9,9 +9,9 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import cast
 
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, OffsetEntry, SessionKey
-from herdmesh.herder.state.requests import OffsetsRecorded, RestartItem, WriteOptions
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import OffsetsRecorded, RestartItem, WriteOptions
 from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,

@@ -10,9 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.model import (
     Assignment,
     Failure,
@@ -27,6 +24,9 @@ from herdmesh.herder.state.model import (
     UnitId,
     Validation,
 )
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model import questions as qu
 from herdmesh.rpc.errors import FieldViolation
 from services.herder.tests.world_questions import Answers
 

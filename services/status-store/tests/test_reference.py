@@ -120,8 +120,8 @@ _FILES = {
     "suite": "tests/contract/test_topicstore*.py",
     "lines": "services/worker/tests/test_lines.py",
     "tasks": "services/worker/tests/test_state_tasks.py",
-    "lifecycle": "services/herder/tests/test_lifecycle.py",
-    "tasksets": "services/herder/tests/test_tasksets.py",
+    "lifecycle": "services/herder/tests/units/test_lifecycle.py",
+    "tasksets": "services/herder/tests/units/test_tasksets.py",
     "topics": "services/herder/tests/test_topics.py",
     "herder": "tests/integration/test_herder_service.py",
 }

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, cast
 from herdmesh.connect import audit_topic, config_topic
 from herdmesh.connect.config_records import EpochRecord, RestartRecord
 from herdmesh.connect.records import Undecodable
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Assignment, UnitId
-from herdmesh.herder.state.questions import SetDraining
-from herdmesh.herder.state.requests import ChangeOffsets, CreateConnector, Draining, Restarting, Written
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.questions import SetDraining
+from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, Draining, Restarting, Written
 from herdmesh.worker.state import events
 from tests.sim.mesh.budgets import Budgets
 from tests.sim.mesh.clients import Operation, Outcome

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from herdmesh.herder.state.model import OffsetEntry, TargetState
-from herdmesh.herder.state.requests import Answer as CallAnswer
-from herdmesh.herder.state.requests import (
+from herdmesh.herder.state.model.requests import Answer as CallAnswer
+from herdmesh.herder.state.model.requests import (
     ChangeOffsets,
     CreateConnector,
     DeleteConnector,

@@ -17,10 +17,10 @@ from herdmesh.herder.effects.campaign import Campaign
 from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
 from herdmesh.herder.effects.writes import WRITE_S_MAX, StoreWrites
 from herdmesh.herder.state import Herder
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.requests import Answer as CallAnswer
-from herdmesh.herder.state.requests import Request, WriteOptions
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import Answer as CallAnswer
+from herdmesh.herder.state.model.requests import Request, WriteOptions
 from herdmesh.herder.wire import session as wire
 from herdmesh.herder.wire import stores as store_wire
 from herdmesh.rpc import revisions

@@ -16,26 +16,16 @@ from herdmesh.configstore.state import writes
 from herdmesh.configstore.state.election import Election, HeartbeatReceived, SendReserved
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.engine import claims
-from herdmesh.herder.state import (
-    balance,
-    drains,
-    holds,
-    initial_offsets,
-    leadership,
-    lifecycle,
-    loggers,
-    offsets,
-    policy,
-    reign,
-    sessions,
-    tasksets,
-)
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.instructions import StartUnit
-from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import Holding
-from herdmesh.herder.state.records import Call, Command, Connector, Member, Stage, Unit
-from herdmesh.herder.state.requests import ChangeOffsets, OffsetsTold
+from herdmesh.herder.state.calls import initial_offsets, loggers, offset_changes
+from herdmesh.herder.state.handlers import leadership_changes, worker_sessions
+from herdmesh.herder.state.leadership import leadership_queries
+from herdmesh.herder.state.memory import Call, Command, Connector, Member, Mesh, Stage, Unit
+from herdmesh.herder.state.model import Holding, restart_policy
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model.instructions import StartUnit
+from herdmesh.herder.state.model.requests import ChangeOffsets, OffsetsTold
+from herdmesh.herder.state.units import balance, holds, lifecycle, task_sets
+from herdmesh.herder.state.workers import drains
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
 from herdmesh.worker.state.instructions import WriteStatus
@@ -54,7 +44,7 @@ def _no_fence() -> Generator[None]:
         connector.unfenced.clear()
         mesh.touch(connector.name)
 
-    with patch.object(tasksets, "_fence", forget):
+    with patch.object(task_sets, "_fence", forget):
         yield
 
 
@@ -71,7 +61,7 @@ def _unverified_claim() -> Generator[None]:
 def _stale_epoch() -> Generator[None]:
     """A worker obeys whoever speaks to it, and a leader takes in workers that have seen a newer one."""
     command = WorkerState._command  # pyright: ignore[reportPrivateUsage]
-    hello = sessions.hello
+    hello = worker_sessions.hello
 
     def obey(self: WorkerState, event: worker_events.Command, now: float) -> Any:
         self.epoch_max = 0
@@ -80,7 +70,7 @@ def _stale_epoch() -> Generator[None]:
     def welcome(mesh: Mesh, event: ev.WorkerHello) -> None:
         hello(mesh, replace(event, epoch_max=0))
 
-    with patch.object(WorkerState, "_command", obey), patch.object(sessions, "hello", welcome):
+    with patch.object(WorkerState, "_command", obey), patch.object(worker_sessions, "hello", welcome):
         yield
 
 
@@ -91,7 +81,7 @@ def _adoption_by_generation() -> Generator[None]:
         return holds.wanted(entry, unit)
 
     with ExitStack() as stack:
-        for module in (holds, tasksets):
+        for module in (holds, task_sets):
             stack.enter_context(patch.object(module, "matches", matches))
         yield
 
@@ -155,24 +145,24 @@ def _request_id_ignored() -> Generator[None]:
 
 def _no_budget() -> Generator[None]:
     """A unit that fails is restarted for ever."""
-    of = policy.policy_of
+    of = restart_policy.policy_of
 
     def endless(defaults: Any, config: Any) -> Any:
         return replace(of(defaults, config), attempts_max=1_000_000)
 
-    with patch.object(policy, "policy_of", endless):
+    with patch.object(restart_policy, "policy_of", endless):
         yield
 
 
 def _double_budget() -> Generator[None]:
     """A unit that fails is restarted twice as often as it may be."""
-    of = policy.policy_of
+    of = restart_policy.policy_of
 
     def generous(defaults: Any, config: Any) -> Any:
         found = of(defaults, config)
         return replace(found, attempts_max=2 * found.attempts_max)
 
-    with patch.object(policy, "policy_of", generous):
+    with patch.object(restart_policy, "policy_of", generous):
         yield
 
 
@@ -193,7 +183,7 @@ def _says_unassigned(instruction: Any) -> bool:
 
 def _forgotten_stray() -> Generator[None]:
     """What a worker claims after a broken session and may not keep is forgotten, before the worker has stopped it."""
-    adopt = sessions._adopt  # pyright: ignore[reportPrivateUsage]
+    adopt = worker_sessions._adopt  # pyright: ignore[reportPrivateUsage]
 
     def forget(mesh: Mesh, member: Member, holding: Holding, *args: Any, **named: Any) -> bool:
         unit = mesh.connector(holding.unit.connector).unit(holding.unit.task)
@@ -204,7 +194,7 @@ def _forgotten_stray() -> Generator[None]:
                 mesh.drop(unit, stray)
         return adopted
 
-    with patch.object(sessions, "_adopt", forget):
+    with patch.object(worker_sessions, "_adopt", forget):
         yield
 
 
@@ -221,8 +211,8 @@ def _no_adoption_time() -> Generator[None]:
         return False
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(reign, "kept_for", nobody))
-        stack.enter_context(patch.object(reign, "adopting", nobody))
+        stack.enter_context(patch.object(leadership_queries, "kept_for", nobody))
+        stack.enter_context(patch.object(leadership_queries, "adopting", nobody))
         yield
 
 
@@ -246,12 +236,12 @@ def _endless_lease() -> Generator[None]:
 
 def _claims_without_bound() -> Generator[None]:
     """A leader gives out generations beyond its epoch's block, from the beginning of the one before."""
-    granted = leadership.granted
+    granted = leadership_changes.granted
 
     def backwards(mesh: Mesh, event: ev.LeadershipGranted) -> None:
         granted(mesh, replace(event, generation_first=1))
 
-    with patch.object(leadership, "granted", backwards):
+    with patch.object(leadership_changes, "granted", backwards):
         yield
 
 
@@ -275,7 +265,7 @@ def _statuses_left() -> Generator[None]:
 def _told_before_made() -> Generator[None]:
     """A change of offsets is acknowledged once a worker was asked for it: it is in the leader's memory alone, and is
     dropped with the leader."""
-    written = offsets.written
+    written = offset_changes.written
 
     def hasty(mesh: Mesh, call: Call, request: ChangeOffsets, event: ev.WriteDone) -> OffsetsTold | None:
         told = written(mesh, call, request, event)
@@ -283,7 +273,7 @@ def _told_before_made() -> Generator[None]:
             return OffsetsTold((call.offsets_before or OffsetsTold(())).offsets if request.reset else request.offsets)
         return told
 
-    with patch.object(offsets, "written", hasty):
+    with patch.object(offset_changes, "written", hasty):
         yield
 
 

@@ -22,7 +22,7 @@ from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.engine import claims
 from herdmesh.engine.contract import TaskSetClaim
 from herdmesh.herder.state.model import OffsetEntry
-from herdmesh.herder.state.requests import ChangeOffsets, CreateConnector, OffsetsTold
+from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, OffsetsTold
 from herdmesh.topicstore.contract import Decision
 from herdmesh.worker.state import questions
 

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Assignment, TargetState, UnitId
-from herdmesh.herder.state.requests import (
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import (
     CreateConnector,
     Draining,
     DrainWorker,

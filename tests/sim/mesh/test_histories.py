@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import UnitId
-from herdmesh.herder.state.requests import CreateConnector, DeleteConnector, DrainWorker, Request
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnector, DrainWorker, Request
 from herdmesh.worker.state import events
 from tests.sim.mesh import verdict
 from tests.sim.mesh.clients import Client, Outcome

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import TargetState as Target
 from herdmesh.herder.state.model import RunState, TargetState, UnitId
-from herdmesh.herder.state.requests import RestartConnector, Restarting, RestartTask
-from herdmesh.herder.state.views import UnitView
+from herdmesh.herder.state.model.requests import RestartConnector, Restarting, RestartTask
+from herdmesh.herder.state.views.views import UnitView
 from herdmesh.worker.state.model import Holding, Phase
 from tests.sim.mesh.clients import Outcome
 

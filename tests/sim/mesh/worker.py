@@ -18,7 +18,7 @@ from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.engine.contract import ErrorClass
-from herdmesh.herder.state.requests import OffsetsTold
+from herdmesh.herder.state.model.requests import OffsetsTold
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, RequestInvalid
 from herdmesh.worker import wire

@@ -21,9 +21,9 @@ import structlog
 
 from herdmesh.herder.metrics import HerderMetrics
 from herdmesh.herder.state import Herder
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.requests import Answer, Request, WriteOptions
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import Answer, Request, WriteOptions
 from herdmesh.herder.wire.values import monotonic_ms
 from herdmesh.rpc.errors import HerdmeshError, QueueFull, ShuttingDown, Timeout, WriteOutcomeUnknown
 

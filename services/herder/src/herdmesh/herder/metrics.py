@@ -16,9 +16,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import RunState, UnitId
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
 from herdmesh.rpc import telemetry
 from herdmesh.rpc.errors import HerdmeshError, NotLeader
 

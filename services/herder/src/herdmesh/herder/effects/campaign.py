@@ -28,8 +28,8 @@ import structlog
 
 from herdmesh.api.configstore.v1 import leadership_service_pb2 as pb
 from herdmesh.api.configstore.v1.leadership_service_pb2_grpc import LeadershipServiceStub
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.instructions import Campaigning, RenewEpoch, ReserveGenerations
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model.instructions import Campaigning, RenewEpoch, ReserveGenerations
 from herdmesh.herder.wire.stores import leader_token
 from herdmesh.herder.wire.values import monotonic_ms
 from herdmesh.rpc.client import connect

@@ -17,8 +17,8 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_pb
 from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadServiceStub
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_pb
 from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadServiceStub
-from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, StatusEntry
+from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.wire import stores as wire
 from herdmesh.herder.wire.values import wall_clock_ms
 from herdmesh.rpc import revisions

@@ -19,9 +19,9 @@ import structlog
 from herdmesh.api.configstore.v1.config_write_service_pb2_grpc import ConfigWriteServiceStub
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_pb
 from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceStub
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import UnitId
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.wire import stores as wire
 from herdmesh.herder.wire.values import wall_clock_ms
 from herdmesh.rpc import revisions, tracing

@@ -28,8 +28,8 @@ from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.loop import HerderLoop
 from herdmesh.herder.service.encoded_views import EncodedMeshViews
 from herdmesh.herder.service.offsets import OffsetRpcs
-from herdmesh.herder.state import requests as rq
 from herdmesh.herder.state.model import TargetState
+from herdmesh.herder.state.model import requests as rq
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import encoded, properties, revisions, tracing
 from herdmesh.rpc.errors import ConnectorNotFound, RequestInvalid

@@ -20,8 +20,8 @@ from typing import Final, Generic, TypeVar
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.herder.state import Herder
-from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.views import ConnectorView, WorkerView
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.views.views import ConnectorView, WorkerView
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import encoded, revisions
 from herdmesh.topicstore.contract import Revision

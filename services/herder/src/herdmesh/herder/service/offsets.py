@@ -11,7 +11,7 @@ import grpc.aio
 
 from herdmesh.api.herder.v1 import offset_messages_pb2 as pb
 from herdmesh.herder.service.queries import QueryRpcs
-from herdmesh.herder.state import requests as rq
+from herdmesh.herder.state.model import requests as rq
 from herdmesh.herder.wire import values
 from herdmesh.rpc.errors import RequestInvalid
 

@@ -15,7 +15,7 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as pb_grpc
 from herdmesh.api.worker.v1 import worker_service_pb2
-from herdmesh.herder.state import requests as rq
+from herdmesh.herder.state.model import requests as rq
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import RequestInvalid

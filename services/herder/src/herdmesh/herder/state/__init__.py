@@ -1,18 +1,16 @@
-"""The herder's pure state: start reading at `machine.Herder.handle`, then `mesh.py` for what it remembers.
+"""The herder's pure state: start reading at `machine.Herder.handle`. Rooms, each above those it uses:
 
-events.py, requests.py -> machine.py -> instructions.py
-                             |-- leadership.py  role, epoch, generations
-                             |-- sessions.py    workers: hello and adoption, reports, loss
-                             |-- lifecycle.py   per connector: wanted against held
-                             |     |-- holds.py     stop, acknowledge, start
-                             |     `-- tasksets.py  make, commit, fence, count
-                             |-- placement.py   who goes where (assignment.py)
-                             |-- calls.py       callers' requests (configs.py, restarts.py)
-                             |     |-- commands.py  questions to workers (questions.py)
-                             |     |-- queries.py   calls that only ask: plans.py, plugins.py, loggers.py, offsets.py
-                             |     `-- initial_offsets.py  a create that brings its own offsets
-                             |-- session_keys.py  the key of a Connect cluster's internal requests
-                             `-- views.py       what callers see
+machine      dispatches events, and looks again at what changed
+handlers     one module per source of events: stores' watches, results of writes, workers' sessions, leadership
+calls        callers' requests, one module per kind
+views        what callers see, and why each unit is where it is
+units        connectors and tasks: wanted against held, places, task sets, restarts
+leadership   whether this herder serves, generations, session keys
+workers      plugins, commands, draining
+memory       everything that a herder remembers
+model        values, events, instructions, requests, and rules over these alone
+
+Events and requests go in (`model.events`, `model.requests`), instructions come out (`model.instructions`).
 """
 
 from herdmesh.herder.state.machine import Herder

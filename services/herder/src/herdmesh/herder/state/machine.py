@@ -10,31 +10,23 @@ Nothing gets a place before every connector has been looked at.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import (
-    balance,
-    calls,
+from herdmesh.herder.state.calls import calls, hedged_commands
+from herdmesh.herder.state.calls.connector_names import given_name
+from herdmesh.herder.state.handlers import (
     config_events,
-    hedges,
-    leadership,
-    lifecycle,
-    placement,
-    plugin_catalog,
-    reign,
-    session_keys,
-    sessions,
+    leadership_changes,
     status_events,
-    views,
+    worker_sessions,
     write_results,
 )
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.configs import given_name
-from herdmesh.herder.state.instructions import Instruction, RenewEpoch, Reply
-from herdmesh.herder.state.mesh import Mesh, Role
-from herdmesh.herder.state.model import (
-    Plugin,
-    RefusedPlugin,
-    Rules,
-)
+from herdmesh.herder.state.leadership import leadership_queries, session_keys
+from herdmesh.herder.state.memory import Mesh, Role
+from herdmesh.herder.state.model import Plugin, RefusedPlugin, Rules
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model.instructions import Instruction, RenewEpoch, Reply
+from herdmesh.herder.state.units import balance, lifecycle, placement
+from herdmesh.herder.state.views import views
+from herdmesh.herder.state.workers import plugin_catalog
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
@@ -65,7 +57,7 @@ class Herder:
             mesh.lease_until_ms = min(mesh.lease_until_ms, event.until_ms)
         if mesh.role is not Role.FOLLOWING and mesh.now >= mesh.lease_until_ms:
             mesh.out.append(RenewEpoch(mesh.epoch, give_up=False))
-            leadership.step_down(mesh, "the config store did not confirm its leadership in time")
+            leadership_changes.step_down(mesh, "the config store did not confirm its leadership in time")
         self._dispatch(event)
         self._settle()
         return mesh.flush()
@@ -83,7 +75,7 @@ class Herder:
     @property
     def refusal(self) -> HerdmeshError | None:
         """Why this herder answers nobody now; None when it leads."""
-        return reign.refusal(self._mesh)
+        return leadership_queries.refusal(self._mesh)
 
     @property
     def config_revision(self) -> Revision | None:
@@ -95,7 +87,7 @@ class Herder:
         return views.connector_view(self._mesh, name)
 
     def name_of(self, given: str) -> str:
-        """The name of the connector that a request means (`configs.given_name`). Raises RequestInvalid."""
+        """The name of the connector that a request means (`connector_names.given_name`). Raises RequestInvalid."""
         return given_name(self._mesh, given)
 
     def has_connector(self, name: str) -> bool:
@@ -135,13 +127,13 @@ class Herder:
             case ev.Tick():
                 self._tick()
             case ev.LeadershipGranted():
-                leadership.granted(mesh, event)
+                leadership_changes.granted(mesh, event)
             case ev.GenerationsReserved():
-                leadership.reserved(mesh, event)
+                leadership_changes.reserved(mesh, event)
             case ev.LeadershipFollowing():
-                leadership.following(mesh, event)
+                leadership_changes.following(mesh, event)
             case ev.LeadershipLost():
-                leadership.step_down(mesh, event.reason)
+                leadership_changes.step_down(mesh, event.reason)
             case ev.LeaseExtended() | ev.LeaseShortened():
                 pass  # taken in before the check of the lease
             case ev.Settle():
@@ -159,7 +151,7 @@ class Herder:
             case ev.StatusSnapshot() | ev.StatusPut() | ev.StatusDeleted() | ev.LeasesChanged():
                 status_events.handle(mesh, event)
             case ev.RequestReceived():
-                refused = reign.refusal(mesh)
+                refused = leadership_queries.refusal(mesh)
                 if refused is None:
                     calls.begin(mesh, event)
                 else:
@@ -175,21 +167,21 @@ class Herder:
         mesh = self._mesh
         match event:
             case ev.WorkerHello():
-                sessions.hello(mesh, event)
+                worker_sessions.hello(mesh, event)
             case ev.WorkerHeartbeat():
-                sessions.heartbeat(mesh, event)
+                worker_sessions.heartbeat(mesh, event)
             case ev.UnitReported():
-                sessions.reported(mesh, event)
+                worker_sessions.reported(mesh, event)
             case ev.TaskConfigsMade():
-                sessions.task_configs(mesh, event)
+                worker_sessions.task_configs(mesh, event)
             case ev.CommandReplied():
-                sessions.replied(mesh, event)
+                worker_sessions.replied(mesh, event)
             case ev.WorkerLeft():
-                sessions.leaving(mesh, event)
+                worker_sessions.leaving(mesh, event)
             case ev.PluginsTold():
                 plugin_catalog.folders_changed(mesh, event)
             case ev.StreamBroken():
-                sessions.broken(mesh, event)
+                worker_sessions.broken(mesh, event)
             case _:
                 raise AssertionError(f"nobody handles {event}")
 
@@ -199,13 +191,13 @@ class Herder:
         self._tick_ms = mesh.now
         config_events.unpark(mesh)
         calls.expire(mesh)
-        hedges.tick(mesh)
+        hedged_commands.tick(mesh)
         if mesh.role is not Role.LEADING:
             return
-        leadership.give_up_used_up(mesh)
+        leadership_changes.give_up_used_up(mesh)
         if mesh.role is not Role.LEADING:
             return
-        sessions.tick(mesh, late if late >= STALL_MS else 0)
+        worker_sessions.tick(mesh, late if late >= STALL_MS else 0)
         session_keys.rotate_if_due(mesh)
         mesh.touch_due()
         balance.tick(mesh)
@@ -214,13 +206,13 @@ class Herder:
         """Look at the connectors that something happened to, at most `SETTLE_MAX`, and when none is left, place. A
         reign may end in between."""
         mesh = self._mesh
-        adopting = mesh.role is Role.LEADING and reign.adopting(mesh)
+        adopting = mesh.role is Role.LEADING and leadership_queries.adopting(mesh)
         if self._was_adopting and not adopting and mesh.role is Role.LEADING:
             mesh.place_again = True
             for name in mesh.connectors:
                 mesh.touch(name)
         self._was_adopting = adopting
-        gathering = adopting and reign.gathering(mesh)
+        gathering = adopting and leadership_queries.gathering(mesh)
         mesh.place_again = mesh.place_again or (self._was_gathering and not gathering)
         self._was_gathering = gathering
         left = SETTLE_MAX
@@ -246,4 +238,4 @@ class Herder:
             if mesh.place_again or mesh.place_names:
                 break  # it has done what one step may
         if mesh.role is Role.LEADING:
-            sessions.release_leavers(mesh)
+            worker_sessions.release_leavers(mesh)

@@ -16,9 +16,6 @@ from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2
 from herdmesh.connect.lag import NOT_KNOWN, lag_of
 from herdmesh.connect.waits import Wait
-from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.model import (
     Holding,
     LoggerLevel,
@@ -31,7 +28,10 @@ from herdmesh.herder.state.model import (
     UnitId,
     Validation,
 )
-from herdmesh.herder.state.requests import OffsetsTold
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model import questions as qu
+from herdmesh.herder.state.model.requests import OffsetsTold
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid

@@ -13,7 +13,6 @@ from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write_pb
-from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import (
     ClusterLevel,
     ConnectorEntry,
@@ -23,7 +22,14 @@ from herdmesh.herder.state.model import (
     StatusEntry,
     UnitId,
 )
-from herdmesh.herder.state.requests import ChangeOffsets, OffsetsRecorded, OffsetsTold, RestartItem, WriteOptions
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import (
+    ChangeOffsets,
+    OffsetsRecorded,
+    OffsetsTold,
+    RestartItem,
+    WriteOptions,
+)
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.topicstore.contract import Revision

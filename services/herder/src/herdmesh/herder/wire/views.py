@@ -15,8 +15,15 @@ from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.connect.lag import Lag
 from herdmesh.herder.state.model import AutoRestart, LoggerLevel, RunState, UnitId
-from herdmesh.herder.state.requests import PlanStep, Restarting
-from herdmesh.herder.state.views import ClusterView, ConnectorView, TaskView, UnitView, WorkerState, WorkerView
+from herdmesh.herder.state.model.requests import PlanStep, Restarting
+from herdmesh.herder.state.views.views import (
+    ClusterView,
+    ConnectorView,
+    TaskView,
+    UnitView,
+    WorkerState,
+    WorkerView,
+)
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import properties, revisions
 from herdmesh.topicstore.contract import Revision

@@ -1,0 +1,63 @@
+"""What the herder itself knows of connector configs: names, patches, and who has which plugin.
+
+Owns these few rules; everything else about a config is a worker's to judge, because workers have the plugins.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state.memory import Mesh
+from herdmesh.herder.state.model import NAME_KEY, Properties
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
+from herdmesh.rpc.properties import PropertyValue
+
+#: What `String.trim` takes off both ends; a space that is none of these belongs to the name.
+_TRIMMED = "".join(map(chr, range(0x21)))
+NAME_BYTES_MAX = 1_000
+"""Names are part of ids of groups, clients and transactions (Kafka: 32,767 bytes), and of errors' trailing metadata
+(gRPC: 8 KiB)."""
+
+
+def trimmed(name: str) -> str:
+    """The name of a new connector, as Connect takes it from a create (reference/rest-api.md 3.2)."""
+    return name.strip(_TRIMMED)
+
+
+def given_name(mesh: Mesh, name: str) -> str:
+    """The name that a request means: exactly as given where such a connector is there, else as a create takes it.
+    (Java's PUT makes a connector with blanks around its name, which only the exact name means.) Raises RequestInvalid
+    for an empty one."""
+    if not name:
+        raise RequestInvalid("name the connector", "name")
+    entry = mesh.entries.get(name)
+    return name if entry is not None and entry.has_config else trimmed(name) or name
+
+
+def checked_name(name: str) -> str:
+    """A name that Connect would take, and that fits into Kafka's requests. Raises InvalidConfig for an empty one, one
+    with control characters, or one too long."""
+    if len(name.encode()) > NAME_BYTES_MAX:
+        text = f"a name has at most {NAME_BYTES_MAX} bytes (UTF-8), and {name[:40]}... has {len(name.encode())}"
+        raise InvalidConfig([FieldViolation(NAME_KEY, f"{text}: choose a shorter one")])
+    if not trimmed(name):
+        raise InvalidConfig([FieldViolation(NAME_KEY, "String may not be empty: give the connector a name")])
+    codes = {ord(character) for character in name}
+    control = sorted(code for code in codes if code < 0x20 or 0x7F <= code < 0xA0)
+    if control:
+        text = f"String may not contain control sequences but had the following ASCII chars: {control}"
+        raise InvalidConfig([FieldViolation(NAME_KEY, text)])
+    return name
+
+
+def own_name(config: Properties, name: str) -> str:
+    """The name, which the config's own must equal, but for blanks around it, if it has one. Raises InvalidConfig."""
+    given = config.get(NAME_KEY)
+    if given is not None and given != name and trimmed(str(given)) != name:
+        text = f"Connector name configuration ({given}) doesn't match connector name in the request ({name})"
+        raise InvalidConfig([FieldViolation(NAME_KEY, text)])
+    return name
+
+
+def merged(config: Properties, patch: Properties) -> Properties:
+    """`config` with `patch` over it; null removes its key (KIP-477)."""
+    result: dict[str, PropertyValue] = {**config, **patch}
+    return {name: value for name, value in result.items() if not (value is None and name in patch)}

@@ -1,0 +1,59 @@
+"""Asking a second worker what the first one does not answer.
+
+Owns when a question is asked of one more worker, and of how many at most. A worker that is frozen, or busy in a
+plugin's code, counts as lost much later or never; what others can answer as well is not to wait for it.
+
+Only questions that change nothing and that every worker with the plugin answers alike are asked twice. The first answer
+counts, whatever it says (`calls.answered` forgets the others). Why FenceTasks and AlterOffsets are not: docs/adr/0008.
+
+Invariant: a question is under way to `WORKERS_MAX` workers at most, each asked once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from herdmesh.herder.state.memory import Call, Command, Member, Mesh
+from herdmesh.herder.state.model.questions import (
+    DescribePlugin,
+    PlanTaskConfigs,
+    Question,
+    ReadOffsets,
+    ValidateOnWorker,
+)
+from herdmesh.herder.state.workers import commands, plugin_catalog
+
+#: How long one worker may take before another is asked; a validation takes some milliseconds.
+HEDGE_MS: Final = 2_000
+WORKERS_MAX: Final = 3
+ASKED_TWICE: Final = ValidateOnWorker | PlanTaskConfigs | DescribePlugin | ReadOffsets
+
+
+def tick(mesh: Mesh) -> None:
+    """Ask one more worker whatever has waited for too long."""
+    by_call: dict[int, list[Command]] = {}
+    for command in mesh.commands.values():
+        if command.call is not None and isinstance(command.question, ASKED_TWICE):
+            by_call.setdefault(command.call, []).append(command)
+    for number, asked in by_call.items():
+        call = mesh.calls.get(number)
+        if call is not None and len(asked) < WORKERS_MAX and mesh.now - asked[-1].asked_ms >= HEDGE_MS:
+            _ask_another(mesh, call, asked)
+
+
+def _ask_another(mesh: Mesh, call: Call, asked: list[Command]) -> None:
+    question = asked[-1].question
+    already = {command.worker_id for command in asked}
+    others = [member for member in _able(mesh, question) if member.worker_id not in already]
+    if others:
+        commands.ask(mesh, call, commands.preferred(mesh, others), question)
+
+
+def _able(mesh: Mesh, question: Question) -> list[Member]:
+    match question:
+        case ValidateOnWorker(config=config) | PlanTaskConfigs(config=config) | ReadOffsets(config=config):
+            return commands.able(mesh, config)
+        case DescribePlugin(class_name=class_name):
+            return plugin_catalog.workers_with(mesh, class_name)
+        case _:
+            raise AssertionError(f"{question} is asked once")

@@ -1,0 +1,118 @@
+"""A create that brings its own offsets: they are there exactly when the connector is, and never under a running one.
+
+Owns what must be true before they may be written: the name is free, nobody else is about to take it, and no task of an
+earlier connector of that name runs any more or could still commit. What is to be written is a worker's to say, which
+takes over the id they are committed under (`AlterOffsets`, prepared); the config store writes it in the transaction of
+the connector (ADR 0015). Offsets of an earlier connector that the request does not name stay as they are.
+
+Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name are over;
+fence the ids of tasks that may run on a worker nobody can ask; have the offsets prepared; write both. A failure before
+the last leaves nothing, and so does a refusal of the last. In standalone mode, where stores are in the worker's memory
+and offsets in its file, the worker writes them when it is asked to prepare: nobody else is there to take the name.
+
+Invariant: from the first of these steps to the end of the call no other call of this leader creates the name. While
+the offsets of a connector that is there are changed (`offset_changes.py`) no other call of this leader changes it.
+"""
+
+from __future__ import annotations
+
+from herdmesh.connect import config_topic
+from herdmesh.connect.config_records import ConnectorRecord
+from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.model import ErrorClass
+from herdmesh.herder.state.model.events import CommandReplied
+from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks
+from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, UpdateConnector
+from herdmesh.herder.state.workers import commands
+from herdmesh.rpc.errors import ConnectorExists, FieldViolation, InvalidConfig, NoWorker, OffsetsRefused
+
+WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN, Stage.OTHER_OFFSETS)
+"""Stages in which `hold` is to be asked again when time has passed."""
+_WRITING = (Stage.WRITING, Stage.READING_BACK)
+_RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
+
+
+def hold(mesh: Mesh, call: Call) -> bool:
+    """True when the connector must not be written yet; what is missing has been asked for, or waits for `WAITING`.
+
+    Raises ConnectorExists: of a create with offsets that nobody has prepared, which the store would take for one
+    without any, if the name is free by then.
+    """
+    holder = mesh.calls.get(mesh.offsets_under_way.get(call.name, call.id))
+    if holder is not None and holder.id != call.id:
+        if isinstance(holder.request, ChangeOffsets):
+            call.stage = Stage.OTHER_OFFSETS  # whatever it is: a resume above all
+            return True
+        if _may_create(call):
+            call.stage = Stage.OTHER_CREATE
+            return True
+    request = call.request
+    entry = mesh.entries.get(call.name)
+    exists = entry is not None and entry.has_config
+    if not isinstance(request, CreateConnector) or not request.initial_offsets or call.offsets_ready:
+        return False  # whether the name is free is the store's to say
+    if exists:
+        raise ConnectorExists(call.name)
+    if any(other.name == call.name and other.stage in _WRITING and _may_create(other) for other in mesh.calls.values()):
+        call.stage = Stage.OTHER_CREATE
+        return True
+    mesh.offsets_under_way[call.name] = call.id
+    connector = mesh.connectors.get(call.name)
+    if connector is not None and any(next(unit.holds(), None) is not None for unit in connector.units.values()):
+        call.stage = Stage.WINDING_DOWN
+        return True
+    if connector is not None and connector.unfenced:
+        call.stage = Stage.FENCING
+        members = [member for member in mesh.members.values() if member.session is not None]
+        if not members:
+            raise NoWorker("no worker is connected that could fence the tasks of an earlier connector; try again")
+        member = commands.preferred(mesh, members)
+        commands.ask(mesh, call, member, FenceTasks(call.name, max(connector.unfenced) + 1))
+    else:
+        _prepare(mesh, call, request)
+    return True
+
+
+def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> bool:
+    """A worker fenced, or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
+    assert isinstance(call.request, CreateConnector)
+    failure = reply.failure
+    if failure is not None and (isinstance(command.question, FenceTasks) or failure.error_class in _RETRIABLE):
+        raise NoWorker(f"worker {command.worker_id} could not do it: {failure.message}; try again")
+    if failure is not None:
+        raise OffsetsRefused(call.name, failure.message)
+    if isinstance(command.question, FenceTasks):
+        _prepare(mesh, call, call.request)
+        return False
+    call.offsets_ready, call.prepared_offsets = True, reply.prepared
+    return True
+
+
+def forget(mesh: Mesh, call: Call) -> None:
+    """The call is over."""
+    if mesh.offsets_under_way.get(call.name) == call.id:
+        del mesh.offsets_under_way[call.name]
+
+
+def _prepare(mesh: Mesh, call: Call, request: CreateConnector) -> None:
+    _refuse_too_large(call)
+    call.stage = Stage.OFFSETS
+    left_ms = commands.time_left_ms(mesh, call)
+    question = AlterOffsets(
+        call.name, call.config or {}, request.initial_offsets, mesh.config_revision, prepare=True, timeout_ms=left_ms
+    )
+    commands.ask_able(mesh, call, question)
+
+
+def _refuse_too_large(call: Call) -> None:
+    """What the store would refuse when a worker's file has the offsets already. Raises InvalidConfig."""
+    key, value = config_topic.encode(ConnectorRecord(call.name, call.config or {}))
+    size_bytes = len(key) + len(value or b"")
+    if size_bytes > config_topic.RECORD_BYTES_MAX:
+        text = f"takes {size_bytes} bytes as a record, at most {config_topic.RECORD_BYTES_MAX} fit"
+        raise InvalidConfig([FieldViolation("config", text)])
+
+
+def _may_create(call: Call) -> bool:
+    request = call.request
+    return isinstance(request, CreateConnector) or (isinstance(request, UpdateConnector) and request.allow_missing)

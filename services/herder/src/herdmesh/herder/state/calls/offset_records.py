@@ -1,0 +1,104 @@
+"""What the config store remembers of changes of offsets, so that a request id is good for one change, whoever leads.
+
+Owns the two records of a change: that it begins, written before a worker is asked, and what its caller is told, written
+before the caller is. A retry that finds the second is told it, also when the connector runs again. One that finds the
+first alone does the change again only if the store knows of nothing else that was done to the connector since: tasks
+may have run meanwhile, from other offsets. So that a retry is looked up also when the request would be refused by now,
+`look_back` asks for the records alone.
+
+A beginning is in the config topic too: a worker that is late with an earlier change finds it, and writes nothing over
+this one. It is refused of a herder that does not lead any more: another may have given the connector tasks. Dry runs
+leave no record, requests without an id none of their end. A refusal leaves the first: a retry then tries again, and the
+leader that refused knows that there is nothing to doubt.
+
+Invariant: no worker is asked to change offsets before its leader, leading still, has recorded that this begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from herdmesh.herder.state.memory import Call, Mesh, Op, OpKind, Stage
+from herdmesh.herder.state.model.instructions import RecordOffsets
+from herdmesh.herder.state.model.requests import ChangeOffsets, OffsetsTold
+from herdmesh.rpc.errors import HerdmeshError, RequestIdUnknown, RequestInvalid, WriteOutcomeUnknown
+
+RECORDED_BYTES_MAX: Final = 32 * 1024
+"""Of the offsets of one record, about 500 partitions of a sink: stores keep them in memory for a day and more."""
+LEFT_ALONE_MAX: Final = 1_000
+_NOTHING: Final = OffsetsTold(())
+
+
+def begins(mesh: Mesh, call: Call, request: ChangeOffsets) -> None:
+    """Record that a worker is about to be asked, and what a reset is to forget."""
+    call.stage = Stage.BEGINNING
+    # Nobody can ask for what is recorded without an id.
+    before = call.offsets_before if call.options.request_id else None
+    _record(mesh, call, request, before or _NOTHING, ended=False)
+
+
+def ended(mesh: Mesh, call: Call, request: ChangeOffsets, told: OffsetsTold) -> None:
+    """Record what the caller is about to be told."""
+    call.stage = Stage.WRITING
+    _record(mesh, call, request, told, ended=True)
+
+
+def may_be_recorded(call: Call) -> bool:
+    """True when a change that is refused may be the retry of one that was made."""
+    return isinstance(call.request, ChangeOffsets) and not call.request.dry_run and not call.begun
+
+
+def left_alone(mesh: Mesh, call: Call) -> None:
+    """The call is refused, and nobody has written anything for its id: a retry need not doubt that."""
+    if call.begun and call.options.request_id:
+        mesh.offsets_left_alone[call.options.request_id] = None
+        while len(mesh.offsets_left_alone) > LEFT_ALONE_MAX:
+            del mesh.offsets_left_alone[next(iter(mesh.offsets_left_alone))]
+
+
+def in_doubt(mesh: Mesh, call: Call) -> bool:
+    """True when an earlier request of this id, that was begun and did not end, may have changed the offsets. The one
+    that asks may change them next. Without an id there is none: the store's first answer was lost."""
+    if not call.options.request_id:
+        return False
+    known = call.options.request_id in mesh.offsets_left_alone
+    if call.refusal is None:
+        mesh.offsets_left_alone.pop(call.options.request_id, None)
+    return not known
+
+
+def look_back(mesh: Mesh, call: Call, request: ChangeOffsets) -> None:
+    """Ask how far an earlier request of this id came; `call.refusal` stands if there was none."""
+    call.stage = Stage.LOOKING_BACK
+    _record(mesh, call, request, _NOTHING, ended=False)
+
+
+def not_recorded(call: Call, error: HerdmeshError) -> HerdmeshError:
+    """What the caller is told when the store did not record, or did not tell, how far the change is."""
+    if isinstance(error, RequestInvalid):
+        return RequestInvalid(
+            f"this request_id was used for another change of offsets, or for something else: {error.message}",
+            "request_id",
+        )
+    if call.stage is Stage.LOOKING_BACK:
+        assert call.refusal is not None
+        return call.refusal if isinstance(error, RequestIdUnknown) else error
+    if call.stage is Stage.WRITING:
+        return WriteOutcomeUnknown(
+            f"the offsets of {call.name} were changed, but this could not be recorded: {error.message}; repeat the "
+            "request with the same request_id"
+        )
+    if call.may_have:
+        return WriteOutcomeUnknown(f"{call.may_have}, and may have done it: {error.message}; repeat the request")
+    return error
+
+
+def _record(mesh: Mesh, call: Call, request: ChangeOffsets, told: OffsetsTold, *, ended: bool) -> None:
+    if told.byte_count > RECORDED_BYTES_MAX:
+        told = OffsetsTold(
+            (), f"{told.message} (its {len(told.offsets)} offsets are too many to be told again)".strip()
+        )
+    op = mesh.op(Op(OpKind.CALL, call=call.id))
+    options = replace(call.options, retry_only=call.stage is Stage.LOOKING_BACK)
+    mesh.out.append(RecordOffsets(op, call.name, request, ended, told, options, mesh.epoch))

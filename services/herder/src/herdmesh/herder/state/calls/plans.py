@@ -1,0 +1,150 @@
+"""PlanConfig: what a create or an update with a config would do, without doing it.
+
+Owns the stages of such a call (validate, make task configs, compare) and the comparison. The rules compared by are not
+repeated here: whether a set differs is `task_sets.differs`, what may be kept is `holds.matches`, where things go is
+`placement.places`. What is worth a human's attention besides the units stands in `plan_notes.py`.
+
+What a config write does (reference/herder.md 4.3, as in Connect): the connector restarts, also for an equal config; its
+tasks restart all when the config or a task config changed, and not otherwise. A connector that is PAUSED or STOPPED
+makes no task configs until it is resumed.
+
+Invariant: planning changes nothing but the call; a plan is true of the moment it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from herdmesh.herder.state.calls import plan_notes
+from herdmesh.herder.state.calls.connector_names import checked_name, given_name, own_name
+from herdmesh.herder.state.memory import Call, Mesh, Stage, Unit
+from herdmesh.herder.state.model import NAME_KEY, ConnectorEntry, Failure, Properties, TargetState, UnitId
+from herdmesh.herder.state.model.events import CommandReplied
+from herdmesh.herder.state.model.questions import PlanTaskConfigs, Question, ValidateOnWorker
+from herdmesh.herder.state.model.requests import PlanAction, PlanConfig, Planned, PlanStep
+from herdmesh.herder.state.units import holds, lifecycle, placement, task_sets
+from herdmesh.herder.state.workers import commands, plugin_eligibility
+
+
+def begin(mesh: Mesh, call: Call, request: PlanConfig) -> None:
+    """Check the name and have the config validated. Raises as a create does."""
+    given = request.config.get(NAME_KEY)
+    written = request.name or (given if isinstance(given, str) else "")
+    call.name = checked_name(written and given_name(mesh, written))
+    call.config = {**request.config, NAME_KEY: own_name(request.config, call.name)}
+    call.stage = Stage.VALIDATING
+    commands.ask_able(mesh, call, ValidateOnWorker(call.config))
+
+
+def answered(mesh: Mesh, call: Call, question: Question, reply: CommandReplied) -> Planned | None:
+    """A worker validated the config, or made task configs."""
+    assert call.config is not None
+    before = mesh.entries.get(call.name)
+    entry = _after(before, call.name, call.config)
+    if isinstance(question, PlanTaskConfigs):
+        return _planned(mesh, call, before, entry, reply.tasks, reply.failure)
+    call.validation = commands.verdict(reply)
+    if call.validation.violations:
+        return Planned(call.validation, notes=("The config is refused: nothing would change.",))
+    if entry.wanted_state is not TargetState.STARTED:
+        return _planned(mesh, call, before, entry, None, None)
+    call.stage = Stage.PLANNING
+    commands.ask_able(mesh, call, PlanTaskConfigs(entry.config, entry.tasks_max))
+    return None
+
+
+def ask_again(mesh: Mesh, call: Call, question: Question) -> None:
+    """The worker that was asked is gone: another is asked the same."""
+    assert isinstance(question, ValidateOnWorker | PlanTaskConfigs)
+    commands.ask_able(mesh, call, question)
+
+
+def _after(before: ConnectorEntry | None, name: str, config: Properties) -> ConnectorEntry:
+    """What would be stored. No revision of today's can be the new config's, so it has none."""
+    if before is None or not before.has_config:
+        return ConnectorEntry(name, config=config, incarnation="planned")
+    return replace(before, config=config, config_revision=None, foreign=False)
+
+
+def _planned(
+    mesh: Mesh,
+    call: Call,
+    before: ConnectorEntry | None,
+    entry: ConnectorEntry,
+    made: tuple[Properties, ...] | None,
+    failure: Failure | None,
+) -> Planned:
+    """`made` None = no task configs are made in this target state."""
+    assert call.validation is not None
+    known = mesh.connectors.get(call.name)
+    units = {unit.id: unit for unit in known.units.values()} if known is not None else {}
+    runs = any(lifecycle.able(mesh, entry, worker_id) for worker_id in mesh.members)
+    if made is not None and failure is None:
+        failure = task_sets.too_many(entry, made)
+    if made is not None and failure is None and runs and task_sets.differs(entry, made):
+        after = _committed(entry, made)
+    else:
+        after = entry
+    # What other plugins move, it moves under the old task set.
+    other_plugins = before is not None and plugin_eligibility.needs(before) != plugin_eligibility.needs(entry)
+    begun = placement.places(mesh, entry, _wanted(entry)) if other_plugins and after is not entry else None
+    entry, wanted = after, _wanted(after)
+    places = placement.places(mesh, entry, wanted, begun)
+    same_config = before is not None and before.config == entry.config
+    steps = [
+        _step(entry, unit_id, units.get(unit_id), places, same_config)
+        for unit_id in sorted({*wanted, *units}, key=lambda unit_id: unit_id.order)
+    ]
+    others = sorted(str(unit_id) for unit_id in places if unit_id.connector != call.name)
+    notes = plan_notes.notes(mesh, before, entry, made, failure, runs=runs, others=others)
+    return Planned(call.validation, tuple(step for step in steps if step is not None), tuple(notes))
+
+
+def _wanted(entry: ConnectorEntry) -> list[UnitId]:
+    tasks = range(len(entry.tasks)) if holds.tasks_wanted(entry) else ()
+    return [UnitId(entry.name), *(UnitId(entry.name, task) for task in tasks)]
+
+
+def _committed(entry: ConnectorEntry, made: tuple[Properties, ...]) -> ConnectorEntry:
+    """The entry with the new task set; no task of an older one matches it."""
+    return replace(
+        entry,
+        tasks=made,
+        task_digests=("planned",) * len(made),
+        task_count=len(made),
+        inconsistent=False,
+        applied_config=entry.config,
+        task_set_generation=entry.task_set_generation + 1,
+    )
+
+
+def _step(
+    entry: ConnectorEntry, unit_id: UnitId, unit: Unit | None, places: Mapping[UnitId, str | None], same_config: bool
+) -> PlanStep | None:
+    """From where a unit is now to where it would be; None when it is nowhere and stays there."""
+    hold = unit.hold if unit is not None else None
+    place = places.get(unit_id)
+    task = unit_id.task
+    if hold is None:
+        if place is None:
+            return None
+        return PlanStep(task, PlanAction.START, f"it would run on {place}", place)
+    if not holds.wanted(entry, unit_id):
+        return PlanStep(task, PlanAction.STOP, "it is not in the new task set")
+    kept = holds.matches(entry, unit_id, hold.assignment)
+    if kept and place in (None, hold.worker_id):
+        return PlanStep(task, PlanAction.KEEP, f"it goes on untouched on {hold.worker_id}", hold.worker_id)
+    if place is None:
+        return PlanStep(task, PlanAction.STOP, "its config changed, and no worker could take it")
+    why = "the balance or its plugin asks for another worker" if kept else _why_restarted(task, same_config)
+    where = f"stays on {place}" if place == hold.worker_id else f"moves from {hold.worker_id} to {place}"
+    return PlanStep(task, PlanAction.RESTART, f"{why}; {where}", place)
+
+
+def _why_restarted(task: int | None, same_config: bool) -> str:
+    if task is None:
+        return "a config that is written restarts its connector, changed or not"
+    if same_config:
+        return "the connector makes other task configs now, which restarts all tasks"
+    return "the connector's config changed, which restarts all tasks"

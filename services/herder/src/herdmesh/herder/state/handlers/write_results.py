@@ -1,0 +1,45 @@
+"""Write results: the outcome of each write that this herder asked a store for.
+
+Owns finding what began the write: a call, a connector's task set, its statuses, or the session key.
+
+Invariant: the result of a write of an earlier reign changes nothing, unless a call waits for it.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state.calls import calls
+from herdmesh.herder.state.leadership import session_keys
+from herdmesh.herder.state.memory import Mesh, OpKind
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.units import leader_statuses, lifecycle, task_sets
+
+
+def handle(mesh: Mesh, event: ev.WriteDone | ev.WriteFailed) -> None:
+    """Give the result of a write to what began it."""
+    op = mesh.ops.pop(event.op, None)
+    if op is None:
+        return  # of an earlier reign
+    if op.kind is OpKind.CALL:
+        if isinstance(event, ev.WriteDone):
+            calls.written(mesh, op.call, event)
+        else:
+            calls.write_failed(mesh, op.call, event.error)
+        return
+    if op.kind is OpKind.SESSION_KEY:
+        if isinstance(event, ev.WriteDone):
+            session_keys.written(mesh, event.revision)
+        else:
+            session_keys.write_failed(mesh)
+        return
+    connector = mesh.connectors.get(op.connector)
+    if connector is None:
+        return
+    if op.kind is OpKind.STATUS:
+        error = event.error if isinstance(event, ev.WriteFailed) else None
+        leader_statuses.written(mesh, connector, event.op, op, error)
+    elif op.kind is OpKind.CLEAN:
+        lifecycle.cleaned(mesh, connector)
+    elif isinstance(event, ev.WriteDone):
+        task_sets.written(mesh, connector, event.revision)
+    else:
+        task_sets.write_failed(mesh, connector, op.kind, event.error)

@@ -1,0 +1,365 @@
+"""What can happen to a herder. Every event is data that can be logged and replayed; none carries code.
+
+Owns the vocabulary between the outside (stores, workers, callers, clock) and the state, and no decision.
+A session is known by a number its stream got from the shell; a write and a call likewise (`op`, `call`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from herdmesh.connect.waits import Wait
+from herdmesh.herder.state.model.requests import OffsetsRecorded, OffsetsTold, Request, RestartItem, WriteOptions
+from herdmesh.herder.state.model.values import (
+    Assignment,
+    ClusterLevel,
+    ConnectorEntry,
+    Failure,
+    Holding,
+    Lease,
+    LoggerLevel,
+    Plugin,
+    Properties,
+    RefusedPlugin,
+    RunState,
+    SessionKey,
+    StatusEntry,
+    TaskProgress,
+    UnitId,
+    Validation,
+)
+from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.topicstore.contract import Revision
+
+# --- leadership
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipGranted:
+    """This herder leads until `lease_until_ms` unless the lease is extended."""
+
+    epoch: int
+    generation_first: int
+    generation_limit: int
+    lease_until_ms: int
+    leader_id: str = ""
+    leader_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationsReserved:
+    """The config store has given `epoch` all generations below `generation_limit` that were not given out before."""
+
+    epoch: int
+    generation_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseExtended:
+    """The config store answered a heartbeat: this herder leads until `until_ms`."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseShortened:
+    """The campaign's stream broke: unless the config store answers again, this herder leads until `until_ms` only."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipFollowing:
+    """Another herder leads."""
+
+    leader_id: str
+    leader_address: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipLost:
+    """This herder's epoch is over."""
+
+    reason: str
+
+
+# --- what the stores keep
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSnapshot:
+    """Everything in the config store at `revision`; replaces all that was known. `epoch` is the one granted last;
+    `loggers` are levels for the whole cluster, in the order they were set."""
+
+    entries: Sequence[ConnectorEntry]
+    revision: Revision
+    epoch: int = 0
+    session_key: SessionKey | None = None
+    loggers: Sequence[ClusterLevel] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """One connector changed; `entry` None = nothing is stored any more. `revision` None = in the midst of a record."""
+
+    name: str
+    entry: ConnectorEntry | None
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecorded:
+    """The config store granted an epoch, to whomever; everything written before it has been told."""
+
+    epoch: int
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProgress:
+    """Nothing else that matters here happened in the config store up to `revision`."""
+
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRecorded:
+    """Somebody (a Java tool, another client of the store) wrote a restart request into the config topic."""
+
+    connector: str
+    include_tasks: bool
+    only_failed: bool
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeyRecorded:
+    """Somebody, maybe we, wrote a session key."""
+
+    key: SessionKey
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerRecorded:
+    """Somebody, maybe we, set a logger's level for the whole cluster."""
+
+    level: ClusterLevel
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSnapshot:
+    """Everything in the status store; replaces all that was known but the leases."""
+
+    statuses: Sequence[StatusEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPut:
+    """One status as stored now."""
+
+    status: StatusEntry
+
+
+@dataclass(frozen=True, slots=True)
+class StatusDeleted:
+    """A status is gone."""
+
+    unit: UnitId
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesChanged:
+    """The whole table of worker leases."""
+
+    leases: Sequence[Lease]
+
+
+# --- workers
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHello:
+    """A worker dialled in and says who it is, what it can load and what it holds."""
+
+    session: int
+    worker_id: str
+    incarnation: str
+    address: str
+    slots: int
+    plugins: tuple[Plugin, ...] = ()
+    holdings: tuple[Holding, ...] = ()
+    epoch_max: int = 0
+    draining: bool = False
+    #: of the newest level for the cluster that it was told.
+    logger_revision: Revision | None = None
+    #: it has begun to stop for good.
+    leaving: bool = False
+    #: what it found and cannot use.
+    refused: tuple[RefusedPlugin, ...] = ()
+    #: it may find a plugin that it has not told of.
+    has_plugin_folders: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PluginsTold:
+    """The plugin folders of a worker have changed: all that it can load now."""
+
+    session: int
+    plugins: tuple[Plugin, ...]
+    refused: tuple[RefusedPlugin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHeartbeat:
+    """A worker lives; progress of the tasks that moved."""
+
+    session: int
+    progress: tuple[TaskProgress, ...] = ()
+    waits: tuple[tuple[UnitId, Wait | None], ...] = ()
+    """Of units whose wait began, changed or ended (None)."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReported:
+    """A worker tells the state of a unit; UNASSIGNED means stopped and given up."""
+
+    session: int
+    unit: UnitId
+    assignment: Assignment
+    state: RunState
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigsMade:
+    """A connector made task configs, asked or unasked, or failed to."""
+
+    session: int
+    connector: str
+    assignment: Assignment
+    tasks: tuple[Properties, ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReplied:
+    """A worker answered a question: with `failure`, or with what the question asks for.
+
+    `plugin_fields` are the wire's `ConfigField`s, `dead_letters` its answer about dead letters, `prepared` its
+    `PreparedOffsets`, all unopened. Beside a failure `uncertain` says that what was asked for may have been done.
+    """
+
+    session: int
+    command_id: str
+    failure: Failure | None = None
+    validation: Validation | None = None
+    plugin_fields: tuple[object, ...] = ()
+    loggers: tuple[LoggerLevel, ...] = ()
+    tasks: tuple[Properties, ...] = ()
+    dead_letters: object = None
+    offsets: OffsetsTold | None = None
+    uncertain: bool = False
+    prepared: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLeft:
+    """A worker wants to be relieved of everything and then go."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBroken:
+    """The stream of a session ended, from whichever side."""
+
+    session: int
+
+
+# --- callers and effects
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """Somebody calls; answered by exactly one `Reply` with the same `call`, at the latest at `deadline_ms`."""
+
+    call: int
+    request: Request
+    options: WriteOptions
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCancelled:
+    """The caller went away; nobody waits for the reply. A write under way goes on."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDone:
+    """A write was acknowledged at `revision` (of the config store; None for a status write). `created` is told of a
+    config, `restarted` of a restart: what its first caller was told. `offsets` is told of a recorded change of them."""
+
+    op: int
+    revision: Revision | None = None
+    created: bool = False
+    restarted: tuple[RestartItem, ...] = ()
+    offsets: OffsetsRecorded | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """A write ended with an error of the store."""
+
+    op: int
+    error: HerdmeshError
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed; comes several times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Nothing happened; go on with what the events before left over (`Herder.unsettled`)."""
+
+
+Event = (
+    LeadershipGranted
+    | GenerationsReserved
+    | LeaseExtended
+    | LeaseShortened
+    | LeadershipFollowing
+    | LeadershipLost
+    | ConfigSnapshot
+    | ConfigChanged
+    | ConfigProgress
+    | EpochRecorded
+    | RestartRecorded
+    | SessionKeyRecorded
+    | LoggerRecorded
+    | StatusSnapshot
+    | StatusPut
+    | StatusDeleted
+    | LeasesChanged
+    | WorkerHello
+    | WorkerHeartbeat
+    | UnitReported
+    | TaskConfigsMade
+    | CommandReplied
+    | WorkerLeft
+    | PluginsTold
+    | StreamBroken
+    | RequestReceived
+    | RequestCancelled
+    | WriteDone
+    | WriteFailed
+    | Tick
+    | Settle
+)

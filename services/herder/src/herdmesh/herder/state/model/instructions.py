@@ -1,0 +1,356 @@
+"""What the state wants done. Each instruction is data; `herdmesh.herder.loop` hands it to what can do it.
+
+Owns the vocabulary only. Invariant: carrying out an instruction never blocks the loop; a write is answered by exactly
+one `WriteDone` or `WriteFailed` with its `op`, nothing else is answered at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.herder.state.model.questions import Question
+from herdmesh.herder.state.model.requests import Answer, ChangeOffsets, OffsetsTold, RestartItem, WriteOptions
+from herdmesh.herder.state.model.values import (
+    Assignment,
+    Properties,
+    RestartNote,
+    RunState,
+    StatusEntry,
+    TargetState,
+    UnitId,
+)
+from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.topicstore.contract import Revision
+
+# --- messages to workers
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Answers hello: exactly what the worker may keep."""
+
+    adopted: tuple[UnitId, ...]
+    session_timeout_ms: int
+    leader_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartUnit:
+    """Start a unit. For a connector `task_config` is None and `task_count` 0; for a task `tasks_max` is 0."""
+
+    unit: UnitId
+    assignment: Assignment
+    connector_config: Properties
+    task_config: Properties | None
+    target: TargetState
+    task_count: int
+    tasks_max: int
+    commit_scope: CommitScope | None
+    #: what of the config store was applied when this was decided: the set is in force there. None for a connector.
+    revision: Revision | None
+    #: what every status of this assignment is to carry, so that no write of the worker loses it.
+    note: RestartNote | None = None
+    #: W3C trace context of the call that this comes of; empty = of none.
+    traceparent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopUnit:
+    """Stop a unit; answered by a report of UNASSIGNED."""
+
+    unit: UnitId
+    assignment: Assignment
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetUnitTarget:
+    """Pause, resume or (a connector) stop in place."""
+
+    unit: UnitId
+    target: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateTaskConfigs:
+    """Ask a connector for its task configs."""
+
+    connector: str
+    assignment: Assignment
+    tasks_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask a question; answered by a reply with the same `command_id`, or not at all where it is empty."""
+
+    command_id: str
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class SetRate:
+    """So much each task of the connector may take of its rate limits, per second; 0 = there is no such limit."""
+
+    connector: str
+    records_per_second: float
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The herder lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Everything was moved; the worker may go."""
+
+
+Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | SetRate | Ask | Heartbeat | Released
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send `message` over a session, under the leader's epoch."""
+
+    session: int
+    epoch: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    """End a session's stream; with an error, or cleanly when None."""
+
+    session: int
+    error: HerdmeshError | None
+
+
+# --- writes
+
+
+@dataclass(frozen=True, slots=True)
+class PutConfig:
+    """`ConfigWriteService.PutConnectorConfig`; `patch` is what the config was merged from: retries are known by it.
+    `initial_offsets` are the wire's `PreparedOffsets`, as a worker made them."""
+
+    op: int
+    connector: str
+    config: Properties
+    options: WriteOptions
+    must_exist: bool = False
+    must_not_exist: bool = False
+    initial_target: TargetState | None = None
+    patch: Properties | None = None
+    initial_offsets: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConfig:
+    """`ConfigWriteService.DeleteConnector`."""
+
+    op: int
+    connector: str
+    options: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class PutTarget:
+    """`ConfigWriteService.SetTargetState`."""
+
+    op: int
+    connector: str
+    target: TargetState
+    options: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRestart:
+    """`ConfigWriteService.RequestRestart` under `epoch`: from `generation` on the restarted items are to run.
+
+    `task` None = as the flags say.
+    """
+
+    op: int
+    connector: str
+    options: WriteOptions
+    items: tuple[RestartItem, ...]
+    generation: int
+    epoch: int
+    include_tasks: bool = False
+    only_failed: bool = False
+    task: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTasks:
+    """`ConfigWriteService.CommitTaskConfigs` under `epoch`; refused if the config moved on from `config_revision`. With
+    `fenced_generation` the set is counted in the same write, and refused if another set than that is in force."""
+
+    op: int
+    connector: str
+    tasks: tuple[Properties, ...]
+    config_revision: Revision | None
+    epoch: int
+    fenced_generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutTaskCount:
+    """`ConfigWriteService.PutTaskCount` under `epoch`."""
+
+    op: int
+    connector: str
+    task_count: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RotateSessionKey:
+    """`ConfigWriteService.PutSessionKey` under `epoch`, of a key that is made when the write begins."""
+
+    op: int
+    algorithm: str
+    size_bytes: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutLogger:
+    """`ConfigWriteService.PutLoggerLevel`: a level for the whole cluster."""
+
+    op: int
+    logger: str
+    level: str
+    options: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDrain:
+    """`ConfigWriteService.RecordDrain`: a worker has taken note of a drain, or of its end."""
+
+    op: int
+    worker_id: str
+    draining: bool
+    options: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOffsets:
+    """`ConfigWriteService.RecordOffsets`: a change of offsets begins (`told` are those that a reset will forget), under
+    `epoch`, or it has ended and its caller is about to be told."""
+
+    op: int
+    connector: str
+    change: ChangeOffsets
+    ended: bool
+    told: OffsetsTold
+    options: WriteOptions
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStatuses:
+    """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics.
+
+    What is started after this was decided, from `generation_below` on, keeps its status however late this is done.
+    """
+
+    op: int
+    connector: str
+    tasks_from: int | None
+    generation_below: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """Write `state`, `trace` and `note` over exactly the record `over`, the rest of it as it is.
+
+    Whatever else was written meanwhile, by a worker above all, stands: then this change is dropped.
+    """
+
+    over: StatusEntry
+    state: RunState
+    trace: str | None
+    note: RestartNote | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutStatus:
+    """`StatusWriteService.PutStatuses`: what the leader has to say of units of one connector."""
+
+    op: int
+    connector: str
+    changes: tuple[StatusChange, ...]
+
+
+Write = (
+    PutStatus
+    | PutConfig
+    | DeleteConfig
+    | PutTarget
+    | RequestRestart
+    | CommitTasks
+    | PutTaskCount
+    | RotateSessionKey
+    | PutLogger
+    | RecordDrain
+    | RecordOffsets
+    | DeleteStatuses
+)
+
+
+# --- the rest
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveGenerations:
+    """Ask for generations from `above` on, again and again until some are told: answered by GenerationsReserved, by a
+    new grant, or by nobody."""
+
+    epoch: int
+    above: int
+
+
+@dataclass(frozen=True, slots=True)
+class RenewEpoch:
+    """Campaign anew, on a new stream.
+
+    `give_up`: all generations of `epoch` are given out and no more are to be had, so ask for another one. Otherwise
+    the lease ended by our own clock while the store may still count us as the leader: hold on to the epoch, it may be
+    granted again.
+    """
+
+    epoch: int
+    give_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a call."""
+
+    call: int
+    answer: Answer | HerdmeshError
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChanged:
+    """From now on this herder serves as leader (`error` None), or answers everybody with `error`."""
+
+    error: HerdmeshError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewsChanged:
+    """The views of these connectors and workers may have changed; watchers look again."""
+
+    connectors: frozenset[str]
+    workers: frozenset[str]
+
+
+Campaigning = RenewEpoch | ReserveGenerations
+"""What the campaign carries out."""
+
+Instruction = Send | CloseSession | Write | Campaigning | Reply | RoleChanged | ViewsChanged

@@ -1,0 +1,348 @@
+"""What callers may ask of the leading herder, and what they get, as data.
+
+Owns the vocabulary of the public service's mutations and of the calls that need a worker. Reads that need neither
+(Get, List, Watch) are answered from views and are not here. How requests are carried out: `calls.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum, unique
+
+from herdmesh.herder.state.model.values import (
+    LoggerLevel,
+    OffsetEntry,
+    Plugin,
+    Properties,
+    RunState,
+    TargetState,
+    Validation,
+)
+from herdmesh.topicstore.contract import Revision
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Passed through to the config store: what makes a retry safe, what must still be so, and who asks."""
+
+    request_id: str = ""
+    expected_revision: Revision | None = None
+    caller: str = ""
+    #: write nothing, only tell the outcome of an earlier request of this id.
+    retry_only: bool = False
+    #: W3C trace context of the call; empty = it is not traced.
+    traceparent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConnector:
+    """`name` may be empty when the config has it. `initial_target` None = leave it (STARTED).
+
+    `initial_offsets` are written with the connector, in one transaction; other offsets that an earlier connector of the
+    name left stay.
+    """
+
+    name: str
+    config: Properties
+    initial_target: TargetState | None = None
+    initial_offsets: tuple[OffsetEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConnector:
+    """Replace a config; `allow_missing` creates."""
+
+    name: str
+    config: Properties
+    allow_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PatchConnector:
+    """Merge `patch` into the config; null removes its key (KIP-477)."""
+
+    name: str
+    patch: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConnector:
+    """Remove config and target state; its offsets stay."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTarget:
+    """Pause, resume or stop."""
+
+    name: str
+    target: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class RestartConnector:
+    """KIP-745."""
+
+    name: str
+    include_tasks: bool = False
+    only_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartTask:
+    """Restart one task, whatever its state."""
+
+    name: str
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateConfig:
+    """Validate on a worker that has the plugin."""
+
+    config: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class PlanConfig:
+    """What a create or an update with this config would do. `name` may be empty when the config has it; else it is
+    exact, as in an update, and a note tells where a create would take it for another."""
+
+    name: str
+    config: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class GetPlugin:
+    """The config definition of a plugin, by class name or alias."""
+
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetLoggers:
+    """Levels on every connected worker: of a logger and its children, or of all that have one of their own (empty)."""
+
+    logger: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetLoggers:
+    """Change the level of a logger and its children on one worker, or (`worker_id` empty) in the whole cluster."""
+
+    logger: str
+    level: str
+    worker_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainWorker:
+    """Move everything off a worker and give it nothing more."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class UndrainWorker:
+    """Let a draining or drained worker take work again."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListDeadLetters:
+    """A page of a connector's dead letters; `wire` is the caller's request, unopened."""
+
+    name: str
+    wire: object
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDeadLetters:
+    """Put dead letters of a connector back; `wire` is the caller's request, unopened."""
+
+    name: str
+    wire: object
+
+
+@dataclass(frozen=True, slots=True)
+class GetOffsets:
+    """All offsets of a connector, in any state."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOffsets:
+    """Change the offsets of a stopped connector: to `offsets`, or forget all, or (a sink) back to a time."""
+
+    name: str
+    offsets: tuple[OffsetEntry, ...] = ()
+    reset: bool = False
+    #: epoch milliseconds; None = no rewind.
+    rewind_to_ms: int | None = None
+    dry_run: bool = False
+    #: whether a rewind may move a partition forward.
+    allow_forward: bool = False
+
+
+Request = (
+    CreateConnector
+    | UpdateConnector
+    | PatchConnector
+    | DeleteConnector
+    | SetTarget
+    | RestartConnector
+    | RestartTask
+    | ValidateConfig
+    | PlanConfig
+    | GetPlugin
+    | GetLoggers
+    | SetLoggers
+    | DrainWorker
+    | UndrainWorker
+    | ListDeadLetters
+    | ReplayDeadLetters
+    | GetOffsets
+    | ChangeOffsets
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The answer to a change of a connector; its view tells the rest. `revision` is where the write stands."""
+
+    name: str
+    revision: Revision | None
+    created: bool = False
+    validation: Validation | None = None
+    """What a worker said of the config; None where nothing was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarting:
+    """The answer to a restart: every unit looked at, the connector (task None) first, with its state before."""
+
+    items: tuple[RestartItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartItem:
+    """One unit of a restart plan; `state` is RESTARTING when it is restarted. `worker_id` has it, or is stopping it."""
+
+    task: int | None
+    state: RunState
+    restarted: bool
+    worker_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """The answer to ValidateConfig."""
+
+    validation: Validation
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """The answer to DrainWorker and UndrainWorker."""
+
+    worker_id: str
+
+
+@unique
+class PlanAction(StrEnum):
+    """What would happen to a unit; names are those of the proto's `PlanAction`."""
+
+    START = "START"
+    STOP = "STOP"
+    RESTART = "RESTART"
+    KEEP = "KEEP"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """What would happen to the connector (task None) or a task. `worker_id` is where it would be, "" = nowhere."""
+
+    task: int | None
+    action: PlanAction
+    reason: str
+    worker_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The answer to PlanConfig: the connector first, then its tasks; no steps when the config is refused."""
+
+    validation: Validation
+    steps: tuple[PlanStep, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDescribed:
+    """The answer to GetPlugin; `fields` are the wire's `ConfigField`s, unopened."""
+
+    plugin: Plugin
+    fields: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggersListed:
+    """The answer to GetLoggers: worker and logger, sorted by logger, then worker."""
+
+    loggers: tuple[tuple[str, LoggerLevel], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggersSet:
+    """The answer to SetLoggers: the names whose level changed, on any worker, sorted."""
+
+    affected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersTold:
+    """The answer to ListDeadLetters and ReplayDeadLetters: `wire` is the worker's, unopened."""
+
+    wire: object
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsTold:
+    """The answer to GetOffsets and ChangeOffsets: as they are now; after a reset, as they were. `message` is Connect's
+    about a change, and of those that are only told what somebody who reads them should know."""
+
+    offsets: tuple[OffsetEntry, ...]
+    message: str = ""
+
+    @property
+    def byte_count(self) -> int:
+        """Of the offsets' JSON."""
+        return sum(len(text.encode()) for one in self.offsets for text in (one.partition_json, one.offset_json or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRecorded:
+    """How far the config store knows a change of offsets to be. `repeated` = an earlier request of its id had come so
+    far; `overtaken` = it was begun and not ended, and something else was done to the connector since."""
+
+    ended: bool
+    told: OffsetsTold
+    repeated: bool = False
+    overtaken: bool = False
+
+
+Answer = (
+    Written
+    | Restarting
+    | Validated
+    | Planned
+    | PluginDescribed
+    | LoggersListed
+    | LoggersSet
+    | Draining
+    | DeadLettersTold
+    | OffsetsTold
+)

@@ -1,0 +1,363 @@
+"""When a unit that FAILED is started again by itself: classes, backoff, budget.
+
+Owns the rule and each unit's account. Owns neither the restart (`restarts.py`) nor how the account outlives a leader
+(`leader_statuses.py`). Times are the herder's, chance comes from the caller.
+
+The rule:
+- By class: RETRIABLE and UNKNOWN are restarted. FENCED (its id was taken over, though by our knowledge it is the owner)
+  is restarted too, so that a fence that hit the rightful owner heals, but once a minute at most, so that two owners do
+  not fence each other in a loop. FATAL is not: the same input fails again, and each attempt would read it anew.
+  BAD_CONFIG is not: the config must change. DATA_LOSS is not: a human decides. UNREACHABLE (no broker of the cluster
+  answered) is restarted for as long as that lasts.
+- Backoff: attempt n in a row waits backoff_ms x 2^(n-1), at most backoff_max_ms, less a share of up to `jitter`, so
+  that tasks that failed together do not come back together. Attempts are in a row until the unit has stayed RUNNING for
+  backoff_max_ms: a unit that never stays up for so long counts as failing again, whatever it did in between.
+- Budget: at most attempts_max restarts within any window_ms. It counts restarts, whether the unit ran well in between
+  or not. Once it is spent the unit stays FAILED until somebody acts, also after the window: whatever fails so often
+  needs a human. A restart after UNREACHABLE is not counted: all tasks share that cause, no restart of one makes it
+  better or worse, and once it is over nobody is needed. It has a row of its own, which ends when the unit was RUNNING
+  for OUTAGE_OVER_MS or failed of something else, and waits OUTAGE_BACKOFF_MAX_MS at most: a second outage within
+  minutes is another one, and a unit that failed for other reasons waits no longer for it. One that failed before this
+  leader knew it waits for nothing: a leader is granted its epoch by a write to the cluster, so that the outage is over.
+  Where the leader changes meanwhile, one may be counted.
+- What gives a new account: a restart that somebody asks for, a changed config, stop and resume. What costs nothing: a
+  worker that dies, leaves or is drained, a move, a pause, another leader. While its connector is paused a unit waits.
+- Another leader knows of the attempts that statuses tell of, also of what is told late: one that was begun while no
+  status store wrote, by a leader that is lost before one does, is not counted. Who leads again knows its own.
+
+Invariants: a restart is scheduled only while the verdict is RESTART; no window holds more than attempts_max attempts.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum, unique
+
+from herdmesh.herder.state.model.values import (
+    AutoRestart,
+    ConnectorEntry,
+    ErrorClass,
+    Failure,
+    Properties,
+    RestartNote,
+    RestartPolicy,
+    RunState,
+    StatusEntry,
+    UnitId,
+)
+
+ENABLED_KEY = "herdmesh.restart.enabled"
+ATTEMPTS_MAX_KEY = "herdmesh.restart.attempts.max"
+WINDOW_MS_KEY = "herdmesh.restart.window.ms"
+BACKOFF_MS_KEY = "herdmesh.restart.backoff.ms"
+BACKOFF_MAX_MS_KEY = "herdmesh.restart.backoff.max.ms"
+_KEYS = (ENABLED_KEY, ATTEMPTS_MAX_KEY, WINDOW_MS_KEY, BACKOFF_MS_KEY, BACKOFF_MAX_MS_KEY)
+
+FENCED_BACKOFF_MS = 1_000
+FENCED_PAUSE_MS = 60_000
+#: An attempt without a broker costs little, and how long this is, is how long everything stands still after an outage.
+OUTAGE_BACKOFF_MAX_MS = 30_000
+#: A unit that was RUNNING for so long had reached the cluster, and not only begun to.
+OUTAGE_OVER_MS = 3_000
+
+_BY_ITSELF = frozenset({ErrorClass.RETRIABLE, ErrorClass.UNKNOWN, ErrorClass.FENCED, ErrorClass.UNREACHABLE})
+_DOUBLINGS_MAX = 40
+
+
+@unique
+class Verdict(StrEnum):
+    """What follows a failure."""
+
+    RESTART = "RESTART"
+    #: restarts by themselves are switched off.
+    OFF = "OFF"
+    #: its class says that a restart would not help.
+    HOPELESS = "HOPELESS"
+    #: the budget is spent.
+    SPENT = "SPENT"
+
+
+@dataclass(slots=True)
+class Account:
+    """What the policy remembers of one unit."""
+
+    #: the config it is about: another config has another account.
+    tag: str = ""
+    #: when its restarts were begun, oldest first; older ones than the window are dropped at the next failure.
+    attempts_ms: list[int] = field(default_factory=list[int])
+    #: restarts since it last stayed up, but for those after UNREACHABLE.
+    in_a_row: int = 0
+    #: restarts after UNREACHABLE since it last reached the cluster.
+    outages_in_a_row: int = 0
+    #: the generation whose failure was decided last, and what was decided.
+    generation: int = 0
+    verdict: Verdict = Verdict.RESTART
+    failure: Failure | None = None
+    failed_ms: int | None = None
+    #: when the restart is due; None = none is.
+    next_ms: int | None = None
+    #: the one that is due stands in `attempts_ms` already: a leader before us began it and could not finish.
+    counted: bool = False
+    fenced_ms: int | None = None
+    #: the generation whose restart was begun last.
+    begun: int = 0
+    #: statuses of earlier generations tell of another account.
+    from_generation: int = 0
+    #: when the restarts that it knows of were begun, by the clock of who began them.
+    known_ms: set[int] = field(default_factory=set[int])
+    #: one that must have been, and when it was due; None = there is none, or a status told of it.
+    inferred_ms: int | None = None
+
+    def fail(
+        self,
+        policy: RestartPolicy,
+        failure: Failure,
+        now: int,
+        ran_ms: int | None,
+        chance: Callable[[int], float],
+        *,
+        before_us: bool = False,
+    ) -> None:
+        """Decide what follows a failure. What statuses tell of the account is taken in before (`take_in`). `ran_ms` =
+        how long it was RUNNING, None = not at all; `chance(attempt)` is a number from 0 to 1; `before_us`: a worker
+        brought it along, as it failed before this leader knew it."""
+        self.attempts_ms = policy.within(self.attempts_ms, now)
+        self.known_ms.intersection_update(policy.within(self.known_ms, now))
+        if self.inferred_ms not in self.attempts_ms:
+            self.inferred_ms = None
+        self.failure, self.failed_ms = failure, now
+        self.next_ms, self.counted = None, False
+        if ran_ms is not None and ran_ms >= policy.backoff_max_ms:
+            self.in_a_row = 0
+        if not self.is_free or (ran_ms is not None and ran_ms >= OUTAGE_OVER_MS):
+            self.outages_in_a_row = 0
+        self.verdict = self._verdict(policy, failure)
+        if self.verdict is not Verdict.RESTART:
+            return
+        row = self.outages_in_a_row if self.is_free else self.in_a_row
+        wait_ms = backoff_ms(policy, row + 1, chance(len(self.attempts_ms) + 1))
+        if self.is_free:
+            wait_ms = 0 if before_us else min(wait_ms, OUTAGE_BACKOFF_MAX_MS)
+        self.next_ms = now + wait_ms
+        if failure.error_class is ErrorClass.FENCED:
+            pause_ms = FENCED_BACKOFF_MS if self.fenced_ms is None else self.fenced_ms + FENCED_PAUSE_MS - now
+            self.next_ms = now + max(wait_ms, pause_ms)
+
+    def begin(self, now: int) -> None:
+        """The restart that was due is carried out."""
+        if not self.counted and self.is_free:
+            self.outages_in_a_row += 1
+        elif not self.counted:
+            self.in_a_row += 1
+            self.attempts_ms.append(now)
+            self.known_ms.add(now)
+        self.next_ms, self.counted, self.begun = None, False, self.generation
+        if self.failure is not None and self.failure.error_class is ErrorClass.FENCED:
+            self.fenced_ms = now
+
+    def take_up(self, generation: int, failure: Failure | None, now: int) -> None:
+        """The unit is held as it failed under this generation, and nothing is to come: its worker never heard of the
+        restart, or was away when it was due. It is due now, and counts once."""
+        self.generation, self.failure = generation, self.failure or failure
+        self.next_ms, self.counted = now, self.begun == generation
+
+    def hear(self, attempts_ms: Sequence[int], now: int) -> None:
+        """A status, or we as an earlier leader, tell of restarts under this account: take in those not known."""
+        news = [at_ms for at_ms in attempts_ms if at_ms not in self.known_ms]
+        if not news:
+            return
+        if self.inferred_ms is not None:
+            self.attempts_ms.remove(self.inferred_ms)
+            self.inferred_ms = None
+            self.in_a_row -= 1
+        self.known_ms.update(news)
+        self.attempts_ms = sorted([*self.attempts_ms, *(min(at_ms, now) for at_ms in news)])
+        self.in_a_row += len(news)
+
+    @property
+    def is_free(self) -> bool:
+        """The restart that is due costs nothing of the budget."""
+        return self.failure is not None and self.failure.error_class is ErrorClass.UNREACHABLE
+
+    def is_overdrawn(self, policy: RestartPolicy, now: int) -> bool:
+        """The restart that is due is one too many: others became known after it was decided."""
+        paid = self.counted or self.is_free
+        return not paid and len(policy.within(self.attempts_ms, now)) >= policy.attempts_max
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to remember."""
+        return not self.attempts_ms and self.next_ms is None
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that is due, under way or was last; of the one that would come when none was."""
+        waits = self.next_ms is not None and not self.counted
+        return max(1, len(self.attempts_ms) + (1 if waits else 0))
+
+    def _verdict(self, policy: RestartPolicy, failure: Failure) -> Verdict:
+        if failure.error_class not in _BY_ITSELF:
+            return Verdict.HOPELESS
+        if not policy.enabled:
+            return Verdict.OFF
+        spent = len(self.attempts_ms) >= policy.attempts_max and failure.error_class is not ErrorClass.UNREACHABLE
+        return Verdict.SPENT if spent else Verdict.RESTART
+
+
+def backoff_ms(policy: RestartPolicy, attempt: int, chance: float) -> int:
+    """How long attempt n (from 1) in a row waits. The longest wait is never exceeded; chance only shortens."""
+    doubled = policy.backoff_ms * 2 ** min(attempt - 1, _DOUBLINGS_MAX)
+    return int(min(doubled, policy.backoff_max_ms) * (1.0 - policy.jitter * chance))
+
+
+def tag_of(entry: ConnectorEntry, unit: UnitId) -> str:
+    """Names what an account is about: changed by every update, re-creation, new task set and restart that somebody
+    asked for, and by nothing else. So each of these gives a new account, whoever leads."""
+    what = entry.digest_of(unit.task) if unit.task is not None else str(entry.config_revision)
+    asked = entry.restarts.get(unit.task, 0)
+    return f"{zlib.crc32(f'{entry.incarnation}/{what}/{asked}'.encode()):08x}"
+
+
+def note_of(account: Account | None, attempts_max: int) -> RestartNote | None:
+    """The account as a status carries it; None when there is nothing to remember."""
+    if account is None or account.is_empty:
+        return None
+    attempts_ms, since_ms = tuple(account.attempts_ms), account.failed_ms
+    return RestartNote(account.tag, attempts_ms, account.attempt, attempts_max, account.next_ms, since_ms)
+
+
+def read_back(stored: StatusEntry | None, tag: str, generation: int, now: int, ours: Account | None = None) -> Account:
+    """The account that leaders before us left in a unit's status, and `ours`, when we led before: a status may not tell
+    of the last that we did. `generation` = the one that a worker holds, or 0.
+
+    A newer generation than the status speaks of proves that the restart it announces was carried out: it is counted,
+    and not due again. A status RESTARTING of the very generation that is held still tells of one that was counted and
+    not carried out: it is due at once, and not counted again.
+    """
+    account = _told(stored, tag, generation, now)
+    if ours is None or ours.tag != tag:
+        return account
+    account.hear(ours.attempts_ms, now)
+    account.fenced_ms, account.begun = ours.fenced_ms, ours.begun
+    if generation and ours.begun == generation:
+        account.take_up(generation, ours.failure, now)
+    return account
+
+
+def _told(stored: StatusEntry | None, tag: str, generation: int, now: int) -> Account:
+    note = stored.note if stored is not None else None
+    if stored is None or note is None or note.tag != tag:
+        return Account(tag)
+    account = Account(tag, failed_ms=note.since_ms)
+    account.hear(note.attempts_ms, now)
+    if note.next_ms is not None and generation > stored.generation:
+        account.inferred_ms = min(note.next_ms, now)
+        account.attempts_ms.append(account.inferred_ms)
+    account.in_a_row = len(account.attempts_ms)
+    if generation == stored.generation and stored.state in (RunState.FAILED, RunState.RESTARTING):
+        account.counted = stored.state is RunState.RESTARTING
+        account.next_ms = now if account.counted else note.next_ms
+        account.generation = generation if account.next_ms is not None else 0
+    if stored.trace:
+        account.failure = Failure(next(iter(stored.trace.splitlines()), "failed"), stored.trace)
+    return account
+
+
+def take_in(account: Account, stored: StatusEntry | None, policy: RestartPolicy, now: int) -> None:
+    """What a status tells that was written after the account was read back: of the last restart by a leader before us,
+    say, which its worker could not tell of while the store was away. One that is under way by that word is due still,
+    and paid, when the unit is held as it failed."""
+    if stored is None or stored.generation < account.from_generation:
+        return
+    if stored.note is None or stored.note.tag != account.tag:
+        return
+    account.hear(policy.within(stored.note.attempts_ms, now), now)
+    if stored.state is RunState.RESTARTING and stored.generation > account.begun:
+        account.begun = stored.generation
+        if account.generation == stored.generation:
+            account.verdict, account.next_ms = Verdict.RESTART, None
+
+
+def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:
+    """The policy of one connector: its own keys, else the herder's settings.
+
+    Validation refuses what is no number, but other writers of the config topic need not ask it: such a value counts as
+    not set.
+    """
+    if not any(key in config for key in _KEYS):
+        return defaults
+    enabled = str(config.get(ENABLED_KEY) or "").strip().lower()
+    return replace(
+        defaults,
+        enabled=enabled == "true" if enabled in ("true", "false") else defaults.enabled,
+        attempts_max=_number(config, ATTEMPTS_MAX_KEY, defaults.attempts_max),
+        window_ms=_number(config, WINDOW_MS_KEY, defaults.window_ms),
+        backoff_ms=_number(config, BACKOFF_MS_KEY, defaults.backoff_ms),
+        backoff_max_ms=_number(config, BACKOFF_MAX_MS_KEY, defaults.backoff_max_ms),
+    )
+
+
+def shown(policy: RestartPolicy, account: Account, failed: bool, under_way: bool, now: int) -> AutoRestart | None:
+    """The account as users see it; None when the unit neither failed within the window nor is FAILED."""
+    recent = any(at_ms > now - policy.window_ms for at_ms in account.attempts_ms)
+    if not (recent or failed or under_way) or account.failed_ms is None:
+        return None
+    spent = failed and account.verdict is Verdict.SPENT
+    attempt = policy.attempts_max + 1 if spent else account.attempt
+    return AutoRestart(attempt, policy.attempts_max, account.next_ms, account.failure, under_way)
+
+
+def explained(
+    policy: RestartPolicy, account: Account, failure: Failure | None, cure: str, paused: bool, *, refers: bool = False
+) -> str:
+    """Why a FAILED unit is not RUNNING and what happens next, in one line. The time of a restart is added where times
+    are written as text. `failure` = what its status says, `cure` = the command that restarts it, `refers` = the config
+    has references, whose values may change without it."""
+    # What was decided was decided on the account's failure; a status read since may tell of another, or of none.
+    failed = account.failure or failure
+    error_class = failed.error_class if failed is not None else ErrorClass.UNKNOWN
+    match account.verdict:
+        case Verdict.RESTART if account.next_ms is None:
+            return ""
+        case Verdict.RESTART if paused:
+            return (
+                f"failed ({error_class}); restart {account.attempt} of {policy.attempts_max} waits until it is resumed"
+            )
+        case Verdict.RESTART if account.is_free:
+            return "failed (UNREACHABLE): no broker of the Kafka cluster answers; tried again until one does"
+        case Verdict.RESTART:
+            return f"failed ({error_class}); restart {account.attempt} of {policy.attempts_max} follows"
+        case Verdict.SPENT:
+            times = f"{len(account.attempts_ms)} restarts within {_span(policy.window_ms)}"
+            return f"failed again after {times}: no more by themselves; fix the cause and {cure}"
+        case Verdict.OFF:
+            return f"failed ({error_class}); it is not restarted by itself, {ENABLED_KEY} is off: {cure}"
+        case Verdict.HOPELESS:
+            if refers and error_class is ErrorClass.BAD_CONFIG:
+                return _REFERS.format(cure=cure)
+            return _HOPELESS[error_class].format(cure=cure)
+
+
+_REFERS = (
+    "failed (BAD_CONFIG): correct the config, or the value that a reference of it names, and {cure}; where the "
+    "reference's provider has a ttl (ttl.ms), a changed value restarts it by itself"
+)
+_HOPELESS = {
+    ErrorClass.BAD_CONFIG: "failed (BAD_CONFIG): a restart does not help; correct the config and {cure}",
+    ErrorClass.FATAL: "failed (FATAL): the same input would fail again; remove the cause and {cure}",
+    ErrorClass.DATA_LOSS: "failed (DATA_LOSS): decide where it is to go on (herdmesh.offsets.missing), then {cure}",
+}
+
+
+def _span(ms: int) -> str:
+    for unit, length_ms in (("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if ms % length_ms == 0:
+            return f"{ms // length_ms} {unit}"
+    return f"{ms} ms"
+
+
+def _number(config: Properties, key: str, default: int) -> int:
+    text = str(config.get(key) or "").strip()
+    return int(text) if text.isdecimal() and int(text) > 0 else default

@@ -1,0 +1,421 @@
+"""Values of the herder's state: units, assignments, stored entries, what workers report. Plain and immutable.
+
+Owns no behaviour beyond comparing and naming. The wire's messages say the same; `herdmesh.herder.wire` translates.
+
+Invariant: every value here is immutable, so events, instructions, views and state may share it. A few fields named
+`wire` carry a message of the wire unopened: the state never looks inside, it only hands it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum, unique
+from typing import NamedTuple
+
+from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.lag import NOT_KNOWN, Lag
+from herdmesh.connect.waits import Wait
+from herdmesh.rpc.errors import FieldViolation
+from herdmesh.rpc.properties import PropertyValue
+from herdmesh.topicstore.contract import Revision
+
+Properties = Mapping[str, PropertyValue]
+
+CLASS_KEY = "connector.class"
+PLUGIN_VERSION_KEY = "connector.plugin.version"
+NAME_KEY = "name"
+TASKS_MAX_KEY = "tasks.max"
+TASKS_MAX_ENFORCE_KEY = "tasks.max.enforce"
+
+
+@unique
+class RunState(StrEnum):
+    """State of a unit as its status says; names are those of the proto's `RunState`."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+    STOPPED = "STOPPED"
+    DESTROYED = "DESTROYED"
+
+
+#: states in which a worker has the unit in its hands.
+HELD_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FAILED, RunState.RESTARTING, RunState.STOPPED})
+
+
+@unique
+class TargetState(StrEnum):
+    """What the user asked for."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+@unique
+class ErrorClass(StrEnum):
+    """What the restart policy does with a failure; names are those of the proto's `ErrorClass`."""
+
+    RETRIABLE = "RETRIABLE"
+    FATAL = "FATAL"
+    BAD_CONFIG = "BAD_CONFIG"
+    UNKNOWN = "UNKNOWN"
+    FENCED = "FENCED"
+    DATA_LOSS = "DATA_LOSS"
+    UNREACHABLE = "UNREACHABLE"
+
+
+@unique
+class ConnectorType(StrEnum):
+    """Which way records flow; UNKNOWN when neither a worker nor a name tells (`connector_names.type_of`)."""
+
+    UNKNOWN = "UNSPECIFIED"
+    SOURCE = "SOURCE"
+    SINK = "SINK"
+
+
+class UnitId(NamedTuple):
+    """A connector (task None) or one of its tasks: what is assigned to workers. A tuple, because thousands are keys."""
+
+    connector: str
+    task: int | None = None
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """Sort key: by connector, the connector itself before its tasks."""
+        return (self.connector, -1 if self.task is None else self.task)
+
+    def __str__(self) -> str:
+        return self.connector if self.task is None else f"{self.connector}-{self.task}"
+
+    @property
+    def log_context(self) -> str:
+        """As log lines carry it, in Connect's form: `[connector|worker]`, `[connector|task-0]`."""
+        return f"[{self.connector}|worker]" if self.task is None else f"[{self.connector}|task-{self.task}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Exactly what was started. Of two claims to one unit the higher `order` wins.
+
+    `task_digest` is ours to choose and opaque to workers: task set generation, then the config store's digest, because
+    a task of an older set must never pass for one of a newer, even when its own config is equal (it may be divided
+    by another task count). Empty for a connector.
+    """
+
+    epoch: int
+    generation: int
+    incarnation: str = ""
+    config_revision: Revision | None = None
+    task_digest: str = ""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (self.epoch, self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something is FAILED. `message` is one line and never empty."""
+
+    message: str
+    trace: str = ""
+    error_class: ErrorClass = ErrorClass.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Adds to a state what a human wants to know. `since_ms` by the herder's clock, None = unknown."""
+
+    type: str
+    message: str = ""
+    since_ms: int | None = None
+    wait: Wait | None = None
+    """Of type WAITING, part by part, with epoch times."""
+
+
+@unique
+class PluginKind(StrEnum):
+    """What a plugin is; names are those of the proto's `PluginKind`."""
+
+    SOURCE = "SOURCE"
+    SINK = "SINK"
+    CONVERTER = "CONVERTER"
+    HEADER_CONVERTER = "HEADER_CONVERTER"
+    TRANSFORMATION = "TRANSFORMATION"
+    PREDICATE = "PREDICATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A class that a worker can load, under its canonical name and its aliases."""
+
+    class_name: str
+    aliases: tuple[str, ...]
+    kind: PluginKind
+    version: str = ""
+
+    @property
+    def is_connector(self) -> bool:
+        return self.kind in (PluginKind.SOURCE, PluginKind.SINK)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPlugin:
+    """A plugin that a worker found and could not use. `plugin` empty = nothing in the folder can be used."""
+
+    folder: str
+    plugin: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorEntry:
+    """Everything the config store keeps about one connector (`configstore.v1.ConnectorEntry`)."""
+
+    name: str
+    has_config: bool = True
+    config: Properties = field(default_factory=dict[str, PropertyValue])
+    config_revision: Revision | None = None
+    target: TargetState | None = None
+    target_revision: Revision | None = None
+    tasks: tuple[Properties, ...] = ()
+    task_digests: tuple[str, ...] = ()
+    task_count: int = 0
+    inconsistent: bool = False
+    applied_config: Properties | None = None
+    incarnation: str = ""
+    task_set_generation: int = 0
+    task_count_record: int | None = None
+    pending_fencing: bool = False
+    foreign: bool = False
+    #: by task (None = the connector itself): what runs below this generation was asked to restart since.
+    restarts: Mapping[int | None, int] = field(default_factory=dict[int | None, int])
+
+    @property
+    def wanted_state(self) -> TargetState:
+        """The target state; nothing stored means STARTED, as in Connect."""
+        return self.target or TargetState.STARTED
+
+    @property
+    def class_name(self) -> str:
+        value = self.config.get(CLASS_KEY)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def plugin(self) -> tuple[str, str]:
+        """The class and the version of it that is asked for; empty = any version."""
+        version = self.config.get(PLUGIN_VERSION_KEY)
+        return self.class_name, version if isinstance(version, str) else ""
+
+    @property
+    def tasks_max(self) -> int:
+        """`tasks.max`; 1 where a foreign writer stored what is not a number."""
+        value = self.config.get(TASKS_MAX_KEY)
+        return int(value) if isinstance(value, str) and value.strip().isdigit() else 1
+
+    @property
+    def adopted(self) -> bool:
+        """True once a manifest of ours stands last: before that, Java's rules hold and no set of ours was committed."""
+        return bool(self.incarnation) and not self.foreign
+
+    @property
+    def set_is_current(self) -> bool:
+        """True when the committed task set is complete, ours, not empty and made from the config as it is now."""
+        return self.adopted and not self.inconsistent and bool(self.tasks) and self.applied_config == self.config
+
+    def digest_of(self, task: int) -> str:
+        """What `Assignment.task_digest` says for a task of the committed set."""
+        return f"{self.task_set_generation}:{self.task_digests[task]}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartNote:
+    """A unit's restart account as its status carries it, so that the next leader goes on with it.
+
+    `tag` names the config it is about (`restart_policy.tag_of`); `attempts_ms` are the times of the restarts within the
+    window, oldest first; `attempt` of `attempts_max` is due, under way or was last; `next_ms` is when it is due, None =
+    it is not; `since_ms` is when the unit failed.
+    """
+
+    tag: str
+    attempts_ms: tuple[int, ...] = ()
+    attempt: int = 0
+    attempts_max: int = 0
+    next_ms: int | None = None
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusEntry:
+    """A status as the status store has it (`statusstore.v1.Status`). `conditions` are those that `note` does not say;
+    `revision` is that of its own record."""
+
+    unit: UnitId
+    state: RunState
+    worker_id: str
+    worker_incarnation: str = ""
+    generation: int = 0
+    trace: str | None = None
+    commit_scope: CommitScope | None = None
+    version: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    note: RestartNote | None = None
+    revision: Revision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Whether a life of a worker is believed to go on, as the status store tells it."""
+
+    worker_id: str
+    incarnation: str
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One unit as a worker's hello reports it. State UNASSIGNED means: accepted, not yet started. `stopping` = on its
+    way out, whatever its state: its end will be reported."""
+
+    unit: UnitId
+    assignment: Assignment
+    state: RunState
+    failure: Failure | None = None
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RateUse:
+    """What a task does with a rate limit of its connector, of records or of bytes."""
+
+    limit_per_second: float
+    used_per_second: float
+    wants_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """How far a task has come. `wire` is the whole message, unopened."""
+
+    unit: UnitId
+    lag: Lag = NOT_KNOWN
+    wire: object = None
+    records_rate: RateUse | None = None
+    bytes_rate: RateUse | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """True while the task runs under a rate limit."""
+        return self.records_rate is not None or self.bytes_rate is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A worker's verdict on a config. `wire` is the whole result, unopened."""
+
+    violations: tuple[FieldViolation, ...] = ()
+    wire: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntry:
+    """The offset of one partition, in the JSON forms of KIP-875. `offset_json` None = forget it."""
+
+    partition_json: str
+    offset_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLevel:
+    """The level of a logger on every worker. `revision` is of its record in the config topic: one that was set later
+    has a later one."""
+
+    logger: str
+    level: str
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerLevel:
+    """A logger of a worker. `modified_ms` by the worker's wall clock, None = its level was never changed."""
+
+    logger: str
+    level: str
+    modified_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """What is to be known of the key that signs Connect's internal requests, and no part of it. `age_ms` is by wall
+    clocks at the moment it is told; below 0 when its maker's clock is ahead."""
+
+    algorithm: str
+    size_bytes: int
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRestart:
+    """Where the restart policy stands with a unit, as users see it.
+
+    `attempt` is under way or comes next, from 1; attempts_max + 1 when the budget is spent. `next_ms` None = none
+    comes by itself. `under_way` = the unit is being restarted now.
+    """
+
+    attempt: int
+    attempts_max: int
+    next_ms: int | None = None
+    failure: Failure | None = None
+    under_way: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """The numbers of the restart policy (`restart_policy.py`): of the herder's settings, or of one connector."""
+
+    enabled: bool = True
+    attempts_max: int = 10
+    window_ms: int = 3_600_000
+    backoff_ms: int = 1_000
+    backoff_max_ms: int = 300_000
+    #: the share of a backoff that chance may take off, 0 to 0.5.
+    jitter: float = 0.2
+
+    def within(self, times_ms: Iterable[int], now: int) -> list[int]:
+        """Those that count for the budget still."""
+        return [at_ms for at_ms in times_ms if at_ms > now - self.window_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The numbers the state works by; see `settings.py` for what they mean to an operator."""
+
+    herder_id: str = "herder"
+    session_timeout_ms: int = 6_000
+    stream_grace_ms: int = 2_000
+    rebalance_delay_ms: int = 0
+    stop_timeout_ms: int = 30_000
+    #: nothing starts on the first worker of all until no other joined for this time, or for three times this: it would
+    #: be given everything, and the next ones nothing.
+    initial_delay_ms: int = 0
+    #: how long the units of a worker that leaves run on there: when all workers are stopped, nothing is to start on one
+    #: that says so a moment later. More workers that leave meanwhile lengthen it, up to three times this.
+    leave_gather_ms: int = 500
+    heartbeat_ms: int = 1_000
+    #: when units that could stay move for balance, and how many at once: see `balance.py`.
+    balance_enabled: bool = True
+    balance_delay_ms: int = 60_000
+    balance_moves_max: int = 10
+    balance_threshold_percent: int = 5
+    session_key_algorithm: str = "HmacSHA256"
+    session_key_bytes: int = 32
+    #: 0 = a key never expires.
+    session_key_ttl_ms: int = 3_600_000
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    #: what the jitter of restarts is drawn from, with the unit and the attempt.
+    seed: int = 0

@@ -1,0 +1,19 @@
+"""Units: connectors and tasks, from what is wanted to the worker that runs each.
+
+Owns the comparison of wanted and held (`lifecycle`), the rule between two owners: stop, acknowledge, start (`holds`),
+task sets (`task_sets`), places (`placement`, which uses `assignment`), balance (`balance`), restarts of failed units
+(`restarts`), the statuses that the leader itself writes (`leader_statuses`) and shares of rate limits (`rate_limits`).
+"""
+
+from herdmesh.herder.state.units import (
+    balance,
+    holds,
+    leader_statuses,
+    lifecycle,
+    placement,
+    rate_limits,
+    restarts,
+    task_sets,
+)
+
+__all__ = ["balance", "holds", "leader_statuses", "lifecycle", "placement", "rate_limits", "restarts", "task_sets"]

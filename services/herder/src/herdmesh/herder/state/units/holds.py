@@ -1,0 +1,313 @@
+"""How a unit starts and stops being in a worker's hands.
+
+Owns the rule that stands between two owners: stop, acknowledge, start; and what it means to lose one without an
+acknowledgement. Decides neither where a unit goes (`placement.py`) nor whether its set may start (`task_sets.py`).
+
+Invariant: a unit is started only when no other place is known that may run it, under a generation higher than every one
+before. Being wrong about a lost worker is safe: the fence of the data plane decides (design 1.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.herder.state.memory import Connector, Generate, Hold, Member, Mesh, Unit
+from herdmesh.herder.state.model import (
+    Assignment,
+    Condition,
+    ConnectorEntry,
+    RunState,
+    StatusEntry,
+    TargetState,
+    UnitId,
+)
+from herdmesh.herder.state.model.instructions import StartUnit, StopUnit
+from herdmesh.herder.state.model.restart_policy import note_of, policy_of, read_back, tag_of
+
+#: Under which group a sink commits; by default `connect-<name>`.
+GROUP_KEY = "consumer.override.group.id"
+#: A unit that its worker gave up unasked (it was fenced, it refused) is offered again after this time, doubled each
+#: time it happens again within a minute, so that two owners of one id cannot fence each other in a hot loop.
+GIVEN_UP_BACKOFF_MS = 1_000
+GIVEN_UP_BACKOFF_MS_MAX = 60_000
+
+
+def matches(entry: ConnectorEntry, unit: UnitId, assignment: Assignment) -> bool:
+    """True when what was started is what is wanted now, so that it may be kept or adopted.
+
+    A connector: the same config record (its revision names it, through re-creates too; the incarnation is compared
+    unless it was started before a manifest gave it one). A task: the same task set of the same incarnation. A task is
+    deliberately not compared by config revision: the set's generation changes with every config that matters to
+    tasks, and writing an equal config anew restarts the connector only, as in Connect.
+    """
+    if unit.task is None:
+        same_life = assignment.incarnation in ("", entry.incarnation)
+        return same_life and assignment.config_revision == entry.config_revision
+    if not tasks_wanted(entry) or unit.task >= len(entry.tasks):
+        return False
+    return assignment.incarnation == entry.incarnation and assignment.task_digest == entry.digest_of(unit.task)
+
+
+def tasks_wanted(entry: ConnectorEntry) -> bool:
+    """True when the committed task set is to be held by workers. A foreign set waits until it is committed as ours."""
+    return (
+        entry.has_config
+        and entry.adopted
+        and not entry.inconsistent
+        and entry.wanted_state is not TargetState.STOPPED
+        and len(entry.task_digests) == len(entry.tasks)
+    )
+
+
+def wanted(entry: ConnectorEntry, unit: UnitId) -> bool:
+    """True when a worker is to hold the unit."""
+    if not entry.has_config:
+        return False
+    return unit.task is None or (tasks_wanted(entry) and unit.task < len(entry.tasks))
+
+
+def reported(mesh: Mesh, unit: UnitId) -> int:
+    """The highest generation that any worker of ours has reported for it: an older claim was replaced meanwhile, even
+    where the newer one has not dialled in yet. Java's generations count another group's life."""
+    status = mesh.status_of(unit)
+    return status.generation if status is not None and status.worker_incarnation else 0
+
+
+def noted(mesh: Mesh, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
+    """What the worker's status of this very claim says besides the state: STALLED, above all."""
+    status = mesh.status_of(unit)
+    if status is None or status.generation != hold.assignment.generation or status.state is not hold.state:
+        return ()
+    return status.conditions
+
+
+def remembers(connector: Connector, status: StatusEntry) -> bool:
+    """True when the status tells of a commit, and not of one in an earlier life of the name."""
+    return status.commit_scope is not None and status.generation >= connector.commits_from
+
+
+def scope_of(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int) -> CommitScope | None:
+    """What a task's last commit was for, and what all tasks of the connector have committed under the same group: its
+    partitions may have been another number's, one that is in the set no more included. None = nothing is known.
+
+    Of several groups the config's counts, where a task has committed under it; else the one of this number. The herder
+    does not resolve references: a group that is given by one is found only by a number that committed itself.
+    """
+    if connector.committed is None:
+        connector.committed = {}
+        for status in mesh.statuses.get(entry.name, {}).values():
+            _take_in_scope(connector, status)
+    committed = connector.committed
+    status = mesh.status_of(UnitId(entry.name, task))
+    own = status.commit_scope if status is not None and remembers(connector, status) else None
+    given = entry.config.get(GROUP_KEY)
+    group = given if isinstance(given, str) and given else f"connect-{entry.name}"
+    if group not in committed:
+        if own is None or not own.group:  # of a source: no group holds its offsets, each task looks for its own
+            return own
+        group = own.group
+    mine = own if own is not None and own.group == group else CommitScope(group, ())
+    return mine.beside(committed[group])
+
+
+def scope_told(mesh: Mesh, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None) -> None:
+    """A status changed: what the connector's tasks have committed is read anew, unless this one only adds to it."""
+    connector = mesh.connectors.get(unit.connector)
+    if connector is None or connector.committed is None or unit.task is None:
+        return
+    was = before.commit_scope if before is not None and remembers(connector, before) else None
+    scope = now.commit_scope if now is not None and remembers(connector, now) else None
+    if scope == was:
+        return
+    if was is not None and (scope is None or scope.group != was.group or not _topics(scope) >= _topics(was)):
+        connector.committed = None
+    elif now is not None:
+        _take_in_scope(connector, now)
+
+
+def _take_in_scope(connector: Connector, status: StatusEntry) -> None:
+    scope = status.commit_scope
+    if status.unit.task is None or scope is None or connector.committed is None or not remembers(connector, status):
+        return
+    connector.committed.setdefault(scope.group, set()).update(_topics(scope))
+
+
+def _topics(scope: CommitScope) -> set[str]:
+    return {*scope.topics, *scope.elsewhere}
+
+
+def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
+    """What a held unit is told; STOPPED is for connectors only."""
+    return entry.wanted_state if unit.task is None or entry.wanted_state is TargetState.PAUSED else TargetState.STARTED
+
+
+def read_account(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> None:
+    """Take up the restart policy's account where leaders before us left it. The statuses are known."""
+    generation = unit.hold.assignment.generation if unit.hold is not None else 0
+    ours = mesh.accounts_before.pop(unit.id, None)
+    unit.account = read_back(mesh.status_of(unit.id), tag_of(entry, unit.id), generation, mesh.now, ours)
+
+
+def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
+    """Give the unit to a worker. The caller has checked that nothing else may run it and that a generation is left."""
+    entry = connector.stored
+    assert entry is not None
+    assert not unit.strays
+    if unit.account is None:
+        read_account(mesh, entry, unit)  # nobody can any more, once the new owner has written its status
+    task = unit.id.task
+    assignment = Assignment(
+        epoch=mesh.epoch,
+        generation=mesh.next_generation,
+        incarnation=entry.incarnation,
+        config_revision=entry.config_revision,
+        task_digest="" if task is None else entry.digest_of(task),
+    )
+    mesh.next_generation += 1
+    target = target_of(entry, unit.id)
+    hold = Hold(worker_id, assignment, mesh.now, target=target, because=_because(mesh, unit), placed_ms=mesh.now)
+    hold.displaced = not unit.balancing and unit.last_worker_id not in ("", worker_id)
+    unit.balancing = False
+    mesh.take(unit, hold)
+    if hold.displaced:
+        mesh.unrest_ms = mesh.now
+    assert unit.account is not None
+    unit.account.next_ms = None  # whatever was due: this is it
+    unit.start_count += 1
+    mesh.start_count += 1
+    mesh.tell(
+        worker_id,
+        StartUnit(
+            unit=unit.id,
+            assignment=assignment,
+            connector_config=entry.config,
+            task_config=None if task is None else entry.tasks[task],
+            target=target,
+            task_count=0 if task is None else len(entry.tasks),
+            tasks_max=entry.tasks_max if task is None else 0,
+            commit_scope=None if task is None else scope_of(mesh, connector, entry, task),
+            revision=None if task is None else mesh.config_revision,
+            note=note_of(unit.account, policy_of(mesh.rules.restart, entry.config).attempts_max),
+            traceparent=mesh.traces.of(unit.id.connector, mesh.now),
+        ),
+    )
+
+
+def _because(mesh: Mesh, unit: Unit) -> str:
+    """Why the unit is started; what is told only once."""
+    because, unit.because = unit.because, ""
+    if because:
+        return because
+    return "it is new" if mesh.status_of(unit.id) is None else f"no worker had it (leader epoch {mesh.epoch})"
+
+
+def stop(
+    mesh: Mesh, connector: Connector, unit: Unit, reason: str, destination: str | None = None, because: str = ""
+) -> None:
+    """Take the unit from its worker; it goes to `destination` once the worker acknowledges. `because` is why it is
+    where it is then, where that is not the reason of the stop."""
+    hold = unit.hold
+    if hold is None:
+        return
+    unit.because = because or reason
+    unit.balancing = False
+    mesh.drop(unit, hold)
+    mesh.stray(unit, hold)
+    unit.destination = destination
+    if unit.id.task is None:
+        _forget_generation(connector)
+    mesh.tell(hold.worker_id, StopUnit(unit.id, hold.assignment, reason))
+    mesh.touch_unit(unit.id)
+
+
+def stops_by_itself(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+    """The worker that holds the unit is giving it up without being told by us; it starts anew once that is over."""
+    mesh.drop(unit, hold)
+    mesh.stray(unit, hold)
+    unit.because = f"worker {hold.worker_id} gave it up"
+    if unit.id.task is None:
+        _forget_generation(connector)
+    mesh.touch_unit(unit.id)
+
+
+def acknowledged(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+    """A worker does not run the unit any more, and says so."""
+    asked = hold is not unit.hold
+    mesh.drop(unit, hold)
+    if not asked:
+        unit.because = f"worker {hold.worker_id} gave it up"
+        settled = mesh.now - hold.since_ms >= GIVEN_UP_BACKOFF_MS_MAX
+        unit.given_up_count = 0 if settled else unit.given_up_count
+        backoff_ms = min(GIVEN_UP_BACKOFF_MS * 2**unit.given_up_count, GIVEN_UP_BACKOFF_MS_MAX)
+        unit.given_up_count = min(unit.given_up_count + 1, 10)
+        unit.not_before_ms = mesh.now + backoff_ms
+        mesh.wake_unit(unit.id, unit.not_before_ms)
+        if unit.id.task is None:
+            _forget_generation(connector)
+    mesh.touch_unit(unit.id)
+
+
+def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+    """A worker may still run the unit and cannot be asked: its task must be fenced before a changed set starts."""
+    was_current = hold is unit.hold
+    mesh.drop(unit, hold)
+    if unit.id.task is None:
+        if was_current:
+            _forget_generation(connector)
+    else:
+        connector.unfenced.add(unit.id.task)
+        connector.fencing.discard(unit.id.task)
+    if was_current:
+        unit.because = f"worker {hold.worker_id} was lost"
+        unit.waits_for = hold.worker_id
+        unit.waits_until_ms = mesh.now + mesh.rules.rebalance_delay_ms
+        if mesh.rules.rebalance_delay_ms:
+            mesh.awaited[hold.worker_id] = unit.waits_until_ms
+            mesh.wake_unit(unit.id, unit.waits_until_ms)
+    mesh.place_again = True
+    mesh.touch_unit(unit.id)
+
+
+def lose_all(mesh: Mesh, member: Member) -> None:
+    """Every unit of a worker is lost; only those are touched."""
+    for unit_id in sorted(member.load, key=lambda item: item.order):
+        connector = mesh.connector(unit_id.connector)
+        unit = connector.unit(unit_id.task)
+        for hold in [hold for hold in unit.holds() if hold.worker_id == member.worker_id]:
+            lost(mesh, connector, unit, hold)
+
+
+def expire_stops(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
+    """A stop not acknowledged in `stop_timeout_ms` counts as lost, so that a stuck task blocks nothing for ever."""
+    for unit in units:
+        for hold in list(unit.strays):
+            if mesh.now - hold.stop_sent_ms >= mesh.rules.stop_timeout_ms:
+                lost(mesh, connector, unit, hold)
+
+
+def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -> None:
+    """The worker that holds the unit says which state it is in; times and follow-ups of a change."""
+    hold = unit.hold
+    assert hold is not None
+    if hold.state is state:
+        return
+    if hold.state is None and hold.displaced:
+        mesh.unrest_ms = mesh.now
+    hold.state = state
+    hold.since_ms, hold.since_known = mesh.now, True
+    hold.judged = False
+    unit.restarting = unit.restarting and state is None
+    unit.says_restarting = unit.says_restarting and state is None
+    if state is RunState.RUNNING and hold.ran_since_ms is None:
+        hold.ran_since_ms = mesh.now
+    if state is RunState.RUNNING and unit.id.task is None:
+        connector.generate = Generate.WANTED
+        connector.generate_attempts = connector.generate_ms = 0
+
+
+def _forget_generation(connector: Connector) -> None:
+    """Whoever was to make task configs is gone; the next start of the connector asks anew."""
+    connector.generate = Generate.NO
+    connector.made = None
+    connector.trouble = ""

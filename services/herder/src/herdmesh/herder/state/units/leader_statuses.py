@@ -1,0 +1,103 @@
+"""What the leader itself writes to the status store: restarts that come or are under way, and its own verdicts.
+
+Owns the changes to units' statuses that no worker makes:
+- FAILED, waiting for a restart: the worker's own record, its trace kept, with the condition RESTARTING ("3 of 10, next
+  at ..."). Connect's readers see FAILED with its trace, as they know it; ours see what comes.
+- a restart under way: RESTARTING, the trace kept, until the worker reports the next start. As Connect does for restarts
+  that are asked for (reference/herder.md 4.4); here for those by ourselves too.
+- a connector that we judge FAILED though its worker runs it (too many tasks, `task_sets.py`).
+- the account itself (condition RESTARTS) where a record has lost it.
+
+Races: every change names the record it is written over; if a worker wrote anything meanwhile, the store refuses ours,
+the watch brings the worker's, and we look again. It is written under the worker's name and generation, so that the
+worker's next write meets no other process. So a late word of ours never stands over a worker's.
+
+Invariant: one write of a unit's status is under way at a time; the same change is not written over the same record
+twice, unless it failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from herdmesh.herder.state.memory import Connector, Mesh, Op, OpKind, Unit
+from herdmesh.herder.state.model import ConnectorEntry, RestartNote, RunState
+from herdmesh.herder.state.model.instructions import PutStatus, StatusChange
+from herdmesh.herder.state.model.restart_policy import note_of, policy_of, take_in
+from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
+
+RETRY_MS = 1_000
+
+
+def settle(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
+    """Write what the statuses of these units of a connector do not say yet."""
+    entry = connector.stored
+    if entry is None:
+        return
+    changes: list[tuple[Unit, StatusChange]] = []
+    for unit in units:
+        if unit.status_op is not None or mesh.now < unit.status_ms:
+            continue
+        change = _change(mesh, entry, unit)
+        if change is None or change == unit.status_change:
+            continue
+        changes.append((unit, change))
+    if not changes:
+        return
+    op = mesh.op(Op(OpKind.STATUS, connector.name, tasks=tuple(unit.id.task for unit, _ in changes)))
+    for unit, change in changes:
+        unit.status_op, unit.status_change = op, change
+    mesh.out.append(PutStatus(op, connector.name, tuple(change for _, change in changes)))
+
+
+def written(mesh: Mesh, connector: Connector, number: int, op: Op, error: HerdmeshError | None) -> None:
+    """A write ended: each change was applied, or refused because something newer stands there; or (`error`) that is not
+    known, and it is tried again after a moment, unless the store will never take it."""
+    for task in op.tasks:
+        unit = connector.units.get(task)
+        if unit is None or unit.status_op != number:
+            continue
+        unit.status_op = None
+        if error is not None and not isinstance(error, RequestInvalid):
+            unit.status_change = None
+            unit.status_ms = mesh.now + RETRY_MS
+            mesh.wake_unit(unit.id, unit.status_ms)
+        mesh.touch_unit(unit.id)
+
+
+def _change(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> StatusChange | None:
+    stored, hold, account = mesh.status_of(unit.id), unit.hold, unit.account
+    if stored is None or stored.revision is None or account is None:
+        return None
+    judged = hold is not None and hold.judged
+    if account.is_empty and stored.note is None and not (unit.says_restarting or judged):
+        return None  # nearly all of thousands
+    policy = policy_of(mesh.rules.restart, entry.config)
+    take_in(account, stored, policy, mesh.now)  # what is written over it tells of that, too
+    note = note_of(account, policy.attempts_max)
+    if unit.says_restarting:
+        told = stored.state is RunState.RESTARTING and _alike(stored.note, note)
+        if told or (hold is not None and stored.generation >= hold.assignment.generation):
+            return None
+        if account.attempts_ms and stored.generation > account.begun:
+            return None  # of what was started after that failure: nobody restarts this
+        return StatusChange(stored, RunState.RESTARTING, stored.trace, note)
+    if hold is None or hold.state is None or stored.generation != hold.assignment.generation:
+        return None
+    if judged and hold.failure is not None and stored.state is not RunState.FAILED:
+        return StatusChange(stored, RunState.FAILED, hold.failure.trace or hold.failure.message, note)
+    if stored.state is not hold.state or _alike(stored.note, note):
+        return None
+    return StatusChange(stored, stored.state, stored.trace, note)
+
+
+def _alike(one: RestartNote | None, other: RestartNote | None) -> bool:
+    """Whether two notes tell the same; times are not compared, they lose their fractions in text."""
+    if one is None or other is None:
+        return one is other
+    return (one.tag, len(one.attempts_ms), one.attempt, one.next_ms is None) == (
+        other.tag,
+        len(other.attempts_ms),
+        other.attempt,
+        other.next_ms is None,
+    )

@@ -1,0 +1,66 @@
+"""Rate limits of connectors: how much each task may take, so that all of them take what the connector may.
+
+Owns the arithmetic and what each worker was told last. Does not know the limits themselves: they may stand in a config
+as a reference, so every task tells its connector's limit with its use of it (`TaskProgress`).
+
+The rule: every task of a connector gets the same level. Tasks that need less than the level use less, and what they
+leave raises it for the others: the level is where the sum of the uses is the limit. A task nobody has told of (it
+starts, its worker's stream is broken) is not counted; it takes no more than an equal part of the limit until it has
+told its use.
+
+Invariant: a worker is told a level only when it has tasks of the connector that use a limit, and again only when the
+level has changed by more than `TOLD_AGAIN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from herdmesh.herder.state.memory import Connector, Mesh
+from herdmesh.herder.state.model import RateUse
+from herdmesh.herder.state.model.instructions import SetRate
+
+TOLD_AGAIN = 0.01
+
+
+def level(uses: Sequence[RateUse]) -> float:
+    """The most each task may take per second; 0 = no task uses a limit."""
+    if not uses:
+        return 0.0
+    limit = min(use.limit_per_second for use in uses)  # after a change of the config some tasks still tell the old one
+    content = sorted(use.used_per_second for use in uses if not use.wants_more)
+    count = len(uses)
+    if len(content) == count:
+        # Nobody wants more: whoever is first to may take what is left, besides what the largest takes already.
+        return max(limit / count, limit - sum(content[:-1]))
+    left = limit
+    for used in content:
+        if used * count >= left:
+            break
+        left -= used
+        count -= 1
+    return max(0.0, left / count)
+
+
+def settle(mesh: Mesh, connector: Connector) -> None:
+    """Tell the workers that run tasks of the connector how much each may take, where that has changed."""
+    progress = [unit.progress for unit in connector.units.values() if unit.progress is not None]
+    records = level([one.records_rate for one in progress if one.records_rate is not None])
+    bytes_ = level([one.bytes_rate for one in progress if one.bytes_rate is not None])
+    workers = {
+        unit.hold.worker_id
+        for unit in connector.units.values()
+        if unit.hold is not None and unit.progress is not None and unit.progress.is_limited
+    }
+    for worker_id in sorted(workers):
+        member = mesh.members.get(worker_id)
+        if member is None or not _differs(member.rates.get(connector.name), (records, bytes_)):
+            continue
+        if mesh.tell(worker_id, SetRate(connector.name, records, bytes_)):
+            member.rates[connector.name] = (records, bytes_)
+
+
+def _differs(told: tuple[float, float] | None, now: tuple[float, float]) -> bool:
+    if told is None:
+        return True
+    return any(abs(new - old) > TOLD_AGAIN * max(new, old) for new, old in zip(now, told, strict=True))

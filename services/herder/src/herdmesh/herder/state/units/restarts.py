@@ -1,0 +1,105 @@
+"""Restarts, asked for (KIP-745) and by ourselves.
+
+Owns how a unit is restarted, when one that FAILED is restarted by itself (the rule and the account are
+`restart_policy.py`), and what users are shown of it. Telling the status store is `leader_statuses.py`.
+
+While a unit waits for its restart its worker keeps it FAILED: whoever leads next hears so, with the failure, in the
+worker's hello, and a human sees the last error; the status adds when the restart comes. While it is under way it is
+RESTARTING. A unit that is moved or placed anew meanwhile was started by that: its restart is not due any more.
+
+Invariants: a restart keeps a unit on its worker. One failure (one assignment that FAILED) is decided once, by the first
+leader that hears of it. None is decided before the statuses are known: they hold what leaders before us did.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+from herdmesh.herder.state.leadership import leadership_queries
+from herdmesh.herder.state.memory import Connector, Hold, Mesh, Unit
+from herdmesh.herder.state.model import Failure, RunState, TargetState, restart_policy
+from herdmesh.herder.state.model.restart_policy import Account
+from herdmesh.herder.state.units import holds
+
+
+def restart_unit(mesh: Mesh, connector: Connector, unit: Unit) -> None:
+    """Somebody asks for a restart: stop, acknowledge, start, on the same worker, with a new account. Of a unit that
+    nobody holds only the backoff is lifted."""
+    tag = unit.account.tag if unit.account is not None else ""
+    unit.account = Account(tag, from_generation=mesh.next_generation)
+    unit.not_before_ms = 0
+    _restart(mesh, connector, unit, "a restart was asked for")
+    mesh.touch_unit(unit.id)
+
+
+def settle(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
+    """Of these units: read accounts back, decide failures, carry out what is due."""
+    entry = connector.stored
+    if entry is None or not mesh.statuses_known:
+        return
+    for unit in units:
+        if not holds.wanted(entry, unit.id):
+            continue
+        hold = unit.hold
+        failed = hold is not None and hold.state is RunState.FAILED
+        if unit.account is not None and not failed and unit.account.is_empty:
+            continue  # nearly all of thousands
+        tag = restart_policy.tag_of(entry, unit.id)
+        if unit.account is None:
+            if hold is None and leadership_queries.kept_for(mesh, unit.id):
+                continue  # its worker may dial in with it, and tell how far the restarts came
+            holds.read_account(mesh, entry, unit)
+            assert unit.account is not None
+            if unit.account.next_ms is not None:
+                mesh.wake_unit(unit.id, unit.account.next_ms)
+        elif unit.account.tag != tag:
+            unit.account = Account(tag)
+        if entry.wanted_state is TargetState.STOPPED:
+            unit.account = Account(tag, from_generation=mesh.next_generation)  # what is resumed begins anew
+            continue
+        if hold is None or hold.state is not RunState.FAILED:
+            unit.account.next_ms = None
+            continue
+        rules = restart_policy.policy_of(mesh.rules.restart, entry.config)
+        restart_policy.take_in(unit.account, mesh.status_of(unit.id), rules, mesh.now)
+        generation = hold.assignment.generation
+        if generation not in (unit.account.generation, unit.account.begun):
+            _decide(mesh, connector, unit, hold)
+        elif unit.account.verdict is restart_policy.Verdict.RESTART and unit.account.next_ms is None:
+            unit.account.take_up(generation, hold.failure, mesh.now)
+            mesh.show(connector.name)
+        due_ms = unit.account.next_ms
+        member = mesh.members.get(hold.worker_id)
+        reachable = member is not None and member.session is not None
+        if due_ms is not None and mesh.now >= due_ms and reachable and entry.wanted_state is TargetState.STARTED:
+            if unit.account.is_overdrawn(rules, mesh.now):
+                _decide(mesh, connector, unit, hold)
+                continue
+            unit.account.begin(mesh.now)
+            _restart(mesh, connector, unit, f"it failed; restart {unit.account.attempt} of {rules.attempts_max}")
+
+
+def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+    account, entry = unit.account, connector.stored
+    assert account is not None
+    assert entry is not None
+    account.generation = hold.assignment.generation
+    ran_ms = hold.since_ms - hold.ran_since_ms if hold.ran_since_ms is not None else None
+
+    def chance(attempt: int) -> float:
+        return zlib.crc32(f"{mesh.rules.seed}/{unit.id}/{attempt}".encode()) / 2**32
+
+    failure = hold.failure or Failure("failed without a message")
+    rules = restart_policy.policy_of(mesh.rules.restart, entry.config)
+    account.fail(rules, failure, mesh.now, ran_ms, chance, before_us=not hold.since_known)
+    if account.next_ms is not None:
+        mesh.wake_unit(unit.id, account.next_ms)
+    mesh.show(connector.name)
+
+
+def _restart(mesh: Mesh, connector: Connector, unit: Unit, reason: str) -> None:
+    if unit.hold is None:
+        return
+    unit.restarting = unit.says_restarting = True
+    holds.stop(mesh, connector, unit, reason, destination=unit.hold.worker_id)

@@ -1,0 +1,263 @@
+"""From a running connector to a task set that may run: make, commit, fence, count.
+
+Owns the order of these steps. Owns neither the tasks' places nor their starts.
+
+A changed set is a hazard of its own: a task of the old set may still run somewhere and own partitions that the new set
+gives to another number. So, in this order, each step durable before the next:
+1. the connector made task configs that differ, or its config changed: CommitTaskConfigs (pending_fencing from here on);
+2. every task of the old set that a worker is known to have is stopped and acknowledged (`lifecycle.py`);
+3. numbers that may run on a worker nobody can ask are fenced by another worker: 0 .. max(old, new) - 1;
+4. PutTaskCount: "as many producers as this may be alive now". Only then `gate_open`, and tasks start.
+Where 2 and 3 have nothing to do, whatever the old set does meanwhile (`_fenced_generation`), 4 is written with 1.
+A leader that dies in between leaves pending_fencing; the next one knows from the count record which numbers to fence.
+
+Invariant: no commit and no count of one connector are under way at the same time, and none is decided on an entry
+older than the last one acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from herdmesh.herder.state.memory import Connector, Generate, Member, Mesh, Op, OpKind
+from herdmesh.herder.state.model import (
+    TASKS_MAX_ENFORCE_KEY,
+    ConnectorEntry,
+    ErrorClass,
+    Failure,
+    Properties,
+    RunState,
+    TargetState,
+)
+from herdmesh.herder.state.model.instructions import CommitTasks, GenerateTaskConfigs, PutTaskCount
+from herdmesh.herder.state.model.questions import FenceTasks
+from herdmesh.herder.state.units.holds import matches, tasks_wanted
+from herdmesh.herder.state.workers import commands
+from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, RevisionMismatch
+from herdmesh.topicstore.contract import Revision
+
+BACKOFF_MS_FIRST = 250
+BACKOFF_MS_MAX = 60_000
+
+#: failures of making task configs that the same config would meet again: no retry, the connector is FAILED.
+_FINAL = (ErrorClass.BAD_CONFIG, ErrorClass.FATAL)
+
+
+def backoff_ms(attempts: int) -> int:
+    """250 ms x 2^n up to a minute (reference/herder.md 4.3)."""
+    return min(BACKOFF_MS_FIRST * 2 ** min(attempts, 20), BACKOFF_MS_MAX)
+
+
+def gate_open(entry: ConnectorEntry) -> bool:
+    """True when tasks of the committed set may start."""
+    return not entry.pending_fencing
+
+
+def settle(mesh: Mesh, connector: Connector) -> None:
+    """Take the next step of this connector's task set, if one can be taken now."""
+    entry = connector.stored
+    if entry is None or connector.busy:
+        return
+    if not mesh.applied(connector.wait_revision):
+        return
+    connector.wait_revision = None
+    if mesh.now < connector.write_ms:
+        return
+    if entry.wanted_state is TargetState.STOPPED:
+        # Its tasks are made anew on resume, also when its worker never said that it was STOPPED in between.
+        connector.generate, connector.made = Generate.WANTED, None
+        if entry.tasks or entry.task_count or entry.inconsistent:
+            _commit(mesh, connector, entry, ())
+        return
+    if connector.made is not None:
+        made, connector.made = connector.made, None
+        if _current_holder(connector, entry) is not None and differs(entry, made):
+            _commit(mesh, connector, entry, made)
+            return
+    if connector.generate is Generate.WANTED and entry.wanted_state is TargetState.STARTED:
+        _ask(mesh, connector, entry)
+    if entry.pending_fencing and tasks_wanted(entry) and entry.tasks:
+        _open_gate(mesh, connector, entry)
+
+
+def made(mesh: Mesh, connector: Connector, tasks: tuple[Properties, ...], failure: Failure | None) -> None:
+    """The connector's current instance made task configs, or could not."""
+    connector.generate = Generate.NO
+    entry = connector.stored
+    hold = connector.unit(None).hold
+    if entry is None or hold is None or not matches(entry, connector.unit(None).id, hold.assignment):
+        return
+    if entry.wanted_state is TargetState.STOPPED:
+        # An answer that the stop overtook. A failure in it would stand for good: the worker has said STOPPED already.
+        connector.generate = Generate.WANTED
+        mesh.touch(connector.name)
+        return
+    failure = failure or too_many(entry, tasks)
+    if failure is None:
+        connector.made = tasks
+        connector.trouble = ""
+        connector.generate_attempts = 0
+    elif failure.error_class in _FINAL:
+        hold.state, hold.failure, hold.since_ms, hold.judged = RunState.FAILED, failure, mesh.now, True
+    else:
+        connector.trouble = failure.message
+        connector.generate = Generate.WANTED
+        connector.generate_ms = mesh.now + backoff_ms(connector.generate_attempts)
+        connector.generate_attempts += 1
+        mesh.wake(connector.name, connector.generate_ms)
+    mesh.touch(connector.name)
+
+
+def written(mesh: Mesh, connector: Connector, revision: Revision | None) -> None:
+    """A commit or count was acknowledged; the watch will bring it."""
+    connector.busy = False
+    connector.wait_revision = revision
+    mesh.waiting.add(connector.name)
+    connector.write_attempts = 0
+    connector.trouble = ""
+    mesh.touch(connector.name)
+
+
+def write_failed(mesh: Mesh, connector: Connector, kind: OpKind, error: HerdmeshError) -> None:
+    """A commit or count was refused or its outcome is unknown. Both are safe to repeat from what the watch shows."""
+    connector.busy = False
+    if kind is OpKind.COMMIT and isinstance(error, RevisionMismatch | ConnectorNotFound):
+        # The config moved on, and the restart of the connector makes new ones; or a commit of ours that was given up
+        # took effect after all, and then the same instance makes them again.
+        connector.generate = Generate.WANTED
+        connector.generate_ms = mesh.now + BACKOFF_MS_FIRST
+        mesh.wake(connector.name, connector.generate_ms)
+        mesh.touch(connector.name)
+        return
+    if kind is OpKind.COMMIT:
+        connector.generate = Generate.WANTED
+    connector.trouble = f"{error.reason}: {error.message}"
+    _back_off(mesh, connector)
+
+
+def fenced(mesh: Mesh, name: str, failure: Failure | None) -> None:
+    """A worker initialised all ids that might still be in use, or could not."""
+    connector = mesh.connectors.get(name)
+    if connector is None:
+        return
+    connector.busy = False
+    if failure is None:
+        connector.unfenced -= connector.fencing
+        connector.trouble = ""
+        connector.write_attempts = 0
+        mesh.touch(name)
+    else:
+        connector.trouble = f"old tasks could not be fenced: {failure.message}"
+        _back_off(mesh, connector)
+
+
+def fence_again(mesh: Mesh, name: str) -> None:
+    """The worker that was asked to fence is gone."""
+    connector = mesh.connectors.get(name)
+    if connector is not None:
+        connector.busy = False
+        mesh.touch(name)
+
+
+def _ask(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    hold = connector.unit(None).hold
+    if hold is None or hold.state is not RunState.RUNNING or mesh.now < connector.generate_ms:
+        return
+    if not matches(entry, connector.unit(None).id, hold.assignment):
+        return
+    if mesh.tell(hold.worker_id, GenerateTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
+        connector.generate = Generate.ASKED
+
+
+def too_many(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> Failure | None:
+    """What a connector fails with that made more task configs than it may; None = it did not."""
+    if len(tasks) <= entry.tasks_max or entry.config.get(TASKS_MAX_ENFORCE_KEY) == "false":
+        return None
+    return Failure(
+        f"The connector {entry.name} has generated {len(tasks)} tasks, which is greater than "
+        f"{entry.tasks_max}, the maximum number of tasks it is configured to create.",
+        error_class=ErrorClass.BAD_CONFIG,
+    )
+
+
+def differs(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> bool:
+    """True when a new set is to be committed. Connect's rule (reference/herder.md 4.3): count, any task config, or the
+    connector config changed."""
+    if not entry.adopted or entry.inconsistent or entry.applied_config != entry.config:
+        return True
+    return len(entry.tasks) != len(tasks) or any(
+        dict(old) != dict(new) for old, new in zip(entry.tasks, tasks, strict=True)
+    )
+
+
+def _commit(mesh: Mesh, connector: Connector, entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> None:
+    connector.busy = True
+    op = mesh.op(Op(OpKind.COMMIT, connector.name))
+    fenced = _fenced_generation(connector, entry, tasks)
+    mesh.out.append(CommitTasks(op, connector.name, tasks, entry.config_revision, mesh.epoch, fenced))
+
+
+def _fenced_generation(connector: Connector, entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> int | None:
+    """The generation in force, if a set that follows it may start unfenced whichever of its tasks start or are lost
+    until then: nothing of it runs nor may, or task 0 alone does and the new set is of one (as in `_needs_fence`).
+    Otherwise None: what runs is stopped, or fenced, once the commit says that its time is over."""
+    if not tasks:
+        return None
+    may_run = {unit.id.task for unit in connector.tasks() if unit.hold is not None or unit.strays}
+    may_run.update(connector.unfenced, range(len(entry.tasks)))
+    return None if _overlaps(may_run, len(tasks)) else entry.task_set_generation
+
+
+def _open_gate(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    if connector.stray_tasks:
+        return  # without a look at each task: this is asked once for each that stops
+    for unit in connector.tasks():
+        if unit.hold is not None and not matches(entry, unit.id, unit.hold.assignment):
+            return
+    if _needs_fence(connector, entry):
+        _fence(mesh, connector, entry)
+        return
+    connector.busy = True
+    op = mesh.op(Op(OpKind.COUNT, connector.name))
+    mesh.out.append(PutTaskCount(op, connector.name, len(entry.tasks), mesh.epoch))
+
+
+def _needs_fence(connector: Connector, entry: ConnectorEntry) -> bool:
+    """False when all that may still run is task 0 of a set of one, and the new set is of one too: the new task takes
+    the same id over, which is the fence (reference/herder.md 5, record 1 and count 1)."""
+    return _overlaps(connector.unfenced, len(entry.tasks))
+
+
+def _overlaps(running: Collection[int | None], count: int) -> bool:
+    """True when tasks of an old set may own what a task of another number owns in a new set of `count`."""
+    return bool(running) and not (set(running) == {0} and count == 1)
+
+
+def _fence(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    def preference(member: Member) -> tuple[bool, bool, bool, str]:
+        silent, has_class = commands.is_silent(mesh, member), entry.class_name in member.connectors
+        return (silent, not has_class, member.draining, member.worker_id)
+
+    able = [member for member in mesh.members.values() if member.session is not None]
+    if not able:
+        mesh.wake(connector.name, mesh.now + BACKOFF_MS_FIRST)
+        return
+    member = min(able, key=preference)
+    task_count = max(entry.task_count_record or 0, len(entry.tasks), max(connector.unfenced) + 1)
+    connector.busy = True
+    connector.fencing = set(connector.unfenced)
+    commands.ask_for(mesh, connector.name, member, FenceTasks(connector.name, task_count))
+
+
+def _current_holder(connector: Connector, entry: ConnectorEntry) -> str | None:
+    unit = connector.unit(None)
+    if unit.hold is None or not matches(entry, unit.id, unit.hold.assignment):
+        return None
+    return unit.hold.worker_id
+
+
+def _back_off(mesh: Mesh, connector: Connector) -> None:
+    connector.write_ms = mesh.now + backoff_ms(connector.write_attempts)
+    connector.write_attempts += 1
+    mesh.wake(connector.name, connector.write_ms)
+    mesh.touch(connector.name)

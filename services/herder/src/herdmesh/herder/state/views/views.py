@@ -1,0 +1,318 @@
+"""What callers see: config, target state, status, progress and lag joined.
+
+Owns the join, and reads only. Live knowledge comes first (what workers said over their sessions), then, while workers
+may still dial in to a new leader, what the status store has.
+
+Invariant: a unit is never shown RUNNING unless its worker's stream is open, or its lease is live and there is no leader
+it has dialled in to yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum, unique
+
+from herdmesh.connect.lag import NOT_KNOWN, Lag, sum_of
+from herdmesh.connect.waits import WAITING, Wait
+from herdmesh.herder.state.leadership import leadership_queries
+from herdmesh.herder.state.memory import Connector, Hold, Member, Mesh, Unit
+from herdmesh.herder.state.model import (
+    AutoRestart,
+    Condition,
+    ConnectorEntry,
+    ConnectorType,
+    Failure,
+    Properties,
+    RunState,
+    StatusEntry,
+    TargetState,
+    TaskProgress,
+    UnitId,
+    restart_policy,
+)
+from herdmesh.herder.state.units import balance, holds, task_sets
+from herdmesh.herder.state.views import explanations
+from herdmesh.herder.state.workers import drains, duplicate_ids, plugin_catalog, plugin_eligibility
+
+
+@unique
+class WorkerState(StrEnum):
+    """State of a worker's session; names are those of the proto's `WorkerState`."""
+
+    CONNECTED = "CONNECTED"
+    DRAINING = "DRAINING"
+    DRAINED = "DRAINED"
+    LOST = "LOST"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitView:
+    """Status of a connector or task. `since_ms` by the herder's clock, None = unknown."""
+
+    state: RunState
+    worker_id: str = ""
+    failure: Failure | None = None
+    conditions: tuple[Condition, ...] = ()
+    generation: int = 0
+    start_count: int = 0
+    since_ms: int | None = None
+    auto_restart: AutoRestart | None = None
+    #: one line: why it is where it is and what happens next; empty = it runs as wanted.
+    explanation: str = ""
+    #: why its worker has it, empty = none has, and since when by the herder's clock, None = unknown.
+    placed_because: str = ""
+    placed_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task of the committed set."""
+
+    id: UnitId
+    config: Properties
+    status: UnitView
+    progress: TaskProgress | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorView:
+    """One connector."""
+
+    name: str
+    type: ConnectorType
+    entry: ConnectorEntry
+    status: UnitView
+    tasks: tuple[TaskView, ...]
+    lag: Lag
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker."""
+
+    worker_id: str
+    incarnation: str
+    address: str
+    state: WorkerState
+    slots: int
+    connectors: tuple[str, ...]
+    tasks: tuple[UnitId, ...]
+    connected_ms: int
+    #: one line for a state other than CONNECTED, or why it has more or fewer units than its share.
+    reason: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """Who leads, and the counters of its reign."""
+
+    leader_id: str
+    leader_address: str
+    epoch: int
+    workers: tuple[WorkerView, ...]
+    start_count: int
+    adopted_count: int
+
+
+def connector_view(mesh: Mesh, name: str) -> ConnectorView | None:
+    """The connector as it is now; None when there is none of that name.
+
+    A herder that does not lead knows its config, and of its units what the status store has.
+    """
+    connector = mesh.connectors.get(name) or Connector(name, mesh.entries.get(name))
+    entry = connector.stored
+    if entry is None:
+        return None
+    type_ = plugin_catalog.type_of(mesh, entry)
+    tasks = tuple(_task_view(mesh, connector, entry, task) for task in range(len(entry.tasks)))
+    status = unit_view(mesh, connector, connector.units.get(None) or Unit(UnitId(name)))
+    return ConnectorView(name, type_, entry, status, tasks, _lag(type_, tasks))
+
+
+def names(mesh: Mesh) -> list[str]:
+    """The names of all connectors, sorted."""
+    return sorted(name for name, entry in mesh.entries.items() if entry.has_config)
+
+
+def unit_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
+    """The status of a unit."""
+    return _with_restarts(mesh, connector, unit, _placed_view(mesh, connector, unit))
+
+
+def _with_restarts(mesh: Mesh, connector: Connector, unit: Unit, view: UnitView) -> UnitView:
+    """Add where the restart policy stands."""
+    account, entry = unit.account, connector.stored
+    if account is None or entry is None:
+        return view
+    if not account.attempts_ms and view.state not in (RunState.FAILED, RunState.RESTARTING):
+        return view  # nearly all of thousands: nothing failed lately
+    rules = restart_policy.policy_of(mesh.rules.restart, entry.config)
+    failed = view.state is RunState.FAILED
+    under_way = view.state is RunState.RESTARTING and bool(account.attempts_ms)
+    auto_restart = restart_policy.shown(rules, account, failed, under_way, mesh.now)
+    explanation = view.explanation
+    if failed:
+        cure = f"`herd restart {unit.id.connector}`"
+        if unit.id.task is not None:
+            cure = f"`herd restart {unit.id.connector} --task {unit.id.task}`"
+        paused = entry.wanted_state is not TargetState.STARTED
+        refers = any(isinstance(value, str) and "${" in value for value in entry.config.values())
+        explanation = restart_policy.explained(rules, account, view.failure, cure, paused, refers=refers)
+    elif under_way:
+        explanation = f"restart {account.attempt} of {rules.attempts_max}: {view.explanation or 'is under way'}"
+    return replace(view, auto_restart=auto_restart, explanation=explanation)
+
+
+def _placed_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
+    hold = unit.hold
+    if hold is not None:
+        return _held_view(mesh, connector, unit, hold)
+    why = explanations.of_unit(mesh, connector, unit)
+    status = mesh.status_of(unit.id)
+    if leadership_queries.refusal(mesh) is not None:
+        no_leader = Condition("NO_LEADER", "no herder leads; this is what its worker reported last")
+        if status is not None and mesh.lease_lives(status.worker_id, status.worker_incarnation):
+            return _stored_view(status, no_leader, why)
+        return UnitView(RunState.UNASSIGNED, conditions=(no_leader,), explanation=why)
+    if status is not None and not unit.strays and leadership_queries.kept_for(mesh, unit.id):
+        waiting = f"worker {status.worker_id} has not dialled in to the new leader yet"
+        return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting), why)
+    if unit.strays:
+        stray = unit.strays[-1]
+        state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
+        stopping = Condition("STOPPING", f"worker {stray.worker_id} is stopping it", stray.stop_sent_ms)
+        return UnitView(
+            state,
+            stray.worker_id,
+            None,
+            (stopping, *_conditions(mesh, connector, unit)),
+            stray.assignment.generation,
+            unit.start_count,
+            explanation=why,
+        )
+    return UnitView(
+        RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED,
+        conditions=_conditions(mesh, connector, unit),
+        start_count=unit.start_count,
+        since_ms=unit.idle_since_ms,
+        explanation=why,
+    )
+
+
+def worker_views(mesh: Mesh) -> tuple[WorkerView, ...]:
+    """All workers, sorted by id."""
+    return tuple(_worker_view(mesh, mesh.members[worker_id]) for worker_id in sorted(mesh.members))
+
+
+def worker_view(mesh: Mesh, worker_id: str) -> WorkerView | None:
+    """One worker, also one that drained and left since; None when it is gone for another reason."""
+    member, departed = mesh.members.get(worker_id), mesh.departed.get(worker_id)
+    if member is not None or departed is None:
+        return _worker_view(mesh, member) if member is not None else None
+    reason = "drained, and it left" if departed.incarnation else "drained, and gone; it holds nothing any more"
+    return replace(_worker_view(mesh, departed), state=WorkerState.DRAINED, reason=reason)
+
+
+def cluster_view(mesh: Mesh) -> ClusterView:
+    """The cluster, from a leader or a follower."""
+    epoch = mesh.epoch if leadership_queries.refusal(mesh) is None else 0
+    return ClusterView(
+        mesh.leader_id, mesh.leader_address, epoch, worker_views(mesh), mesh.start_count, mesh.adopted_count
+    )
+
+
+def _task_view(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int) -> TaskView:
+    unit = connector.units.get(task) or Unit(UnitId(connector.name, task))
+    return TaskView(unit.id, entry.tasks[task], unit_view(mesh, connector, unit), unit.progress)
+
+
+def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> UnitView:
+    member = mesh.members.get(hold.worker_id)
+    noted = holds.noted(mesh, unit.id, hold)
+    if member is not None and member.session is not None:  # what it says now counts, and not what it wrote last
+        noted = (*(one for one in noted if one.type != WAITING), *_waiting(unit.wait))
+    conditions = (*noted, *_conditions(mesh, connector, unit))
+    state = hold.state
+    if state is None:
+        state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
+        conditions = (Condition("STARTING", f"worker {hold.worker_id} is starting it", hold.since_ms), *conditions)
+    since_ms = hold.since_ms if hold.since_known else None
+    if member is None or member.session is None:
+        broken_ms = member.broken_ms if member is not None else None
+        gone = Condition("WORKER_LOST", f"the stream of worker {hold.worker_id} broke", broken_ms)
+        state, since_ms, conditions = RunState.UNASSIGNED, broken_ms or since_ms, (gone, *conditions)
+    return UnitView(
+        state,
+        hold.worker_id,
+        hold.failure if state is RunState.FAILED else None,
+        conditions,
+        hold.assignment.generation,
+        unit.start_count,
+        since_ms,
+        explanation=explanations.of_unit(mesh, connector, unit),
+        placed_because=hold.because,
+        placed_ms=hold.placed_ms,
+    )
+
+
+def _stored_view(status: StatusEntry, condition: Condition, why: str) -> UnitView:
+    failure = None
+    if status.state is RunState.FAILED:
+        trace = status.trace or ""
+        failure = Failure(next(iter(trace.splitlines()), "failed"), trace)
+    conditions = (condition, *(one for one in status.conditions if one.type == WAITING))
+    return UnitView(status.state, status.worker_id, failure, conditions, status.generation, explanation=why)
+
+
+def _waiting(wait: Wait | None) -> tuple[Condition, ...]:
+    return () if wait is None else (Condition(WAITING, wait.text(), wait=wait),)
+
+
+def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition, ...]:
+    """Why a unit is where it is, where its state alone does not tell."""
+    entry = connector.stored
+    found: list[Condition] = []
+    if entry is None:
+        return ()
+    if unit.id.task is None and connector.trouble:
+        found.append(Condition("TASK_CONFIGS", connector.trouble))
+    if unit.id.task is None and entry.inconsistent:
+        found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made anew"))
+    if unit.hold is None and holds.wanted(entry, unit.id):
+        able = [member for member in mesh.members.values() if plugin_eligibility.runs(mesh, member, entry)]
+        if not any(member.takes_work for member in able):
+            found.append(Condition("NO_WORKER", f"no connected worker can take {entry.class_name or 'it'}"))
+        elif unit.id.task is not None and not task_sets.gate_open(entry):
+            found.append(Condition("WAITING_FOR_OLD_TASKS", "waits until every task of the set before is over"))
+    return tuple(found)
+
+
+def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> Lag:
+    if type_ is not ConnectorType.SINK or not tasks:
+        return NOT_KNOWN
+    if any(task.status.state is not RunState.RUNNING for task in tasks):
+        return NOT_KNOWN  # nobody looks at its partitions: what was known when it ended says nothing of now
+    return sum_of(NOT_KNOWN if task.progress is None else task.progress.lag for task in tasks)
+
+
+def _worker_view(mesh: Mesh, member: Member) -> WorkerView:
+    if member.session is None:
+        state = WorkerState.LOST
+    elif not member.draining:
+        state = WorkerState.CONNECTED
+    else:
+        state = WorkerState.DRAINING if member.load else WorkerState.DRAINED
+    units = sorted(member.load, key=lambda unit: unit.order)
+    return WorkerView(
+        member.worker_id,
+        member.incarnation,
+        member.address,
+        state,
+        member.slots,
+        tuple(unit.connector for unit in units if unit.task is None),
+        tuple(unit for unit in units if unit.task is not None),
+        member.connected_ms,
+        drains.reason(mesh, member) or balance.reason(mesh, member),
+        duplicate_ids.conditions(mesh, member),
+    )

@@ -1,0 +1,52 @@
+"""Two living workers of one id: which of them is heard, and how both sides are told.
+
+Owns that decision alone. A worker that is restarted under its id replaces its former life, so the latest process to
+dial in is taken for the only one. Where the process that it replaced dials again while the other's session stands, both
+live: the one that was replaced is refused, or they would evict each other for ever, and each time with all units.
+
+Invariant: a process that was replaced is heard again only when nobody else holds a session under its id.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state.memory import Member, Mesh
+from herdmesh.herder.state.model import Condition
+from herdmesh.herder.state.model.events import WorkerHello
+from herdmesh.rpc.errors import StaleGeneration
+
+#: How long after its last call the refused process is shown; it dials at least every few seconds.
+_SHOWN_MS = 60_000
+#: Lives of one id that are remembered: a worker that crashes again and again must not fill the memory.
+_REPLACED_MAX = 20
+
+
+def refusal(mesh: Mesh, before: Member | None, event: WorkerHello) -> StaleGeneration | None:
+    """Why this process is not heard under its id; None when it is."""
+    if before is None or before.session is None or event.incarnation not in before.replaced:
+        return None
+    before.duplicate, before.duplicate_ms = event.address, mesh.now
+    mesh.show_worker(before.worker_id)
+    return StaleGeneration(
+        f"another process took over the worker id {before.worker_id} and lives, at {before.address}: set worker_id or "
+        "advertised_address of one of the two to something of its own, and restart it"
+    )
+
+
+def replaced(before: Member | None, event: WorkerHello) -> tuple[str, ...]:
+    """The lives of this id that the one which says hello replaces, the latest last."""
+    if before is None:
+        return ()
+    if before.incarnation == event.incarnation:
+        return before.replaced
+    return (*(one for one in before.replaced if one != event.incarnation), before.incarnation)[-_REPLACED_MAX:]
+
+
+def conditions(mesh: Mesh, member: Member) -> tuple[Condition, ...]:
+    """DUPLICATE_WORKER_ID for as long as another process goes on dialling under this worker's id."""
+    if not member.duplicate or mesh.now - member.duplicate_ms > _SHOWN_MS:
+        return ()
+    told = (
+        f"another process uses the id {member.worker_id} as well, at {member.duplicate}, and is refused: set worker_id "
+        "or advertised_address of one of the two to something of its own, and restart it"
+    )
+    return (Condition("DUPLICATE_WORKER_ID", told, member.duplicate_ms),)

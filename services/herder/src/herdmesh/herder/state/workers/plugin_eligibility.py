@@ -1,0 +1,60 @@
+"""Which workers can run a connector: those with its class, and with the other plugins that its config names.
+
+Owns that rule. A transformation, predicate or converter counts once a worker has told this leader that it has it, also
+while that worker is away. What nobody told of (a class that is nowhere, a reference that only a worker resolves) keeps
+no worker out: its task says what is wrong.
+
+Invariant: the order of workers and configs changes nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from herdmesh.herder.state.memory import Member, Mesh, has
+from herdmesh.herder.state.model import ConnectorEntry, Properties
+
+#: A class by its name or alias, and the version that is asked for; empty = any.
+Named = tuple[str, str]
+
+
+def needs(entry: ConnectorEntry) -> tuple[Named, ...]:
+    """The connector's class, then the others that its config names: who can run one entry can run all with the same."""
+    return (entry.plugin, *steps(entry.config))
+
+
+def steps(config: Properties) -> Iterator[Named]:
+    """The transformations, predicates and converters that a config names. What is malformed is left out."""
+    for family in ("transforms", "predicates"):
+        for alias in filter(None, map(str.strip, _text(config, family).split(","))):
+            yield from _named(config, f"{family}.{alias}.type", f"{family}.{alias}.")
+    for key in ("key.converter", "value.converter", "header.converter"):
+        yield from _named(config, key, f"{key}.")
+
+
+def runs(mesh: Mesh, member: Member, entry: ConnectorEntry) -> bool:
+    """True when it has all that the entry needs."""
+    return member.has_plugin(entry.plugin) and next(lacks(mesh, member, entry.config), None) is None
+
+
+def lacks(mesh: Mesh, member: Member, config: Properties) -> Iterator[Named]:
+    """The transformations, predicates and converters of a config that others have, or had, and it has not."""
+    for step in steps(config):
+        if not has(member.step_versions, step) and has(mesh.steps_told, step):
+            yield step
+
+
+def text(named: Named) -> str:
+    """For an explanation."""
+    class_name, version = named
+    return f"the plugin {class_name or '(none named)'}{f' in version {version}' if version else ''}"
+
+
+def _named(config: Properties, key: str, prefix: str) -> Iterator[Named]:
+    if class_name := _text(config, key).strip():
+        yield class_name, _text(config, f"{prefix}plugin.version")
+
+
+def _text(config: Properties, key: str) -> str:
+    value = config.get(key)
+    return value if isinstance(value, str) else ""

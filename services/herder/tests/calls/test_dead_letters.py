@@ -1,0 +1,99 @@
+"""Dead letters: which worker is asked, and what a caller hears when it cannot tell, or goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.herder.state.model import ErrorClass, Failure
+from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
+from herdmesh.herder.state.model.requests import (
+    CreateConnector,
+    DeadLettersTold,
+    ListDeadLetters,
+    ReplayDeadLetters,
+    WriteOptions,
+)
+from herdmesh.rpc.errors import ConnectorNotFound, DeadLettersRefused, NoWorker, RequestInvalid, Timeout
+from services.herder.tests.world import World, sink
+from services.herder.tests.world_questions import AWAY
+from services.herder.tests.world_worker import SINK, SOURCE
+
+QUESTIONS = AskDeadLetters | AskReplay
+
+
+@pytest.fixture
+def world() -> World:
+    """A leader, a worker that can load the sink, and one that cannot; a connector."""
+    world = World()
+    world.lead()
+    world.worker("w1", (SINK, SOURCE))
+    world.worker("w2", (SOURCE,))
+    world.ask(CreateConnector("a", {**sink(1), "queue": "dlq"}))
+    world.advance(1_000)
+    return world
+
+
+def asked(world: World, name: str) -> list[QUESTIONS]:
+    return [one for one in world.workers[name].answers.asked if isinstance(one, QUESTIONS)]
+
+
+@pytest.mark.parametrize("request_of", [ListDeadLetters, ReplayDeadLetters])
+def test_a_worker_with_the_connectors_class_is_asked_with_its_config(
+    world: World, request_of: type[ListDeadLetters | ReplayDeadLetters]
+) -> None:
+    told = world.ask(request_of("a", "the request"))
+    assert told == DeadLettersTold("told of the request")
+    assert asked(world, "w2") == []
+    (question,) = asked(world, "w1")
+    assert (question.wire, question.config["queue"], question.config["name"]) == ("the request", "dlq", "a")
+
+
+def test_there_must_be_such_a_connector(world: World) -> None:
+    with pytest.raises(ConnectorNotFound):
+        world.ask(ListDeadLetters("nobody", None))
+    with pytest.raises(RequestInvalid, match="name the connector"):
+        world.ask(ReplayDeadLetters("", None))
+
+
+def test_what_a_worker_says_is_wrong_is_refused_and_what_may_pass_is_to_be_tried_again(world: World) -> None:
+    answers = world.workers["w1"].answers
+    answers.letters_failure = Failure("it has no dead letter queue", error_class=ErrorClass.BAD_CONFIG)
+    with pytest.raises(DeadLettersRefused, match=r"dead letters of 'a': it has no dead letter queue"):
+        world.ask(ListDeadLetters("a", None))
+    for passing in (AWAY, Failure("another owner", error_class=ErrorClass.FENCED)):
+        answers.letters_failure = passing
+        with pytest.raises(NoWorker, match="try again"):
+            world.ask(ReplayDeadLetters("a", None))
+
+
+def test_another_worker_is_asked_when_one_goes(world: World) -> None:
+    world.workers["w1"].deaf_to = AskReplay
+    call = world.call(ReplayDeadLetters("a", "the request"), WriteOptions("r1"), timeout_ms=60_000)
+    world.run()
+    world.worker("w3", (SINK,))
+    world.kill("w1")
+    world.advance(5_000)
+    assert world.answers[call] == DeadLettersTold("told of the request")
+    assert len(asked(world, "w3")) == 1
+
+
+def test_a_replay_without_a_request_id_is_not_asked_twice(world: World) -> None:
+    world.workers["w1"].deaf_to = AskReplay
+    call = world.call(ReplayDeadLetters("a", "the request"), timeout_ms=60_000)
+    world.run()
+    world.worker("w3", (SINK,))
+    world.kill("w1")
+    world.advance(5_000)
+    error = world.answers[call]
+    assert isinstance(error, NoWorker)
+    assert "may have put letters back" in error.message
+    assert asked(world, "w3") == []
+
+
+def test_a_worker_that_does_not_answer_is_told_with_the_deadline(world: World) -> None:
+    world.workers["w1"].deaf_to = AskDeadLetters
+    call = world.call(ListDeadLetters("a", None), timeout_ms=2_000)
+    world.advance(3_000)
+    error = world.answers[call]
+    assert isinstance(error, Timeout)
+    assert "dead letters" in error.stage

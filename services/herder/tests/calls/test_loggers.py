@@ -1,0 +1,344 @@
+"""Logger levels: listed from every worker, set on one, set in the cluster; and who is told what when workers come."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.herder.state.model import ClusterLevel, ErrorClass, Failure, TargetState
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model.questions import SetLogger
+from herdmesh.herder.state.model.requests import (
+    CreateConnector,
+    GetLoggers,
+    LoggersListed,
+    LoggersSet,
+    SetLoggers,
+    WriteOptions,
+)
+from herdmesh.rpc.errors import (
+    LoggerNotFound,
+    NoLeader,
+    NoWorker,
+    RequestInvalid,
+    Timeout,
+    WorkerNotFound,
+)
+from services.herder.tests.world import World, sink
+
+DEBUG = SetLoggers("org.foo", "debug")
+
+
+@pytest.fixture
+def world() -> World:
+    """A leader and two workers, of which one has a logger of its own."""
+    world = World()
+    world.lead()
+    world.worker("w1").answers.levels["org.foo"] = "WARN"
+    world.worker("w2")
+    return world
+
+
+def levels(world: World, worker: str) -> dict[str, str]:
+    return world.workers[worker].answers.levels
+
+
+def told(world: World, worker: str) -> list[tuple[str, str]]:
+    asked = world.workers[worker].answers.asked
+    return [(question.logger, question.level) for question in asked if isinstance(question, SetLogger)]
+
+
+def listed(world: World, logger: str = "") -> list[tuple[str, str, str]]:
+    answer = world.ask(GetLoggers(logger))
+    assert isinstance(answer, LoggersListed)
+    return [(entry.logger, worker, entry.level) for worker, entry in answer.loggers]
+
+
+def affected(world: World, request: SetLoggers) -> tuple[str, ...]:
+    answer = world.ask(request)
+    assert isinstance(answer, LoggersSet)
+    return answer.affected
+
+
+def test_loggers_of_every_worker_sorted_by_name(world: World) -> None:
+    assert listed(world) == [("org.foo", "w1", "WARN"), ("root", "w1", "INFO"), ("root", "w2", "INFO")]
+    assert listed(world, "org") == [("org.foo", "w1", "WARN")]
+
+
+def test_an_unknown_logger_is_not_found(world: World) -> None:
+    with pytest.raises(LoggerNotFound):
+        listed(world, "com.bar")
+
+
+def test_loggers_need_a_worker() -> None:
+    world = World()
+    world.lead()
+    with pytest.raises(NoWorker):
+        listed(world)
+
+
+def test_a_bad_level_names_the_field_and_the_levels(world: World) -> None:
+    with pytest.raises(RequestInvalid) as refused:
+        world.ask(SetLoggers("org.foo", "LOUD"))
+    assert [violation.field for violation in refused.value.violations] == ["level"]
+    assert refused.value.message == (
+        "invalid log level 'LOUD': use one of OFF, FATAL, ERROR, WARN, INFO, DEBUG, TRACE, ALL"
+    )
+    with pytest.raises(RequestInvalid):
+        world.ask(SetLoggers(" ", "INFO"))
+
+
+def test_one_workers_level_is_told_to_nobody_else(world: World) -> None:
+    assert affected(world, SetLoggers("org", "DEBUG")) == ("org", "org.foo")
+    assert affected(world, SetLoggers("org", "INFO", "w2")) == ("org",)
+    assert affected(world, SetLoggers("org", "DEBUG", "w1")) == ()
+    assert levels(world, "w2")["org"] == "INFO", "it is nobody's but its own"
+
+
+def test_one_workers_level(world: World) -> None:
+    assert affected(world, SetLoggers("org", "debug", "w1")) == ("org", "org.foo")
+    assert levels(world, "w1") == {"root": "INFO", "org": "DEBUG", "org.foo": "DEBUG"}
+    assert levels(world, "w2") == {"root": "INFO"}
+    with pytest.raises(WorkerNotFound):
+        world.ask(SetLoggers("org", "debug", "w9"))
+
+
+def test_a_level_for_the_cluster_reaches_every_worker(world: World) -> None:
+    assert affected(world, DEBUG) == ("org.foo",)
+    assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "DEBUG"
+
+
+def test_a_level_that_somebody_else_recorded_reaches_every_worker_too(world: World) -> None:
+    world.post(ev.LoggerRecorded(ClusterLevel("org.foo", "ERROR", world.config.next()), None))
+    world.run()
+    assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "ERROR"
+
+
+def test_a_cluster_level_that_is_set_again_changes_nothing(world: World) -> None:
+    assert affected(world, DEBUG) == ("org.foo",)
+    assert affected(world, DEBUG) == ()
+
+
+def test_a_retry_is_told_what_changed_the_first_time(world: World) -> None:
+    for request in (SetLoggers("org.foo", "DEBUG"), SetLoggers("org.foo", "ERROR", "w1")):
+        options = WriteOptions(request_id=f"r-{request.level}")
+        first = world.ask(request, options)
+        assert first == LoggersSet(("org.foo",))
+        assert world.ask(request, options) == first
+    assert levels(world, "w2")["org.foo"] == "DEBUG"
+
+
+def test_a_worker_that_joins_later_gets_the_levels_of_the_cluster(world: World) -> None:
+    """Unlike in Connect, where a level set before a worker joined never applies to it (reference config-topic 4.8)."""
+    world.ask(DEBUG)
+    world.ask(SetLoggers("root", "WARN"))
+    world.worker("w3")
+    assert levels(world, "w3") == {"root": "WARN", "org.foo": "DEBUG"}
+    world.kill("w1")
+    world.run()
+    world.revive("w1")
+    world.run()
+    assert levels(world, "w1") == {"root": "WARN", "org.foo": "DEBUG"}
+
+
+def test_a_level_of_one_worker_stands_over_an_older_one_of_the_cluster(world: World) -> None:
+    world.ask(DEBUG)
+    world.ask(SetLoggers("org.foo", "ERROR", "w1"))
+    world.advance(1_000)
+    world.hang_up(world.workers["w1"])
+    world.advance(1_000)
+    assert levels(world, "w1")["org.foo"] == "ERROR"
+    world.lead()
+    world.advance(2_000)
+    assert levels(world, "w1")["org.foo"] == "ERROR"
+
+
+def test_a_worker_that_was_away_gets_what_it_missed(world: World) -> None:
+    worker = world.workers["w1"]
+    world.advance(600)
+    world.hang_up(worker)
+    world.run()
+    world.ask(DEBUG)
+    assert levels(world, "w1")["org.foo"] == "WARN"
+    world.advance(1_000)
+    assert levels(world, "w1")["org.foo"] == "DEBUG"
+    assert len(told(world, "w1")) == 1
+
+
+@pytest.mark.parametrize("heard_ms", [0, 10_000], ids=["its first leader", "long connected"])
+def test_a_worker_that_was_away_gets_what_it_missed_whoever_leads_by_then(world: World, heard_ms: int) -> None:
+    """It was acknowledged while the worker's stream was broken, and who acknowledged it dies before the worker is back.
+    A level of its own, set before, is older."""
+    world.advance(heard_ms + 600)
+    world.ask(SetLoggers("root", "WARN"))
+    world.ask(SetLoggers("org.foo", "ERROR", "w1"))
+    world.hang_up(world.workers["w1"])
+    world.run()
+    assert affected(world, DEBUG) == ("org.foo",)
+    world.lead()
+    world.advance(1_000)
+    assert levels(world, "w1")["org.foo"] == "DEBUG"
+    assert told(world, "w1") == [("root", "WARN"), ("org.foo", "ERROR"), ("org.foo", "DEBUG")]
+    assert told(world, "w2") == [("root", "WARN"), ("org.foo", "DEBUG")], "it heard both from the leader before"
+
+
+def test_a_level_that_the_next_leader_reads_late_is_not_carried_out_again(world: World) -> None:
+    """The leader before told it; the worker's own level, set since, stands."""
+    world.ask(DEBUG)
+    level = world.config.loggers["org.foo"]
+    world.lead()
+    world.advance(1_000)
+    world.ask(SetLoggers("org.foo", "ERROR", "w1"))
+    world.post(ev.LoggerRecorded(level, None))
+    world.run()
+    assert levels(world, "w1")["org.foo"] == "ERROR"
+
+
+@pytest.mark.parametrize("leader_lost", [False, True], ids=["same leader", "next leader"])
+@pytest.mark.parametrize("worker", ["", "w1"], ids=["cluster", "one worker"])
+@pytest.mark.parametrize("later", ["", "w1"], ids=["then cluster", "then one worker"])
+def test_a_retry_takes_nothing_back_and_is_told_what_changed_the_first_time(
+    world: World, worker: str, later: str, leader_lost: bool
+) -> None:
+    request, options = SetLoggers("org", "DEBUG", worker), WriteOptions("r1")
+    first = world.ask(request, options)
+    assert first == LoggersSet(("org", "org.foo"))
+    for logger in ("org.foo", "org"):
+        world.ask(SetLoggers(logger, "ERROR", later))
+    if leader_lost:
+        world.kill_herder()
+        world.lead()
+        world.advance(1_000)
+    assert world.ask(request, options) == first
+    assert (levels(world, "w1")["org"], levels(world, "w1")["org.foo"]) == ("ERROR", "ERROR")
+
+
+def test_a_request_id_that_a_worker_knows_of_another_level_is_refused(world: World) -> None:
+    world.workers["w1"].answers.level_failure = Failure("r1 was used for root=INFO", error_class=ErrorClass.BAD_CONFIG)
+    with pytest.raises(RequestInvalid, match="r1 was used for root=INFO") as refused:
+        world.ask(SetLoggers("org.foo", "DEBUG", "w1"), WriteOptions("r1"))
+    assert [violation.field for violation in refused.value.violations] == ["request_id"]
+
+
+def test_a_worker_that_began_anew_is_told_again_what_was_asked_of_it(world: World) -> None:
+    """Its levels ended with its process, and what it remembered of them too."""
+    request, options = SetLoggers("org.foo", "DEBUG", "w1"), WriteOptions("r1")
+    world.ask(request, options)
+    world.kill("w1")
+    world.revive("w1")
+    world.run()
+    assert world.ask(request, options) == LoggersSet(("org.foo",))
+    assert levels(world, "w1")["org.foo"] == "DEBUG"
+
+
+def test_a_herder_that_follows_remembers_levels_for_the_time_it_leads(world: World) -> None:
+    """What was recorded since the snapshot, too."""
+    world.kill_herder()
+    world.herder.handle(ev.LoggerRecorded(ClusterLevel("org.foo", "DEBUG", world.config.next()), None), world.now)
+    herder = world.herder
+    world.lead()
+    world.herder = herder
+    world.run()
+    world.worker("w3")
+    assert levels(world, "w3") == {"root": "INFO", "org.foo": "DEBUG"}
+
+
+def test_levels_of_the_cluster_outlive_every_herder(world: World) -> None:
+    world.ask(DEBUG)
+    world.ask(SetLoggers("root", "ERROR"))
+    world.ask(DEBUG)
+    world.ask(SetLoggers("org.foo", "WARN", "w1"))
+    world.kill_herder()
+    world.lead()
+    world.advance(10_000)
+    before = len(told(world, "w1")), len(told(world, "w2"))
+    world.worker("w3")
+    assert told(world, "w3") == [("root", "ERROR"), ("org.foo", "DEBUG")], "as they were set"
+    world.advance(5_000)
+    assert (len(told(world, "w1")), len(told(world, "w2"))) == before, "who heard it from the leader before is let be"
+    assert levels(world, "w1")["org.foo"] == "WARN"
+
+
+def test_a_level_that_a_new_snapshot_brings_is_told_once(world: World) -> None:
+    world.ask(DEBUG)
+    world.advance(1_000)
+    world.config.put_logger("org.bar", "TRACE")
+    entries, loggers = list(world.config.entries.values()), list(world.config.loggers.values())
+    for _ in range(2):
+        world.post(ev.ConfigSnapshot(entries, world.config.next(), world.config.epoch, None, loggers))
+        world.run()
+    assert told(world, "w1") == [("org.foo", "DEBUG"), ("org.bar", "TRACE")]
+
+
+def test_a_worker_that_goes_is_left_out_of_the_list(world: World) -> None:
+    world.workers["w2"].answers.mute = True
+    number = world.call(GetLoggers(""))
+    world.run()
+    assert number not in world.answers
+    world.kill("w2")
+    world.run()
+    answer = world.answers[number]
+    assert isinstance(answer, LoggersListed)
+    assert {worker for worker, _ in answer.loggers} == {"w1"}
+
+
+def test_a_worker_that_goes_before_it_set_its_level_is_told(world: World) -> None:
+    world.workers["w2"].answers.mute = True
+    number = world.call(SetLoggers("root", "DEBUG", "w2"))
+    world.run()
+    world.kill("w2")
+    world.run()
+    assert isinstance(world.answers[number], NoWorker)
+
+
+def test_a_worker_that_does_not_answer_ends_the_call_at_its_deadline(world: World) -> None:
+    world.workers["w2"].answers.mute = True
+    number = world.call(GetLoggers(""), timeout_ms=300)
+    world.advance(400)
+    error = world.answers[number]
+    assert isinstance(error, Timeout)
+    assert error.metadata["stage"] == "asking workers about their loggers"
+
+
+def test_a_cluster_level_whose_leader_steps_down_before_all_have_it_is_told_by_the_next(world: World) -> None:
+    world.workers["w2"].answers.mute = True
+    options = WriteOptions("r1")
+    number = world.call(DEBUG, options)
+    world.run()
+    assert number not in world.answers
+    world.post(ev.LeadershipLost("another one leads"))
+    world.run()
+    assert isinstance(world.answers[number], NoLeader)
+    world.workers["w2"].answers.mute = False
+    world.lead()
+    assert world.ask(DEBUG, options) == LoggersSet(()), "nobody is there yet"
+    world.advance(1_000)
+    assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "DEBUG"
+
+
+@pytest.mark.parametrize(
+    "later", [SetLoggers("org.foo", "WARN"), SetLoggers("org", "WARN")], ids=lambda one: one.logger
+)
+def test_a_level_that_is_told_again_takes_nothing_back_that_was_set_after_it(world: World, later: SetLoggers) -> None:
+    options = WriteOptions("r1")
+    world.ask(DEBUG, options)
+    world.ask(later)
+    world.kill_herder()
+    world.lead()
+    world.ask(DEBUG, options)
+    world.advance(1_000)
+    world.ask(DEBUG, options)
+    world.worker("w3")
+    world.kill_herder()
+    world.lead()
+    world.advance(1_000)
+    world.ask(DEBUG, options)
+    assert {levels(world, name).get("org.foo", "WARN") for name in world.workers} == {"WARN"}
+    assert {levels(world, name)[later.logger] for name in world.workers} == {"WARN"}
+
+
+def test_setting_levels_touches_no_unit(world: World) -> None:
+    world.ask(CreateConnector("a", sink(2), TargetState.STARTED))
+    starts = len(world.starts)
+    world.ask(DEBUG)
+    world.advance(500)
+    assert len(world.starts) == starts

@@ -1,0 +1,357 @@
+"""A request id is good for one change of offsets, whoever leads and whoever of the workers dies: what is remembered
+where, and that nobody is told more than is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from herdmesh.herder.state.calls.offset_records import RECORDED_BYTES_MAX
+from herdmesh.herder.state.model import OffsetEntry, TargetState
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model import questions as qu
+from herdmesh.herder.state.model.requests import (
+    ChangeOffsets,
+    CreateConnector,
+    OffsetsRecorded,
+    OffsetsTold,
+    SetTarget,
+    WriteOptions,
+)
+from herdmesh.rpc.errors import (
+    ConnectorNotStopped,
+    NoLeader,
+    NoWorker,
+    OffsetsRefused,
+    RequestIdExpired,
+    RequestInvalid,
+    Timeout,
+    WriteOutcomeUnknown,
+)
+from services.herder.tests.world import World, sink
+from services.herder.tests.world_questions import AWAY, REFUSED
+from services.herder.tests.world_store import revision
+
+AT_7 = OffsetEntry('{"filename":"a.txt"}', '{"position":7}')
+AT_9 = OffsetEntry('{"filename":"a.txt"}', '{"position":9}')
+ALTER = ChangeOffsets("a", (AT_9,))
+RESET = ChangeOffsets("a", reset=True)
+R1 = WriteOptions(request_id="r1")
+
+
+@pytest.fixture
+def world() -> World:
+    """A leader, two workers, and a stopped connector that has an offset."""
+    world = World()
+    world.lead()
+    world.worker("w1")
+    world.worker("w2")
+    world.advance(4_000)
+    world.ask(CreateConnector("a", sink(2)))
+    world.advance(1_000)
+    target(world, TargetState.STOPPED)
+    world.offsets["a"] = [(AT_7,)]
+    return world
+
+
+def target(world: World, wanted: TargetState) -> None:
+    world.ask(SetTarget("a", wanted))
+    world.advance(1_000)
+
+
+def another_leads(world: World) -> None:
+    world.kill_herder()
+    world.lead()
+    world.advance(4_000)
+
+
+def changes(world: World) -> list[qu.AlterOffsets]:
+    asked = [one for worker in world.workers.values() for one in worker.answers.asked]
+    return [one for one in asked if isinstance(one, qu.AlterOffsets)]
+
+
+def all_die_after_writing(world: World, *, die: bool) -> None:
+    for worker in world.workers.values():
+        worker.answers.dies_after_writing = die
+
+
+# --- a reset is told what it forgot, whoever of those that were asked forgot it
+
+
+@pytest.mark.parametrize("options", [WriteOptions(), R1])
+def test_a_reset_whose_worker_died_after_writing_tells_the_offsets_as_they_were(
+    world: World, options: WriteOptions
+) -> None:
+    all_die_after_writing(world, die=True)
+    number = world.call(RESET, options, timeout_ms=30_000)
+    world.run()
+    assert world.offsets == {}
+    first = next(
+        one for one in world.workers.values() if any(isinstance(each, qu.AlterOffsets) for each in one.answers.asked)
+    )
+    all_die_after_writing(world, die=False)
+    world.kill(first.id)
+    world.advance(3_000)
+    assert world.answers[number] == OffsetsTold((AT_7,), "done")
+    assert len(changes(world)) == 2
+
+
+def test_a_reset_of_what_nobody_can_tell_is_made_all_the_same(world: World) -> None:
+    """More than fits one answer, such as 16 MiB of source partitions."""
+    for worker in world.workers.values():
+        worker.answers.read_failure = REFUSED
+    assert world.ask(RESET, R1) == OffsetsTold((AT_7,), "done")
+    assert world.offsets == {}
+
+
+# --- after a change of leader
+
+
+@pytest.mark.parametrize("request_", [RESET, ALTER])
+def test_a_retry_after_a_change_of_leader_is_told_the_first_outcome(world: World, request_: ChangeOffsets) -> None:
+    """Also while the connector runs, and after it ran and was stopped again: doing it again would undo that."""
+    told = world.ask(request_, R1)
+    after = dict(world.offsets)
+    another_leads(world)
+    target(world, TargetState.STARTED)
+    assert world.ask(request_, R1) == told
+    target(world, TargetState.STOPPED)
+    assert world.ask(request_, R1) == told
+    assert (world.offsets, len(changes(world))) == (after, 1)
+    with pytest.raises(RequestInvalid, match="used for another change of offsets"):
+        world.ask(replace(ALTER, offsets=(AT_7,)), R1)
+
+
+def test_what_the_first_leader_did_not_see_the_end_of_the_next_one_does_again_and_tells_what_was(world: World) -> None:
+    all_die_after_writing(world, die=True)
+    world.call(RESET, R1)
+    world.run()
+    assert world.offsets == {}
+    all_die_after_writing(world, die=False)
+    another_leads(world)
+    assert world.ask(RESET, R1) == OffsetsTold((AT_7,), "done")
+    assert len(changes(world)) == 2
+
+
+@pytest.mark.parametrize("meanwhile", ["it ran", "another change", "it runs"])
+def test_what_was_begun_is_not_done_again_once_something_else_was_done(world: World, meanwhile: str) -> None:
+    all_die_after_writing(world, die=True)
+    world.call(RESET, R1)
+    world.run()
+    all_die_after_writing(world, die=False)
+    another_leads(world)
+    if meanwhile == "another change":
+        world.ask(ALTER, WriteOptions(request_id="r2"))
+    else:
+        target(world, TargetState.STARTED)
+        world.offsets["a"] = [(AT_9,)]  # what its tasks committed
+    if meanwhile == "it ran":
+        target(world, TargetState.STOPPED)
+    for _ in range(2):
+        with pytest.raises(
+            WriteOutcomeUnknown, match="a request of this id is on record as having begun to change the offsets of a"
+        ):
+            world.ask(RESET, R1)
+    assert world.offsets == {"a": [(AT_9,)]}
+
+
+def test_a_leader_that_steps_down_while_it_records_the_end_still_answers(world: World) -> None:
+    all_die_after_writing(world, die=True)
+    number = world.call(ALTER, R1)
+    world.run()
+    world.config_delay_ms = 500
+    command_id = next(worker.answers.ids[-1] for worker in world.workers.values() if worker.answers.asked)
+    session = next(worker.session for worker in world.workers.values() if worker.answers.asked)
+    assert session is not None
+    world.post(ev.CommandReplied(session, command_id, offsets=OffsetsTold((AT_9,), "done")))
+    world.run()
+    world.post(ev.LeadershipLost("another one leads"))
+    world.advance(1_000)
+    assert world.answers[number] == OffsetsTold((AT_9,), "done")
+
+
+def test_a_leader_that_steps_down_before_it_asked_sends_the_caller_on(world: World) -> None:
+    world.config_delay_ms = 500
+    number = world.call(ALTER, R1)
+    world.run()
+    world.post(ev.LeadershipLost("another one leads"))
+    world.advance(1_000)
+    assert isinstance(world.answers[number], NoLeader)
+    assert changes(world) == []
+
+
+def test_a_leader_that_steps_down_while_a_worker_writes_does_not_say_that_nothing_was_done(world: World) -> None:
+    all_die_after_writing(world, die=True)
+    number = world.call(ALTER)
+    world.run()
+    assert world.offsets["a"][-1] == (AT_9,)
+    world.post(ev.LeadershipLost("another one leads"))
+    world.run()
+    error = world.answers[number]
+    assert isinstance(error, WriteOutcomeUnknown)
+    assert "whether the offsets of a were changed is not known" in error.message
+
+
+def test_a_leader_that_does_not_know_that_it_is_none_begins_nothing(world: World) -> None:
+    """Its watch hangs: another leader has given the connector tasks, which a worker that is told of the beginning alone
+    would not find. So also for a request of which it knows that nobody has carried it out."""
+    for worker in world.workers.values():
+        worker.answers.offset_failure = AWAY
+    with pytest.raises(NoWorker):
+        world.ask(ALTER, R1)
+    asked = len(changes(world))
+    world.config.epoch += 1
+    for options in (R1, WriteOptions(request_id="r2"), WriteOptions()):
+        with pytest.raises(NoLeader):
+            world.ask(ALTER, options)
+    assert len(changes(world)) == asked
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_worker_is_asked_once_the_watch_has_brought_what_was_written_before_the_beginning(
+    world: World, *, resumed: bool
+) -> None:
+    world.silent.add("watch")
+    if resumed:
+        world.config.write(ins.PutTarget(0, "a", TargetState.STARTED, WriteOptions()))  # by a herder that led before
+    number = world.call(ALTER, timeout_ms=20_000)
+    world.advance(2_000)
+    assert (number in world.answers, changes(world)) == (False, [])
+    world.silent.clear()
+    entry = world.config.entries["a"]
+    world.post(ev.ConfigChanged("a", entry, revision(world.config.offset)))
+    world.run()
+    if resumed:
+        assert isinstance(world.answers[number], ConnectorNotStopped)
+        assert changes(world) == []
+    else:
+        assert world.answers[number] == OffsetsTold((AT_9,), "done")
+
+
+def test_a_beginning_whose_answer_was_lost_is_nobody_elses_when_it_has_an_id_of_its_own(world: World) -> None:
+    """It is repeated, and known already. What a worker refuses then is refused: nobody was asked before."""
+    for worker in world.workers.values():
+        worker.answers.offset_failure = REFUSED
+    world.silent.add("config-out")
+    number = world.call(ALTER)
+    world.run()
+    begun = world.config.beginnings[-1]
+    known = OffsetsRecorded(ended=False, told=begun.told, repeated=True)
+    world.post(ev.WriteDone(begun.op, revision(world.config.offset), offsets=known))
+    world.run()
+    assert isinstance(world.answers[number], OffsetsRefused)
+
+
+def test_what_a_reset_forgets_is_recorded_only_for_who_may_ask_again(world: World) -> None:
+    for options in (WriteOptions(), R1):
+        world.offsets["a"] = [(AT_7,)]
+        world.ask(RESET, options)
+    assert [one.told.offsets for one in world.config.beginnings] == [(), (AT_7,)]
+
+
+# --- refusals
+
+
+def test_a_refusal_by_who_would_have_changed_them_stays_one_when_it_is_repeated(world: World) -> None:
+    """The CLI repeats what was refused because Kafka was away; the connector's own words come after that."""
+    for failure, refusal in ((AWAY, NoWorker), (REFUSED, OffsetsRefused), (REFUSED, OffsetsRefused)):
+        for worker in world.workers.values():
+            worker.answers.offset_failure = failure
+        with pytest.raises(refusal):
+            world.ask(ALTER, R1)
+    target(world, TargetState.STARTED)
+    with pytest.raises(ConnectorNotStopped):
+        world.ask(ALTER, R1)
+    target(world, TargetState.STOPPED)
+    for worker in world.workers.values():
+        worker.answers.offset_failure = None
+    assert world.ask(ALTER, R1) == OffsetsTold((AT_9,), "done")
+
+
+def test_a_first_request_is_refused_as_ever_and_a_dry_run_is_not_recorded(world: World) -> None:
+    world.ask(replace(RESET, dry_run=True), R1)
+    assert world.config.outcomes.get("r1") is None
+    assert world.ask(ALTER, R1) == OffsetsTold((AT_9,), "done")
+    target(world, TargetState.STARTED)
+    with pytest.raises(ConnectorNotStopped):
+        world.ask(ALTER, WriteOptions(request_id="r2"))
+    with pytest.raises(ConnectorNotStopped):
+        world.ask(replace(ALTER, dry_run=True), R1)
+
+
+def test_an_id_that_is_too_old_to_tell_changes_nothing(world: World) -> None:
+    world.config.expired.add("r1")
+    with pytest.raises(RequestIdExpired):
+        world.ask(RESET, R1)
+    assert changes(world) == []
+
+
+def test_an_end_that_cannot_be_recorded_is_an_unknown_outcome_until_it_is_repeated(world: World) -> None:
+    all_die_after_writing(world, die=True)
+    number = world.call(ALTER, R1, timeout_ms=3_000)
+    world.run()
+    world.store_down = True
+    command_id = next(worker.answers.ids[-1] for worker in world.workers.values() if worker.answers.asked)
+    session = next(worker.session for worker in world.workers.values() if worker.answers.asked)
+    assert session is not None
+    world.post(ev.CommandReplied(session, command_id, offsets=OffsetsTold((AT_9,), "done")))
+    world.advance(3_500)
+    assert isinstance(world.answers[number], WriteOutcomeUnknown)
+    world.store_down = False
+    all_die_after_writing(world, die=False)
+    assert world.ask(ALTER, R1) == OffsetsTold((AT_9,), "done")
+
+
+def test_more_offsets_than_are_remembered_are_done_once_all_the_same(world: World) -> None:
+    many = tuple(OffsetEntry(f'{{"filename":"{number:0100}"}}', "{}") for number in range(RECORDED_BYTES_MAX // 100))
+    request = ChangeOffsets("a", many)
+    first = world.ask(request, R1)
+    assert isinstance(first, OffsetsTold)
+    assert len(first.offsets) == len(many)
+    again = world.ask(request, R1)
+    assert again == OffsetsTold((), f"done (its {len(many)} offsets are too many to be told again)")
+    assert len(changes(world)) == 1
+
+
+@pytest.mark.parametrize("options", [WriteOptions(), R1])
+def test_a_worker_is_told_where_the_change_began(world: World, options: WriteOptions) -> None:
+    """What is written of the connector from there on is of somebody who came later."""
+    begun = world.config.offset + 1
+    world.ask(ALTER, options)
+    [asked] = changes(world)
+    assert asked.revision == revision(begun)
+    world.ask(CreateConnector("b", sink(1)))
+    world.ask(ALTER, WriteOptions(request_id="r2"))
+    last = changes(world)[-1].revision
+    assert last is not None
+    assert last.next_offsets[0] > begun + 1
+
+
+# --- as long as the caller waits
+
+
+def test_a_worker_has_as_long_as_the_caller_waits(world: World) -> None:
+    world.call(ALTER, timeout_ms=90_000)
+    world.run()
+    world.call(replace(ALTER, dry_run=True), timeout_ms=1_000)
+    world.run()
+    assert [one.timeout_ms for one in changes(world)] == [88_000, 900]
+
+
+def test_at_the_deadline_it_is_told_whether_somebody_was_asked_to_write(world: World) -> None:
+    for worker in world.workers.values():
+        worker.answers.mute = True
+    unknown = world.call(ALTER, timeout_ms=20_000)
+    world.advance(19_000)
+    assert unknown not in world.answers
+    world.advance(1_500)
+    error = world.answers[unknown]
+    assert isinstance(error, WriteOutcomeUnknown)
+    assert "whether the offsets of a were changed is not known" in error.message
+    dry = world.call(replace(ALTER, dry_run=True), timeout_ms=1_000)
+    looking = world.call(RESET, timeout_ms=1_000)
+    world.advance(1_500)
+    assert isinstance(world.answers[dry], Timeout)
+    assert isinstance(world.answers[looking], Timeout)

@@ -1,0 +1,449 @@
+"""Offsets told in any state and changed while a connector is stopped: Connect's checks in their order (reference
+offsets-topic 10.3, herder 10), what is waited for and fenced first, what is kept away meanwhile, and what follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.herder.state.model import Failure, OffsetEntry, TargetState, UnitId
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import questions as qu
+from herdmesh.herder.state.model.requests import (
+    ChangeOffsets,
+    CreateConnector,
+    DeleteConnector,
+    GetOffsets,
+    OffsetsTold,
+    PatchConnector,
+    RestartConnector,
+    SetTarget,
+    WriteOptions,
+    Written,
+)
+from herdmesh.rpc.errors import (
+    ConnectorNotFound,
+    ConnectorNotStopped,
+    HerdmeshError,
+    InvalidConfig,
+    NoLeader,
+    NotLeader,
+    NoWorker,
+    OffsetsRefused,
+    RequestInvalid,
+    Timeout,
+    Unreachable,
+    WriteOutcomeUnknown,
+)
+from services.herder.tests.world import World, sink
+from services.herder.tests.world_questions import AWAY, REFUSED
+
+AT_7 = OffsetEntry('{"filename":"a.txt"}', '{"position":7}')
+FORGET = OffsetEntry('{"filename":"a.txt"}')
+QuestionT = TypeVar("QuestionT", bound=qu.Question)
+ALTER = ChangeOffsets("a", (AT_7,))
+RESET = ChangeOffsets("a", reset=True)
+REWIND = ChangeOffsets("a", rewind_to_ms=5_000)
+
+
+@pytest.fixture
+def world() -> World:
+    """A leader, two workers, and a connector of two tasks that runs."""
+    world = World()
+    world.lead()
+    world.worker("w1")
+    world.worker("w2")
+    world.advance(4_000)
+    world.ask(CreateConnector("a", sink(2)))
+    world.advance(1_000)
+    assert len(world.running()) == 3
+    return world
+
+
+@pytest.fixture
+def stopped(world: World) -> World:
+    """The same, stopped."""
+    stop(world)
+    world.advance(1_000)
+    return world
+
+
+def stop(world: World) -> None:
+    world.ask(SetTarget("a", TargetState.STOPPED))
+
+
+def questions(world: World, kind: type[QuestionT]) -> list[QuestionT]:
+    return [one for worker in world.workers.values() for one in worker.answers.asked if isinstance(one, kind)]
+
+
+def fences(world: World) -> list[tuple[str, int]]:
+    return [fence for worker in world.workers.values() for fence in worker.fences]
+
+
+def commit(world: World) -> None:
+    """The statuses of the tasks say that they committed."""
+    for unit in [unit for unit in world.statuses if unit.task is not None]:
+        world.statuses[unit] = replace(world.statuses[unit], commit_scope=CommitScope("connect-a", ("t",)))
+        world.post(ev.StatusPut(world.statuses[unit]))
+    world.run()
+
+
+# --- telling
+
+
+def test_offsets_are_told_while_the_connector_runs_and_while_it_is_stopped(world: World) -> None:
+    world.offsets["a"] = [(AT_7,)]
+    assert world.ask(GetOffsets("a")) == OffsetsTold((AT_7,))
+    stop(world)
+    assert world.ask(GetOffsets("a")) == OffsetsTold((AT_7,))
+    [first, _] = questions(world, qu.ReadOffsets)
+    assert first == qu.ReadOffsets("a", world.config.entries["a"].config)
+
+
+def test_offsets_of_a_connector_that_is_not_there(world: World) -> None:
+    for request in (GetOffsets("b"), replace(ALTER, name="b"), replace(RESET, name="b"), replace(REWIND, name="b")):
+        with pytest.raises(ConnectorNotFound):
+            world.ask(request)
+    assert questions(world, qu.ReadOffsets) == questions(world, qu.AlterOffsets) == []
+
+
+def test_offsets_are_read_by_a_second_worker_when_the_first_does_not_answer(world: World) -> None:
+    for worker in world.workers.values():
+        worker.answers.mute = True
+    number = world.call(GetOffsets("a"))
+    world.run()
+    for worker in world.workers.values():
+        worker.answers.mute = False
+    world.advance(3_000)
+    assert isinstance(world.answers[number], OffsetsTold)
+
+
+def test_offsets_that_cannot_be_read(world: World) -> None:
+    for worker in world.workers.values():
+        worker.answers.read_failure = AWAY
+    with pytest.raises(NoWorker, match="could not read the offsets: Kafka does not answer; try again"):
+        world.ask(GetOffsets("a"))
+    for worker in world.workers.values():
+        worker.answers.read_failure = REFUSED
+    with pytest.raises(OffsetsRefused, match="were not read"):
+        world.ask(GetOffsets("a"))
+
+
+# --- what must be true before they are changed, in order
+
+
+def test_a_follower_leads_to_the_leader(stopped: World) -> None:
+    stopped.post(ev.LeadershipFollowing("h2", "127.0.0.1:9", 7))
+    stopped.run()
+    for request in (GetOffsets("a"), ALTER, RESET, REWIND):
+        with pytest.raises(NotLeader):
+            stopped.ask(request)
+
+
+def test_nothing_asked_for_is_refused_before_anything_else(world: World) -> None:
+    with pytest.raises(RequestInvalid, match="Partitions / offsets need to be provided") as refused:
+        world.ask(ChangeOffsets("b"))
+    assert [violation.field for violation in refused.value.violations] == ["offsets"]
+
+
+@pytest.mark.parametrize("target", [TargetState.STARTED, TargetState.PAUSED])
+@pytest.mark.parametrize("request_", [ALTER, RESET, REWIND, replace(ALTER, dry_run=True)])
+def test_a_connector_that_is_not_stopped_is_refused(world: World, target: TargetState, request_: ChangeOffsets) -> None:
+    world.ask(SetTarget("a", target))
+    with pytest.raises(ConnectorNotStopped, match="stop it first"):
+        world.ask(request_)
+    assert questions(world, qu.AlterOffsets) == []
+
+
+def test_a_change_waits_until_the_tasks_have_stopped(world: World) -> None:
+    for worker in world.workers.values():
+        worker.stop_silently = True
+    stop(world)
+    number = world.call(ALTER, timeout_ms=20_000)
+    late = world.call(ALTER, timeout_ms=500)
+    world.advance(1_000)
+    assert number not in world.answers
+    error = world.answers[late]
+    assert isinstance(error, Timeout)
+    assert error.metadata["stage"] == "waiting for the connector's tasks to stop"
+    assert questions(world, qu.AlterOffsets) == []
+    for worker in world.workers.values():
+        worker.stop_silently = False
+        for unit in [unit for unit in worker.held if unit.task is not None]:
+            world.give_up(worker, unit)
+    world.advance(500)
+    assert world.answers[number] == OffsetsTold((AT_7,), "done")
+
+
+def test_a_change_is_asked_of_one_worker_with_what_a_late_one_finds_out_by(stopped: World) -> None:
+    assert stopped.ask(ALTER) == OffsetsTold((AT_7,), "done")
+    [asked] = questions(stopped, qu.AlterOffsets)
+    entry = stopped.config.entries["a"]
+    assert (asked.config, asked.offsets, asked.incarnation) == (entry.config, (AT_7,), entry.incarnation)
+    assert asked.incarnation
+    assert asked.revision is not None
+    stopped.ask(REWIND)
+    stopped.ask(replace(RESET, dry_run=True))
+    told = [(one.reset, one.rewind_to_ms, one.dry_run) for one in questions(stopped, qu.AlterOffsets)]
+    assert sorted(told, key=str) == sorted([(False, None, False), (False, 5_000, False), (True, None, True)], key=str)
+
+
+def test_tasks_that_may_run_on_a_lost_worker_are_fenced_first(world: World) -> None:
+    """Connect: testModifyOffsetsSourceConnectorExactlyOnceEnabled."""
+    holder = next(worker for worker in world.workers.values() if UnitId("a", 1) in worker.held)
+    holder.frozen = True
+    stop(world)
+    world.advance(8_000)
+    world.ask(replace(ALTER, dry_run=True))
+    assert fences(world) == [], "a dry run changes nothing"
+    world.ask(ALTER)
+    assert ("a", 2) in fences(world)
+    assert world.offsets == {"a": [(AT_7,)]}
+
+
+def test_a_fence_that_fails_leaves_the_offsets_alone(world: World) -> None:
+    """Connect: testModifyOffsetsSourceConnectorExactlyOnceEnabledZombieFencingFailure."""
+    next(worker for worker in world.workers.values() if UnitId("a", 1) in worker.held).frozen = True
+    stop(world)
+    world.advance(8_000)
+    for worker in world.workers.values():
+        worker.fence_failure = AWAY
+    with pytest.raises(NoWorker, match=r"could not fence the earlier tasks: .*; nothing was changed, try again"):
+        world.ask(ALTER)
+    assert world.offsets == {}
+
+
+def test_a_new_leader_fences_what_ran_before_it_and_waits_for_workers(stopped: World) -> None:
+    stopped.kill_herder()
+    stopped.lead()
+    stopped.advance(4_000)
+    stopped.ask(ALTER)
+    assert fences(stopped) == [("a", 2)]
+
+
+def test_a_class_that_no_worker_has(stopped: World) -> None:
+    entry = stopped.config.entries["a"]
+    stopped.config.entries["a"] = gone = replace(entry, config={**entry.config, "connector.class": "Gone"})
+    stopped.post(ev.ConfigChanged("a", gone, None))
+    stopped.run()
+    for request in (GetOffsets("a"), ALTER):
+        with pytest.raises(InvalidConfig, match="Gone"):
+            stopped.ask(request)
+
+
+# --- what workers answer
+
+
+def fail(world: World, *, uncertain: bool) -> None:
+    for worker in world.workers.values():
+        worker.answers.offset_failure = AWAY if uncertain else REFUSED
+        worker.answers.offset_uncertain = uncertain
+
+
+def test_what_the_connector_refuses_is_told_in_its_words(stopped: World) -> None:
+    fail(stopped, uncertain=False)
+    with pytest.raises(OffsetsRefused, match="were not changed: The value for the 'position' key"):
+        stopped.ask(ALTER)
+
+
+def test_a_worker_that_cannot_tell_has_an_answer_of_its_own(stopped: World) -> None:
+    fail(stopped, uncertain=True)
+    with pytest.raises(WriteOutcomeUnknown, match="cannot tell whether the offsets of a were changed"):
+        stopped.ask(ALTER)
+    for worker in stopped.workers.values():
+        worker.answers.offset_uncertain = False
+    with pytest.raises(NoWorker, match=r"could not change the offsets: .*; nothing was changed"):
+        stopped.ask(ALTER)
+
+
+def test_another_worker_is_asked_when_the_first_goes_and_else_the_outcome_is_unknown(stopped: World) -> None:
+    for worker in stopped.workers.values():
+        worker.answers.mute = True
+    number = stopped.call(ALTER, timeout_ms=30_000)
+    stopped.run()
+    first = next(worker for worker in stopped.workers.values() if worker.answers.asked)
+    other = next(worker for worker in stopped.workers.values() if worker is not first)
+    stopped.kill(first.id)
+    stopped.advance(3_000)
+    assert isinstance(other.answers.asked[-1], qu.AlterOffsets)
+    stopped.kill(other.id)
+    stopped.advance(10_000)
+    error = stopped.answers[number]
+    assert isinstance(error, WriteOutcomeUnknown)
+    assert "went away while it changed the offsets of a" in error.message
+
+
+@pytest.mark.parametrize("failure", [AWAY, REFUSED])
+def test_what_a_second_worker_could_not_do_the_first_may_have_done(stopped: World, failure: Failure) -> None:
+    for worker in stopped.workers.values():
+        worker.answers.mute = True
+    number = stopped.call(ALTER, timeout_ms=30_000)
+    stopped.run()
+    first = next(worker for worker in stopped.workers.values() if worker.answers.asked)
+    for worker in stopped.workers.values():
+        worker.answers.mute = False
+        worker.answers.offset_failure = failure
+    stopped.kill(first.id)
+    stopped.advance(3_000)
+    error = stopped.answers[number]
+    assert isinstance(error, WriteOutcomeUnknown)
+    assert f"worker {first.id} went away while it changed the offsets of a" in error.message
+
+
+def test_a_class_that_went_with_the_worker_that_changed_the_offsets_leaves_the_outcome_open(stopped: World) -> None:
+    for worker in stopped.workers.values():
+        worker.answers.mute = True
+    number = stopped.call(ALTER, timeout_ms=30_000)
+    stopped.run()
+    entry = stopped.config.entries["a"]
+    stopped.config.entries["a"] = gone = replace(entry, config={**entry.config, "connector.class": "Gone"})
+    stopped.post(ev.ConfigChanged("a", gone, None))
+    stopped.run()
+    stopped.kill(next(worker for worker in stopped.workers.values() if worker.answers.asked).id)
+    stopped.advance(3_000)
+    error = stopped.answers[number]
+    assert isinstance(error, WriteOutcomeUnknown)
+    assert "Failed to find any class" in error.message
+
+
+@pytest.mark.parametrize(("dry_run", "told"), [(True, NoLeader), (False, WriteOutcomeUnknown)])
+def test_a_leader_that_steps_down_sends_the_caller_on(
+    stopped: World, told: type[HerdmeshError], *, dry_run: bool
+) -> None:
+    """Whoever was asked to write may have written."""
+    for worker in stopped.workers.values():
+        worker.answers.mute = True
+    number = stopped.call(replace(ALTER, dry_run=dry_run))
+    stopped.run()
+    stopped.post(ev.LeadershipLost("another one leads"))
+    stopped.run()
+    assert isinstance(stopped.answers[number], told)
+
+
+# --- a retry
+
+
+def test_a_retry_is_told_the_first_outcome(stopped: World) -> None:
+    stopped.offsets["a"] = [(AT_7,)]
+    retry = WriteOptions(request_id="r1")
+    before = stopped.ask(RESET, retry)
+    assert before == OffsetsTold((AT_7,), "done")
+    asked = len(questions(stopped, qu.AlterOffsets))
+    stopped.ask(SetTarget("a", TargetState.STARTED))
+    assert stopped.ask(RESET, retry) == before, "also when the connector runs again"
+    assert len(questions(stopped, qu.AlterOffsets)) == asked
+    with pytest.raises(RequestInvalid, match="another change of offsets"):
+        stopped.ask(ALTER, retry)
+
+
+def test_a_refusal_is_not_remembered(stopped: World) -> None:
+    fail(stopped, uncertain=True)
+    with pytest.raises(WriteOutcomeUnknown):
+        stopped.ask(ALTER, WriteOptions(request_id="r1"))
+    for worker in stopped.workers.values():
+        worker.answers.offset_failure = None
+    assert isinstance(stopped.ask(ALTER, WriteOptions(request_id="r1")), OffsetsTold)
+
+
+# --- nothing else changes the connector meanwhile
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        SetTarget("a", TargetState.STARTED),
+        DeleteConnector("a"),
+        PatchConnector("a", {"note": "x"}),
+        RestartConnector("a"),
+    ],
+)
+def test_what_changes_the_connector_waits_for_the_change_of_its_offsets(
+    stopped: World, request_: SetTarget | DeleteConnector | PatchConnector | RestartConnector
+) -> None:
+    for worker in stopped.workers.values():
+        worker.answers.mute = True
+    first = stopped.call(ALTER, timeout_ms=2_000)
+    stopped.run()
+    entry = stopped.config.entries["a"]
+    second = stopped.call(request_, timeout_ms=10_000)
+    stopped.advance(1_500)
+    assert second not in stopped.answers
+    assert stopped.config.entries["a"] == entry
+    stopped.advance(1_000)
+    assert isinstance(stopped.answers[first], WriteOutcomeUnknown)
+    assert second in stopped.answers
+
+
+def test_a_change_waits_for_another_that_is_being_written(stopped: World) -> None:
+    stopped.store_down = True
+    stopped.call(SetTarget("a", TargetState.STARTED), timeout_ms=10_000)
+    stopped.run()
+    altered = stopped.call(ALTER, timeout_ms=1_000)
+    stopped.advance(1_200)
+    error = stopped.answers[altered]
+    assert isinstance(error, Timeout)
+    assert error.metadata["stage"] == "waiting for another change of the connector, or of its offsets, to end"
+    assert questions(stopped, qu.AlterOffsets) == []
+
+
+def test_two_changes_are_made_one_after_the_other(stopped: World) -> None:
+    for worker in stopped.workers.values():
+        worker.answers.mute = True
+    stopped.call(ALTER, timeout_ms=1_000)
+    stopped.run()
+    second = stopped.call(RESET, timeout_ms=10_000)
+    stopped.advance(500)
+    assert [one.reset for one in questions(stopped, qu.AlterOffsets)] == [False]
+    for worker in stopped.workers.values():
+        worker.answers.mute = False
+    stopped.advance(1_000)
+    assert isinstance(stopped.answers[second], OffsetsTold)
+
+
+# --- what follows: statuses remember commits, and a run takes what misses for lost
+
+
+@pytest.mark.parametrize(
+    ("request_", "forgets"),
+    [
+        (RESET, True),
+        (ChangeOffsets("a", (FORGET, AT_7)), True),
+        (ALTER, False),
+        (REWIND, False),
+        (replace(RESET, dry_run=True), False),
+    ],
+)
+def test_the_tasks_start_as_such_that_never_committed_after_offsets_were_forgotten(
+    stopped: World, request_: ChangeOffsets, forgets: bool
+) -> None:
+    commit(stopped)
+    stopped.ask(request_)
+    stopped.starts.clear()
+    stopped.ask(SetTarget("a", TargetState.STARTED))
+    stopped.advance(1_000)
+    scopes = [start.commit_scope for _, start in stopped.starts if start.unit.task is not None]
+    assert len(scopes) == 2
+    assert [scope is None for scope in scopes] == [forgets] * 2
+
+
+def test_statuses_that_cannot_be_removed_leave_the_outcome_open_until_the_retry(stopped: World) -> None:
+    commit(stopped)
+    stopped.status_store_error = Unreachable("the status store is away")
+    with pytest.raises(WriteOutcomeUnknown, match="the tasks' statuses still say that there were some"):
+        stopped.ask(RESET, WriteOptions(request_id="r1"))
+    stopped.status_store_error = None
+    stopped.ask(RESET, WriteOptions(request_id="r1"))
+    assert {unit.task for unit in stopped.statuses} == {None}
+
+
+def test_a_caller_that_goes_frees_the_connector(stopped: World) -> None:
+    for worker in stopped.workers.values():
+        worker.answers.mute = True
+    number = stopped.call(ALTER)
+    stopped.run()
+    stopped.post(ev.RequestCancelled(number))
+    stopped.run()
+    assert isinstance(stopped.ask(SetTarget("a", TargetState.STARTED)), Written)

@@ -1,0 +1,247 @@
+"""The scenarios of Connect's `DistributedHerderTest` that are about membership, restated for sessions and moves.
+
+docs/internals/connect-scenarios.md says which test stands for which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from herdmesh.herder.state.model import ConnectorEntry, ErrorClass, Failure, RunState, UnitId
+from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.model.requests import CreateConnector, RestartConnector, UpdateConnector
+from herdmesh.rpc.errors import NoLeader
+from services.herder.tests.world import World, sink
+from services.herder.tests.world_store import revision
+
+CONFIG_ERROR = Failure("no such host", "Traceback", ErrorClass.BAD_CONFIG)
+
+
+class Watched(World):
+    """A world that remembers what workers were told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[ins.Send] = []
+
+    def _carry_out(self, instruction: ins.Instruction) -> None:
+        if isinstance(instruction, ins.Send):
+            self.sent.append(instruction)
+        super()._carry_out(instruction)
+
+    def asked_for_task_configs(self) -> list[str]:
+        messages = [sent.message for sent in self.sent]
+        return [message.connector for message in messages if isinstance(message, ins.GenerateTaskConfigs)]
+
+
+@pytest.fixture
+def world() -> Watched:
+    """A leader and one worker."""
+    world = Watched()
+    world.lead()
+    world.worker("w1")
+    return world
+
+
+def stored(world: World, name: str, tasks_max: int = 2) -> ConnectorEntry:
+    """A connector as another client of the config store writes it."""
+    config = {**sink(tasks_max), "name": name}
+    entry = ConnectorEntry(name, config=config, config_revision=world.config.next(), incarnation=f"{name}-life")
+    world.config.entries[name] = entry
+    return entry
+
+
+def units(world: World, since: int = 0) -> list[str]:
+    return [str(start.unit) for _, start in world.starts[since:]]
+
+
+def test_work_is_given_after_the_config_was_read_and_task_configs_are_made(world: Watched) -> None:
+    world.kill_herder()
+    entry = stored(world, "a")
+    world.lead()
+    world.advance(7_000)
+    assert units(world) == ["a", "a-0", "a-1"]
+    assert world.starts[0][1].connector_config == entry.config
+    assert world.asked_for_task_configs() == ["a"]
+
+
+def test_a_new_member_without_work_gets_what_comes_once(world: Watched) -> None:
+    assert world.workers["w1"].held == {}
+    world.ask(CreateConnector("a", sink(2)))
+    world.advance(10_000)
+    assert units(world) == ["a", "a-0", "a-1"]
+
+
+def test_a_member_that_gives_units_up_needs_no_second_round(world: Watched) -> None:
+    world.ask(CreateConnector("a", sink(4)))
+    since, told = len(world.starts), len(world.sent)
+    world.worker("w2")
+    world.share()
+    stops = [sent.message for sent in world.sent[told:] if isinstance(sent.message, ins.StopUnit)]
+    assert len(stops) == len(units(world, since)) == 2
+    told = len(world.sent)
+    world.advance(30_000)
+    assert {type(sent.message) for sent in world.sent[told:]} == {ins.Heartbeat}
+
+
+def test_what_stops_late_moves_once_and_nothing_else_in_its_place(world: Watched) -> None:
+    """1. w2 joins; 2. what is to move to it does not stop for 10 s; 3. its worker kills it, and says so."""
+    world.ask(CreateConnector("a", sink(4)))
+    since, told = len(world.starts), len(world.sent)
+    owner = world.workers["w1"]
+    owner.stop_silently = True
+    world.worker("w2")
+    world.advance(10_000)
+    assert units(world, since) == []
+    stops = [sent.message.unit for sent in world.sent[told:] if isinstance(sent.message, ins.StopUnit)]
+    assert len(set(stops)) == len(stops) == 2
+    owner.stop_silently = False
+    for unit in stops:
+        world.give_up(owner, unit)
+    world.advance(10_000)
+    assert sorted(world.workers["w2"].held, key=str) == sorted(stops, key=str)
+    assert len(units(world, since)) == 2
+
+
+def test_a_connector_that_failed_to_start_is_not_asked_for_task_configs(world: Watched) -> None:
+    world.ask(CreateConnector("a", sink(2)))
+    world.workers["w1"].fail_starts = CONFIG_ERROR
+    asked = len(world.asked_for_task_configs())
+    world.ask(RestartConnector("a"))
+    world.advance(1_000)
+    view = world.herder.connector("a")
+    assert view is not None
+    assert view.status.state is RunState.FAILED
+    assert len(world.asked_for_task_configs()) == asked
+    assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 2, "its tasks go on"
+
+
+def test_a_moved_connector_is_stopped_once_and_started_twice(world: Watched) -> None:
+    world.ask(CreateConnector("a", sink(1)))
+    world.ask(CreateConnector("b", sink(1)))
+    world.worker("w2")
+    world.share()
+    moved = units(world)[-2:]
+    log = [line for worker in world.workers.values() for line in worker.log]
+    for unit in moved:
+        assert log.count(f"start {unit}") == 2
+        assert log.count(f"stop {unit}") == 1
+
+
+def test_a_move_is_carried_out_though_the_one_before_never_ended(world: Watched) -> None:
+    """1. A unit is told to move to w2, and w1 does not say that it stopped; 2. w3 joins, and gets its share."""
+    world.ask(CreateConnector("a", sink(6)))
+    world.workers["w1"].stop_silently = True
+    world.worker("w2")
+    world.advance(2_000)
+    assert world.placed()["w2"] == 0
+    world.workers["w1"].stop_silently = False
+    since = len(world.starts)
+    world.worker("w3")
+    world.advance(40_000)  # what w1 never confirmed counts as lost after the stop timeout; till then no more moves
+    world.share()
+    assert {name for name, _ in world.starts[since:]} == {"w2", "w3"}
+    assert sorted(world.placed()[name] for name in ("w2", "w3")) == [2, 2]
+
+
+def test_a_halted_worker_is_stopped_in_order_and_leaves_nothing(world: Watched) -> None:
+    world.ask(CreateConnector("a", sink(3)))
+    leaver = world.workers["w1"]
+    assert leaver.session is not None
+    leaver.say(ev.WorkerLeft(leaver.session))
+    world.run()
+    assert leaver.released
+    assert leaver.held == {}
+    assert {status.state for status in world.statuses.values()} == {RunState.UNASSIGNED}
+    assert world.herder.workers() == ()
+
+
+def test_a_config_that_another_client_wrote_is_started(world: Watched) -> None:
+    entry = stored(world, "a")
+    world.post(ev.ConfigChanged("a", entry, entry.config_revision))
+    world.run()
+    assert units(world) == ["a", "a-0", "a-1"]
+
+
+def test_a_config_told_twice_is_started_once(world: Watched) -> None:
+    entry = stored(world, "a")
+    world.post(ev.ConfigChanged("a", entry, entry.config_revision))
+    world.post(ev.ConfigChanged("a", entry, entry.config_revision))
+    world.run()
+    world.post(ev.ConfigSnapshot([*world.config.entries.values()], revision(world.config.offset), world.config.epoch))
+    world.run()
+    assert units(world) == ["a", "a-0", "a-1"]
+
+
+def test_a_larger_task_set_starts_its_new_tasks(world: Watched) -> None:
+    world.ask(CreateConnector("a", sink(2)))
+    world.ask(UpdateConnector("a", sink(3)))
+    assert set(world.workers["w1"].held) == {UnitId("a"), *(UnitId("a", task) for task in range(3))}
+
+
+def test_a_leader_that_cannot_read_the_configs_decides_nothing_and_stops_nobody(world: Watched) -> None:
+    world.ask(CreateConnector("a", sink(2)))
+    held = dict(world.workers["w1"].held)
+    world.kill_herder()
+    since = len(world.starts)
+    world.post(ev.StatusSnapshot(list(world.statuses.values())))
+    world.post(ev.LeasesChanged(world.leases()))
+    world.post(ev.LeadershipGranted(9, 9_000, 10_000, world.now + 20_000, "h1", "here:1"))
+    world.advance(19_000)
+    assert isinstance(world.herder.refusal, NoLeader), "the record of its epoch has not come through the watch"
+    world.advance(2_000)  # its lease ends; another may lead
+    world.lead()
+    world.advance(10_000)
+    assert world.workers["w1"].held == held
+    assert len(world.starts) == since
+
+
+def test_a_leader_that_reads_the_configs_late_leads_as_soon_as_it_has(world: Watched) -> None:
+    world.ask(CreateConnector("a", sink(2)))
+    world.kill_herder()
+    since = len(world.starts)
+    world.post(ev.StatusSnapshot(list(world.statuses.values())))
+    world.post(ev.LeasesChanged(world.leases()))
+    world.config.epoch = 9
+    world.post(ev.LeadershipGranted(9, 9_000, 10_000, 10**12, "h1", "here:1"))
+    world.advance(5_000)
+    entries = [*world.config.entries.values()]
+    world.post(ev.ConfigSnapshot(entries, revision(world.config.offset), epoch=9))
+    world.advance(2_000)
+    assert world.herder.refusal is None
+    assert len(world.starts) == since
+    view = world.herder.connector("a")
+    assert view is not None
+    assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 2
+
+
+def test_a_worker_that_is_slow_to_start_holds_nobody_up(world: Watched) -> None:
+    """Connect's slow connector shortens the poll of its worker; here nothing waits for it at all."""
+    world.worker("w2")
+    world.workers["w1"].frozen = True
+    for name in ("a", "b"):
+        entry = stored(world, name, tasks_max=2)
+        world.post(ev.ConfigChanged(name, entry, entry.config_revision))
+    world.run()
+    assert {str(unit) for unit in world.workers["w2"].held} == {"b", "b-1"}, "the other's share waits for w1 alone"
+    told = len(world.sent)
+    world.advance(3_000)
+    beats = [sent.session for sent in world.sent[told:] if isinstance(sent.message, ins.Heartbeat)]
+    assert beats.count(world.workers["w2"].session or 0) == 3, "the herder says that it lives every second all along"
+
+
+def test_an_incomplete_task_set_is_made_anew(world: Watched) -> None:
+    """What compaction can do to a set of Connect's (KAFKA-17719)."""
+    world.ask(CreateConnector("a", sink(2)))
+    entry = world.config.entries["a"]
+    world.config.entries["a"] = replace(entry, tasks=(), task_digests=(), inconsistent=True)
+    world.kill_herder()
+    world.lead()
+    world.advance(10_000)
+    view = world.herder.connector("a")
+    assert view is not None
+    assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 2
+    assert world.config.commits == ["a", "a"]

@@ -1,0 +1,103 @@
+"""How much each task may take of its connector's rate limit, and who is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from herdmesh.herder.state import Rules
+from herdmesh.herder.state.memory import Connector, Hold, Member, Mesh
+from herdmesh.herder.state.model import Assignment, RateUse, TaskProgress, UnitId
+from herdmesh.herder.state.model.instructions import Send, SetRate
+from herdmesh.herder.state.units.rate_limits import level, settle
+
+LIMIT = 90.0
+
+
+def use(used: float, *, wants_more: bool = False) -> RateUse:
+    return RateUse(LIMIT, used, wants_more)
+
+
+def hungry(used: float = 0.0) -> RateUse:
+    return use(used, wants_more=True)
+
+
+@pytest.mark.parametrize(
+    ("uses", "expected"),
+    [
+        ([], 0.0),
+        ([hungry()], 90.0),
+        ([hungry(), hungry(), hungry()], 30.0),
+        ([hungry(), hungry(), use(10.0)], 40.0),
+        ([hungry(), use(0.0), use(0.0)], 90.0),
+        ([hungry(), use(80.0)], 45.0),
+        ([use(20.0), use(10.0)], 80.0),
+        ([use(0.0), use(0.0), use(0.0)], 90.0),
+    ],
+)
+def test_what_some_do_not_need_the_others_have(uses: list[RateUse], expected: float) -> None:
+    assert level(uses) == pytest.approx(expected)
+
+
+def test_after_a_change_the_smaller_limit_counts() -> None:
+    assert level([RateUse(90.0, 0.0, True), RateUse(50.0, 0.0, True)]) == 25.0
+
+
+USES = st.lists(st.builds(use, st.floats(0.0, 2 * LIMIT), wants_more=st.booleans()), min_size=1, max_size=20)
+
+
+@settings(max_examples=300, deadline=None)
+@given(USES)
+def test_together_they_take_the_limit_and_nobody_is_shut_out(uses: list[RateUse]) -> None:
+    found = level(uses)
+    assert found >= LIMIT / len(uses) - 1e-6, "never below an equal part"
+    assert found <= LIMIT + 1e-6
+    if any(one.wants_more for one in uses):
+        total = sum(found if one.wants_more else min(found, one.used_per_second) for one in uses)
+        assert total == pytest.approx(LIMIT), "all of it, and no more"
+
+
+def _mesh(workers: int, tasks: int) -> tuple[Mesh, Connector]:
+    """A connector whose tasks are on the workers in turn."""
+    mesh = Mesh(Rules(herder_id="h"))
+    for number in range(workers):
+        name = f"w{number}"
+        mesh.members[name] = Member(name, "life", f"{name}:1", 8, (), 100 + number, 0, 0)
+        mesh.sessions[100 + number] = name
+    connector = mesh.connector("c")
+    for task in range(tasks):
+        unit = connector.unit(task)
+        mesh.take(unit, Hold(f"w{task % workers}", Assignment(1, task + 1), 0))
+    return mesh, connector
+
+
+def _tell(mesh: Mesh, connector: Connector, *uses: RateUse | None) -> list[tuple[int, float]]:
+    """Each task's use in turn; the sessions that are told a level of records."""
+    for task, used in enumerate(uses):
+        connector.unit(task).progress = TaskProgress(UnitId("c", task), records_rate=used)
+    mesh.out.clear()
+    settle(mesh, connector)
+    sent = [(one.session, one.message) for one in mesh.out if isinstance(one, Send)]
+    return [(session, message.records_per_second) for session, message in sent if isinstance(message, SetRate)]
+
+
+def test_workers_with_limited_tasks_are_told_when_the_level_changes() -> None:
+    mesh, connector = _mesh(2, 3)
+    assert _tell(mesh, connector, hungry(), hungry(), hungry()) == [(100, 30.0), (101, 30.0)]
+    assert _tell(mesh, connector, hungry(), hungry(), hungry()) == [], "they know"
+    assert _tell(mesh, connector, hungry(), use(30.0), hungry()) == [], "the same level"
+    assert _tell(mesh, connector, hungry(), use(10.0), hungry()) == [(100, 40.0), (101, 40.0)]
+    assert _tell(mesh, connector, hungry(), None, hungry()) == [(100, 45.0)], "the other has no task that runs"
+    assert _tell(mesh, connector, None, None, None) == []
+
+
+def test_a_worker_that_dials_in_again_is_told_again() -> None:
+    mesh, connector = _mesh(1, 1)
+    assert _tell(mesh, connector, hungry()) == [(100, 90.0)]
+    mesh.members["w0"].session = None
+    assert _tell(mesh, connector, use(10.0)) == []
+    before = mesh.members["w0"]
+    mesh.members["w0"] = Member("w0", "life", "w0:1", 8, (), 200, 0, 0)
+    mesh.members["w0"].load = before.load
+    assert _tell(mesh, connector, hungry()) == [(200, 90.0)]

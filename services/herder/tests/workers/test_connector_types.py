@@ -1,0 +1,69 @@
+"""Whether a connector is a source or a sink is known without a worker too."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.herder.state.memory import Mesh
+from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Plugin, PluginKind, Properties, Rules
+from herdmesh.herder.state.model.requests import CreateConnector
+from herdmesh.herder.state.workers import plugin_catalog
+from services.herder.tests.world import World
+
+
+def _entry(class_name: str, *tasks: Properties) -> ConnectorEntry:
+    return ConnectorEntry("a", config={"connector.class": class_name}, tasks=tasks)
+
+
+def test_names_tell_the_type_of_every_connector_that_ships() -> None:
+    found = [plugin for plugin in PluginRegistry.discover().all() if plugin.kind in ("source", "sink")]
+    assert len(found) >= 15
+    for plugin in found:
+        for name in (plugin.class_name, *plugin.aliases):
+            assert plugin_catalog.type_by_name(name) is ConnectorType(plugin.kind.upper()), name
+
+
+@pytest.mark.parametrize(
+    ("class_name", "expected"),
+    [
+        ("io.confluent.connect.jdbc.JdbcSinkConnector", ConnectorType.SINK),
+        ("io.debezium.connector.mysql.MySqlConnector", ConnectorType.SOURCE),
+        ("io.debezium.connector.jdbc.JdbcSinkConnector", ConnectorType.SINK),
+        ("org.apache.kafka.connect.mirror.MirrorCheckpointConnector", ConnectorType.SOURCE),
+        ("com.example.sink.TableSource", ConnectorType.SOURCE),
+        ("com.example.SourceToSinkConnector", ConnectorType.UNKNOWN),
+        ("com.example.Mover", ConnectorType.UNKNOWN),
+        ("", ConnectorType.UNKNOWN),
+    ],
+)
+def test_a_class_that_no_worker_told_of_is_known_by_its_name(class_name: str, expected: ConnectorType) -> None:
+    assert plugin_catalog.type_of(Mesh(Rules()), _entry(class_name)) is expected
+
+
+def test_a_class_whose_name_does_not_tell_is_known_by_its_stored_tasks() -> None:
+    mesh = Mesh(Rules())
+    known, unknown = (_entry("com.example.Mover", {"task.class": named}) for named in ("x.MoverSinkTask", None))
+    assert plugin_catalog.type_of(mesh, known) is ConnectorType.SINK
+    assert plugin_catalog.type_of(mesh, unknown) is ConnectorType.UNKNOWN
+
+
+def test_what_a_worker_told_goes_before_names_and_outlives_the_worker() -> None:
+    mover = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
+    world = World()
+    world.lead()
+    world.worker("w1", (mover,))
+    world.ask(CreateConnector("a", {"connector.class": "Mover", "tasks.max": "1"}))
+    world.kill("w1")
+    world.advance(120_000)
+    assert not world.herder.workers()
+    view = world.herder.connector("a")
+    assert view is not None
+    assert view.type is ConnectorType.SOURCE
+
+
+def test_what_a_worker_told_outlives_the_reign() -> None:
+    mesh = Mesh(Rules())
+    mesh.connectors_told["Mover"] = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
+    mesh.reset_reign()
+    assert plugin_catalog.type_of(mesh, _entry("Mover")) is ConnectorType.SOURCE
