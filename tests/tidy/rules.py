@@ -270,6 +270,56 @@ def _names_a_wait(node: ast.expr) -> bool:
     }
 
 
+def matches_are_complete(source: Source) -> Iterator[str]:
+    """A new event, instruction or state must not fall into another one's `case _`.
+
+    A match with a pattern of our own classes or enums ends in `case _:` with `assert_never(...)`, which pyright proves
+    to be out of reach, or with `raise`. Where the subject's type is open (any exception), its `case _:` has a comment
+    `# open: ` that says so.
+    """
+    if not (source.is_python and source.is_shipped):
+        return
+    own = _own_names(source)
+    lines = source.text.splitlines()
+    for node in source.nodes:
+        if not (isinstance(node, ast.Match) and any(_names_own(case.pattern, own) for case in node.cases)):
+            continue
+        last = node.cases[-1]
+        catches_all = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None and last.guard is None
+        if catches_all and (_never_returns(last.body) or "# open: " in lines[last.pattern.lineno - 1]):
+            continue
+        yield (
+            f"line {node.lineno}: a match over our own types does not end in `case _: assert_never(...)`; write that, "
+            "or `# open: ` and why the type is open at its `case _:`"
+        )
+
+
+def _own_names(source: Source) -> set[str]:
+    """Classes of this file, and what it imports from herdmesh; generated contracts are not ours to close."""
+    own = {node.name for node in source.nodes if isinstance(node, ast.ClassDef)}
+    for node in source.nodes:
+        if isinstance(node, ast.ImportFrom) and re.match(r"herdmesh(?!\.api)\b", node.module or ""):
+            own.update(alias.asname or alias.name for alias in node.names)
+    return own
+
+
+def _names_own(pattern: ast.pattern, own: set[str]) -> bool:
+    for node in ast.walk(pattern):
+        named = (
+            node.cls if isinstance(node, ast.MatchClass) else node.value if isinstance(node, ast.MatchValue) else None
+        )
+        if isinstance(named, ast.Name | ast.Attribute) and _dotted(named).split(".")[0] in own:
+            return True
+    return False
+
+
+def _never_returns(body: list[ast.stmt]) -> bool:
+    last = body[-1]
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return _dotted(last.value.func) == "assert_never"
+    return isinstance(last, ast.Raise)
+
+
 def no_sleeping_tests(source: Source) -> Iterator[str]:
     """A test waits for what it needs, not for time to pass: it sleeps only between two looks at a condition."""
     if not (source.is_python and source.is_test):
@@ -349,6 +399,7 @@ RULES: tuple[Rule, ...] = (
     servicers_only_in_service,
     spark_only_in_spark,
     waits_have_reasons,
+    matches_are_complete,
     no_sleeping_tests,
     no_loose_ends,
     no_bare_except,

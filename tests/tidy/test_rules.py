@@ -12,6 +12,7 @@ WORKER = "services/worker/src/herdmesh/worker"
 LONG_FUNCTION = "def f():\n" + "    x = 1\n" * 80
 HOME = "/" + "home/me/kafka"
 TRY = "try:\n    x()\n"
+EVENTS = "from herdmesh.worker.state import events\ndef f(event):\n    match event:\n"
 MARK = "# TO" + "DO later\n"
 
 CASES: list[tuple[Rule, str, str, str]] = [
@@ -91,6 +92,24 @@ CASES: list[tuple[Rule, str, str, str]] = [
         f"{WORKER}/spark/task_session.py",
         "query.awaitTermination()\n",
         "# waits: the caller has said it\nquery.awaitTermination()\n",
+    ),
+    (
+        rules.matches_are_complete,
+        f"{WORKER}/loop.py",
+        f"{EVENTS}        case events.Tick():\n            x()\n        case _:\n            y()\n",
+        f"{EVENTS}        case events.Tick():\n            x()\n        case _:\n            assert_never(event)\n",
+    ),
+    (
+        rules.matches_are_complete,
+        f"{WORKER}/loop.py",
+        "class A: ...\nmatch a:\n    case A():\n        x()\n",
+        "class A: ...\nmatch a:\n    case A():\n        x()\n    case _:\n        raise AssertionError\n",
+    ),
+    (
+        rules.matches_are_complete,
+        f"{WORKER}/http.py",
+        "class A(Exception): ...\nmatch a:\n    case A():\n        x()\n    case _:\n        y()\n",
+        "class A(Exception): ...\nmatch a:\n    case A():\n        x()\n    case _:  # open: anything\n        y()\n",
     ),
     (rules.no_sleeping_tests, "tests/e2e/test_a.py", "import time\ntime.sleep(1)\n", "await asyncio.sleep(0)\n"),
     (rules.no_sleeping_tests, "cli/tests/test_a.py", "await asyncio.sleep(0.1)\n", "await event.wait()\n"),

@@ -1,7 +1,8 @@
 """Wire messages as plain dictionaries: what `-o json` prints and what the tables are made of.
 
 Owns the JSON shapes of the CLI. Connect's names are kept where Connect has the same thing (`name`, `config`, `tasks`,
-`state`, `worker_id`, `trace`). Invariant: one function per message, and tables read only these dictionaries.
+`state`, `worker_id`, `trace`). Invariants: one function per message, and tables read only these dictionaries; an enum
+value that only a newer server knows is shown as UNKNOWN_<number>.
 """
 
 from __future__ import annotations
@@ -18,22 +19,17 @@ from herdmesh.api.herder.v1 import connector_pb2 as herder
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.connect import lag
+from herdmesh.rpc.enums import name_of
 
 Json = dict[str, Any]
 
 
-def enum_word(name: str, prefix: str) -> str:
-    """`RUN_STATE_RUNNING` -> `RUNNING`; the unspecified value -> an empty string."""
-    word = name.removeprefix(prefix)
-    return "" if word == "UNSPECIFIED" else word
-
-
 def run_state(value: common.RunState.ValueType) -> str:
-    return enum_word(common.RunState.Name(value), "RUN_STATE_") or "UNASSIGNED"
+    return name_of(common.RunState, value) or "UNASSIGNED"
 
 
 def target_state(value: common.TargetState.ValueType) -> str:
-    return enum_word(common.TargetState.Name(value), "TARGET_STATE_")
+    return name_of(common.TargetState, value)
 
 
 def properties(message: common.Properties) -> Json:
@@ -49,7 +45,7 @@ def status(message: herder.UnitStatus) -> Json:
     shown: Json = {"state": run_state(message.state), "worker_id": message.worker_id or None}
     if message.HasField("failure"):
         shown["error"] = message.failure.message
-        shown["error_class"] = enum_word(common.ErrorClass.Name(message.failure.error_class), "ERROR_CLASS_")
+        shown["error_class"] = name_of(common.ErrorClass, message.failure.error_class)
         shown["trace"] = message.failure.trace or message.failure.message
     if message.conditions:
         shown["conditions"] = [_condition(one) for one in message.conditions]
@@ -87,13 +83,13 @@ def _auto_restart(message: herder.AutoRestart) -> Json:
     shown["next_time"] = message.next_time.ToJsonString() if message.HasField("next_time") else None
     if message.HasField("last_failure"):
         shown["last_error"] = message.last_failure.message
-        shown["error_class"] = enum_word(common.ErrorClass.Name(message.last_failure.error_class), "ERROR_CLASS_")
+        shown["error_class"] = name_of(common.ErrorClass, message.last_failure.error_class)
     return shown
 
 
 def progress(message: task_pb2.TaskProgress) -> Json:
     shown: Json = {
-        "activity": enum_word(task_pb2.TaskActivity.Name(message.activity), "TASK_ACTIVITY_"),
+        "activity": name_of(task_pb2.TaskActivity, message.activity),
         "records_in": message.records_in,
         "records_out": message.records_out,
         "records_dropped": message.records_dropped,
@@ -141,7 +137,7 @@ def task(message: herder.Task) -> Json:
 
 
 def connector(message: herder.Connector) -> Json:
-    kind = enum_word(common.ConnectorType.Name(message.type), "CONNECTOR_TYPE_").lower()
+    kind = name_of(common.ConnectorType, message.type).lower()
     return {
         "name": message.name,
         "type": kind or "unknown",
@@ -157,7 +153,7 @@ def connector(message: herder.Connector) -> Json:
 def worker(message: herder.Worker) -> Json:
     return {
         "worker_id": message.worker_id,
-        "state": enum_word(herder.WorkerState.Name(message.state), "WORKER_STATE_"),
+        "state": name_of(herder.WorkerState, message.state),
         "address": message.address,
         "slots": message.slots,
         "reason": message.reason or None,
@@ -220,7 +216,7 @@ def warnings(found: Iterable[worker_service.ConfigWarning]) -> list[Json]:
 def plan_step(message: messages.PlanStep) -> Json:
     return {
         "task": message.task if message.HasField("task") else None,
-        "action": enum_word(messages.PlanAction.Name(message.action), "PLAN_ACTION_"),
+        "action": name_of(messages.PlanAction, message.action),
         "reason": message.reason,
     }
 
@@ -237,7 +233,7 @@ def logger(message: admin.LoggerEntry) -> Json:
 def plugin(message: common.Plugin) -> Json:
     return {
         "class": message.class_name,
-        "type": enum_word(common.PluginKind.Name(message.kind), "PLUGIN_KIND_").lower(),
+        "type": name_of(common.PluginKind, message.kind).lower(),
         "version": message.version or None,
         "aliases": list(message.aliases),
     }
@@ -272,8 +268,8 @@ def cluster(message: admin.GetClusterResponse) -> Json:
 def store(message: store_pb2.StoreStatus) -> Json:
     """How one replica of a store is."""
     return {
-        "role": enum_word(store_pb2.StoreRole.Name(message.role), "STORE_ROLE_"),
-        "condition": enum_word(store_pb2.StoreCondition.Name(message.condition), "STORE_CONDITION_"),
+        "role": name_of(store_pb2.StoreRole, message.role),
+        "condition": name_of(store_pb2.StoreCondition, message.condition),
         "message": message.message,
         "since": message.since.ToJsonString(),
         "topic": message.topic,

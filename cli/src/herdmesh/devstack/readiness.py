@@ -22,6 +22,7 @@ from herdmesh.api.herder.v1 import admin_messages_pb2, connector_service_pb2_grp
 from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
 from herdmesh.devstack.errors import AccessUnusable
 from herdmesh.kafka.logins import ready
+from herdmesh.rpc.enums import name_of
 
 _REQUEST_TIMEOUT_S = 2.0
 _SILENT = logging.getLogger("herdmesh.devstack.readiness")
@@ -122,7 +123,7 @@ async def store_trouble(channel: grpc.aio.Channel, role: str, timeout_s: float =
         return None
     if status.condition == store_pb2.STORE_CONDITION_HEALTHY:
         return None
-    name = store_pb2.StoreCondition.Name(status.condition).removeprefix("STORE_CONDITION_")
+    name = name_of(store_pb2.StoreCondition, status.condition)
     return StoreTrouble(name, status.message, status.condition in _LASTING)
 
 

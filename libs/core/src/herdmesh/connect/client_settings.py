@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from typing import assert_never
 
 from herdmesh.connect.client_overrides import CLIENTS
 from herdmesh.connect.client_security import client_access, is_access
@@ -257,7 +258,8 @@ def worker_warnings(worker: RawConfig) -> list[FieldViolation]:
 
 
 def _read(client: str, name: str, full: str, value: str, found: ClientSettings) -> None:
-    match meaning(client, name):
+    meant = meaning(client, name)
+    match meant:
         case Passed() as passed:
             for target in passed.names or (name,):
                 if target != "compression.level":  # of three, the one of the codec in use counts
@@ -282,6 +284,8 @@ def _read(client: str, name: str, full: str, value: str, found: ClientSettings) 
             else:
                 why = f"neither Kafka's {client} nor librdkafka has a setting {name}"
                 found.warnings.append(FieldViolation(full, f"{full} has no effect: {why}", "is it misspelt?"))
+        case _:
+            assert_never(meant)
 
 
 def _text(full: str, value: str) -> str:

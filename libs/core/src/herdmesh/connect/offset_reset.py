@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, assert_never
 
 from herdmesh.connect.errors import ConfigError
 
@@ -70,6 +70,8 @@ class OffsetReset:
                 return "nowhere (auto.offset.reset=none: the task fails)"
             case Start.BY_DURATION:
                 return f"the first record not older than {self.text.partition(':')[2]}"
+            case _:
+                assert_never(self.start)
 
 
 _WORDS: Final = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import assert_never
 
 from herdmesh.engine.contract import Rate, Rest, RunEnd, RunLink, Share, Stop
 from herdmesh.engine.limits import Limits
@@ -47,6 +48,8 @@ class Control:
                     self._share_s = run_ms / 1000
                 case Rest():
                     self.stays_warm = False
+                case _:
+                    assert_never(command)
         if self._stopped:
             return RunEnd.STOPPED
         if self._share_s is not None and (now_s - self._started_s >= self._share_s or (quiet_s or 0.0) >= QUIET_S):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
@@ -131,6 +132,8 @@ def _by(reset: OffsetReset, known: PartitionRange) -> int:
             return known.end
         case Start.BY_DURATION:
             return known.end if known.by_time is None else known.by_time
+        case _:
+            assert_never(reset.start)
 
 
 def _is_out_of_range(known: PartitionRange) -> bool:

@@ -9,11 +9,16 @@ Invariant: it can be made in every role, also before a topic was opened and afte
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from herdmesh.api.common.v1 import revision_pb2, store_pb2
 from herdmesh.rpc import revisions
-from herdmesh.topicstore.contract import TopicStore
+from herdmesh.rpc.enums import WireEnum
+from herdmesh.topicstore.contract import Role, TopicStore
+from herdmesh.topicstore.health import Condition
+
+_ROLES: Final = WireEnum(store_pb2.StoreRole, Role)
+_CONDITIONS: Final = WireEnum(store_pb2.StoreCondition, Condition)
 
 
 def store_status(
@@ -24,8 +29,8 @@ def store_status(
     """`undecodable` are the latest of `undecodable_count` records, oldest first."""
     health = store.health
     status = store_pb2.StoreStatus(
-        role=store_pb2.StoreRole.Value(f"STORE_ROLE_{store.role.name}"),
-        condition=store_pb2.StoreCondition.Value(f"STORE_CONDITION_{health.condition.name}"),
+        role=_ROLES.to_wire(store.role),
+        condition=_CONDITIONS.to_wire(health.condition),
         message=health.message,
         topic=store.topic,
         cluster_id=store.cluster_id,

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 import structlog
 
@@ -307,6 +307,10 @@ class HerderLoop:
             _log.warning("slow_step", event_name=name, took_ms=round(took_ms), instructions=len(instructions))
 
     def _carry_out(self, instruction: ins.Instruction) -> None:
+        if isinstance(instruction, ins.Write):
+            assert self._stores is not None
+            self._stores.write(instruction)
+            return
         match instruction:
             case ins.Send(session=session):
                 outbox = self._outboxes.get(session)
@@ -338,8 +342,7 @@ class HerderLoop:
                 assert self._stores is not None
                 self._stores.campaign(instruction)
             case _:
-                assert self._stores is not None
-                self._stores.write(instruction)
+                assert_never(instruction)
 
 
 def _log_message(sent: ins.Send) -> None:
@@ -351,5 +354,14 @@ def _log_message(sent: ins.Send) -> None:
             _log.info("stop_unit", unit=unit.log_context, session=sent.session, reason=reason)
         case ins.Welcome(adopted=adopted):
             _log.info("welcome", session=sent.session, epoch=sent.epoch, adopted=len(adopted))
-        case _:
+        case (
+            ins.SetUnitTarget()
+            | ins.GenerateTaskConfigs()
+            | ins.SetRate()
+            | ins.Ask()
+            | ins.Heartbeat()
+            | ins.Released()
+        ):
             pass
+        case _:
+            assert_never(sent.message)

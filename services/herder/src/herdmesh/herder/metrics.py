@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import assert_never
 
 from herdmesh.herder.state.model import RunState, UnitId
 from herdmesh.herder.state.model import events as ev
@@ -23,6 +24,28 @@ from herdmesh.rpc import telemetry
 from herdmesh.rpc.errors import HerdmeshError, NotLeader
 
 #: more than these under way is a bug elsewhere; the oldest are not timed then.
+#: Events without a figure of their own.
+_NotMeasured = (
+    ev.GenerationsReserved
+    | ev.LeaseExtended
+    | ev.LeaseShortened
+    | ev.ConfigSnapshot
+    | ev.ConfigChanged
+    | ev.ConfigProgress
+    | ev.EpochRecorded
+    | ev.RestartRecorded
+    | ev.SessionKeyRecorded
+    | ev.LoggerRecorded
+    | ev.StatusSnapshot
+    | ev.StatusPut
+    | ev.StatusDeleted
+    | ev.LeasesChanged
+    | ev.WorkerHeartbeat
+    | ev.WorkerLeft
+    | ev.PluginsTold
+    | ev.Tick
+    | ev.Settle
+)
 _UNDER_WAY_MAX = 20_000
 REBALANCE = "kafka_connect_connect_worker_rebalance_metrics_"
 GAUGES = {
@@ -107,6 +130,8 @@ class HerderMetrics:
         self._requests_ms.record(took_ms, {"request": request})
 
     def _heard(self, event: ev.Event) -> None:
+        if isinstance(event, _NotMeasured):
+            return
         match event:
             case ev.LeadershipGranted(epoch=epoch, leader_address=address):
                 self._epoch, self._leader = epoch, address
@@ -132,9 +157,12 @@ class HerderMetrics:
             case ev.RequestCancelled(call=call):
                 self._answered(call, "CANCELLED")
             case _:
-                pass
+                assert_never(event)
 
     def _sent(self, instruction: ins.Instruction) -> None:
+        if isinstance(instruction, ins.Write):
+            self._clock.begin(("write", instruction.op), type(instruction).__name__)
+            return
         match instruction:
             case ins.Send(session=session, message=message):
                 self._told(self._worker_of.get(session, ""), message)
@@ -147,7 +175,7 @@ class HerderMetrics:
             case ins.CloseSession() | ins.RenewEpoch() | ins.ReserveGenerations() | ins.ViewsChanged():
                 pass
             case _:
-                self._clock.begin(("write", instruction.op), type(instruction).__name__)
+                assert_never(instruction)
 
     def _told(self, worker: str, message: ins.Message) -> None:
         match message:
@@ -169,8 +197,10 @@ class HerderMetrics:
                 self._clock.begin(("generate", connector), "generate task configs")
             case ins.Ask(command_id=command, question=question):
                 self._clock.begin(("ask", command), type(question).__name__)
-            case _:
+            case ins.Welcome() | ins.SetUnitTarget() | ins.SetRate() | ins.Heartbeat() | ins.Released():
                 pass
+            case _:
+                assert_never(message)
 
     def _end(self, key: object) -> None:
         ended = self._clock.end(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 import structlog
 
@@ -123,6 +123,9 @@ class WorkerLoop:
     # --- doing
 
     def _carry_out(self, instruction: instructions.Instruction, effects: Effects) -> None:
+        if isinstance(instruction, instructions.Message):
+            self._send(instruction, effects)
+            return
         match instruction:
             case instructions.SubmitRun(run_id=run_id, unit=unit):
                 _log.info("run_submitted", unit=str(unit), run_id=run_id)
@@ -153,10 +156,14 @@ class WorkerLoop:
                 effects.connectors.abandon(connector)
             case instructions.CheckValues():
                 effects.reloads.check(instruction)
+            case instructions.Drained():
+                self._drained.set()
+            case instructions.Exit():
+                raise AssertionError("run() ends at Exit")
             case _:
-                self._tell(instruction, effects)
+                assert_never(instruction)
 
-    def _tell(self, instruction: instructions.Instruction, effects: Effects) -> None:
+    def _send(self, instruction: instructions.Message, effects: Effects) -> None:
         session = effects.session
         match instruction:
             case instructions.WriteStatus(unit=unit, state=state, failure=failure):
@@ -182,7 +189,7 @@ class WorkerLoop:
             case instructions.SendReply(command_id=command_id):
                 session.send(session_pb2.SessionRequest(reply=session_pb2.CommandReply(command_id=command_id)))
             case _:
-                self._drained.set()
+                assert_never(instruction)
 
     def _progress(self, moved: Sequence[UnitId]) -> list[task_pb2.TaskProgress]:
         found = [self._state.tasks.get(unit) for unit in moved]

@@ -19,6 +19,7 @@ from herdmesh.connect.waits import Wait
 from herdmesh.engine import contract
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
 from herdmesh.rpc import commit_scopes, properties, revisions
+from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker.measures_wire import measures_from, measures_to
 from herdmesh.worker.state import events, questions
@@ -37,6 +38,10 @@ from herdmesh.worker.state.model import (
     UnitId,
 )
 
+RUN_STATES = WireEnum(connector_pb2.RunState, RunState)
+TARGET_STATES = WireEnum(connector_pb2.TargetState, TargetState)
+ERROR_CLASSES = WireEnum(connector_pb2.ErrorClass, ErrorClass)
+RUN_ENDS = WireEnum(run_service_pb2.RunEnd, RunEnd)
 _ERROR_COUNTS = tuple(one.name for one in fields(contract.ErrorCounts))
 _ACTIVITIES = {
     Phase.NEW: task_pb2.TASK_ACTIVITY_STARTING,
@@ -60,19 +65,17 @@ def config_from(message: connector_pb2.Properties) -> dict[str, str | None]:
 
 
 def failure_from(message: connector_pb2.Failure) -> Failure:
-    """A failure; an unspecified class reads as UNKNOWN."""
-    name = connector_pb2.ErrorClass.Name(message.error_class).removeprefix("ERROR_CLASS_")
-    known = ErrorClass[name] if name in ErrorClass.__members__ else ErrorClass.UNKNOWN
-    return Failure(message.message or "failed without a message", message.trace, known)
+    """A failure; a class that is unspecified or that only a newer release knows reads as UNKNOWN."""
+    error_class = ERROR_CLASSES.enum_from(message.error_class, ErrorClass.UNKNOWN)
+    return Failure(message.message or "failed without a message", message.trace, error_class)
 
 
 def failure_to(failure: Failure | None) -> connector_pb2.Failure | None:
     """The message, None for None."""
     if failure is None:
         return None
-    error_class = connector_pb2.ErrorClass.Value(f"ERROR_CLASS_{failure.error_class.name}")
     message, trace = redacted(failure.message), redacted(failure.trace)
-    return connector_pb2.Failure(message=message, trace=trace, error_class=error_class)
+    return connector_pb2.Failure(message=message, trace=trace, error_class=ERROR_CLASSES.to_wire(failure.error_class))
 
 
 def trace_to(failure: Failure | None) -> str | None:
@@ -108,7 +111,7 @@ def wait_from(message: connector_pb2.Wait) -> Wait:
 
 def run_state_to(state: RunState) -> connector_pb2.RunState.ValueType:
     """The enum value of the same name."""
-    return connector_pb2.RunState.Value(f"RUN_STATE_{state.name}")
+    return RUN_STATES.to_wire(state)
 
 
 # --- session, herder to worker
@@ -134,9 +137,12 @@ def assignment_from(message: session_pb2.Assignment) -> Assignment:
 
 
 def target_from(value: connector_pb2.TargetState.ValueType) -> TargetState:
-    """A target state; unspecified reads as STARTED, Connect's default."""
-    name = connector_pb2.TargetState.Name(value).removeprefix("TARGET_STATE_")
-    return TargetState[name] if name in TargetState.__members__ else TargetState.STARTED
+    """A target state; unspecified reads as STARTED, Connect's default.
+
+    A state that only a newer release knows reads as PAUSED: no records move until somebody asks for it. Connect does
+    the same with STOPPED for older workers (KIP-875).
+    """
+    return TARGET_STATES.enum_from(value, TargetState.PAUSED) if value else TargetState.STARTED
 
 
 def command_from(response: session_pb2.SessionResponse) -> events.Command | None:
@@ -437,7 +443,8 @@ def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.E
             return events.RunFailed(run_id, failure_from(request.failed.failure))
         case "finished":
             finished = request.finished
-            reason = RunEnd[run_service_pb2.RunEnd.Name(finished.reason).removeprefix("RUN_END_")]
+            # The careful guess is YIELDED: the task runs again, and that run says if there is nothing to do.
+            reason = RUN_ENDS.enum_from(finished.reason, RunEnd.YIELDED)
             return events.RunFinished(run_id, reason, progress_from(finished.progress), finished.wake_after_ms)
         case _:
             return None
@@ -446,7 +453,7 @@ def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.E
 def run_finished_to(outcome: contract.RunOutcome) -> run_service_pb2.RunRequest:
     """A run's last word without an error."""
     finished = run_service_pb2.RunFinished(
-        reason=run_service_pb2.RunEnd.Value(f"RUN_END_{outcome.reason.name}"),
+        reason=RUN_ENDS.to_wire(outcome.reason),
         progress=progress_to(outcome.progress),
         wake_after_ms=outcome.wake_after_ms,
     )

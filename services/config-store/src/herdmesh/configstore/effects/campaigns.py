@@ -13,7 +13,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import structlog
 
@@ -34,7 +34,9 @@ from herdmesh.configstore.state.election import (
     Instruction,
     Message,
     Resigned,
+    SendFollowing,
     SendGranted,
+    SendHeartbeat,
     SendLost,
     SendReserved,
     Tick,
@@ -145,18 +147,24 @@ class Campaigns:
             case EndSession():
                 reason = "this replica no longer writes" if instruction.not_writer else "a newer stream took its place"
                 self._end(instruction.session, NotWriter(reason) if instruction.not_writer else None)
+            case SendGranted(leadership=leadership):
+                _log.info("leadership_granted", epoch=leadership.epoch, leader_id=leadership.leader_id)
+                self._send(instruction)
+            case SendReserved(leadership=leadership):
+                _log.info("generations_reserved", epoch=leadership.epoch, limit=leadership.generation_limit)
+                self._send(instruction)
+            case SendLost(reason=reason):
+                _log.info("leadership_lost", reason=reason)
+                self._send(instruction)
+            case SendFollowing() | SendHeartbeat():
+                self._send(instruction)
             case _:
-                if isinstance(instruction, SendGranted):
-                    leadership = instruction.leadership
-                    _log.info("leadership_granted", epoch=leadership.epoch, leader_id=leadership.leader_id)
-                elif isinstance(instruction, SendReserved):
-                    leadership = instruction.leadership
-                    _log.info("generations_reserved", epoch=leadership.epoch, limit=leadership.generation_limit)
-                elif isinstance(instruction, SendLost):
-                    _log.info("leadership_lost", reason=instruction.reason)
-                outbox = self._outboxes.get(instruction.session)
-                if outbox is not None:
-                    outbox.put(instruction)
+                assert_never(instruction)
+
+    def _send(self, message: Message) -> None:
+        outbox = self._outboxes.get(message.session)
+        if outbox is not None:
+            outbox.put(message)
 
     def _end(self, session: int, error: HerdmeshError | None) -> None:
         outbox = self._outboxes.get(session)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
@@ -84,6 +84,8 @@ class LeadershipServicer(pb_grpc.LeadershipServiceServicer):
                 response.reserved.CopyFrom(pb.GenerationsReserved(leadership=wire.leadership(message.leadership)))
             case SendLost():
                 response.lost.CopyFrom(pb.LeadershipLost(reason=message.reason))
+            case _:
+                assert_never(message)
         return response
 
 

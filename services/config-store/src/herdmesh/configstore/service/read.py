@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import grpc.aio
 
@@ -25,6 +25,7 @@ from herdmesh.configstore.state.changes import (
     Change,
     ConnectorChanged,
     LeadershipChanged,
+    LoggerLevelChanged,
     RestartRequested,
     SessionKeyChanged,
 )
@@ -167,5 +168,7 @@ def _is_wanted(change: Change, wanted: frozenset[str]) -> bool:
             return change.name in wanted
         case RestartRequested():
             return change.request.connector in wanted
-        case _:
+        case LeadershipChanged() | SessionKeyChanged() | LoggerLevelChanged():
             return True
+        case _:
+            assert_never(change)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2, offsets_pb2, revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2, config_write_service_pb2
@@ -30,26 +30,15 @@ from herdmesh.connect.config_records import (
 )
 from herdmesh.connect.errors import DataError
 from herdmesh.rpc import foreign, properties, revisions
+from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
 from herdmesh.topicstore import Beside, GroupOffset, NewRecord, Revision
 
 _Read = config_read_service_pb2
 
 _INT32_MAX = 2**31 - 1
-_TARGET_STATES = {
-    TargetState.STARTED: connector_pb2.TARGET_STATE_STARTED,
-    TargetState.PAUSED: connector_pb2.TARGET_STATE_PAUSED,
-    TargetState.STOPPED: connector_pb2.TARGET_STATE_STOPPED,
-}
-_STATES_BY_NUMBER: dict[int, TargetState] = {number: state for state, number in _TARGET_STATES.items()}
-_KINDS = {
-    ChangeKind.CONFIG_UPDATED: _Read.CONNECTOR_CHANGE_KIND_CONFIG_UPDATED,
-    ChangeKind.CONFIG_REMOVED: _Read.CONNECTOR_CHANGE_KIND_CONFIG_REMOVED,
-    ChangeKind.TARGET_STATE: _Read.CONNECTOR_CHANGE_KIND_TARGET_STATE,
-    ChangeKind.TASKS_COMMITTED: _Read.CONNECTOR_CHANGE_KIND_TASKS_COMMITTED,
-    ChangeKind.TASK_COUNT: _Read.CONNECTOR_CHANGE_KIND_TASK_COUNT,
-    ChangeKind.MANIFEST: _Read.CONNECTOR_CHANGE_KIND_MANIFEST,
-}
+_TARGET_STATES = WireEnum(connector_pb2.TargetState, TargetState)
+_KINDS = WireEnum(_Read.ConnectorChangeKind, ChangeKind)
 
 
 def beside_from_proto(message: offsets_pb2.PreparedOffsets, own_topics: Collection[str]) -> Beside:
@@ -96,7 +85,7 @@ def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
     if state.applied_config is not None:
         message.applied_config.CopyFrom(properties_to_proto(state.applied_config))
     if state.target_state is not None:
-        message.target_state = _TARGET_STATES[state.target_state]
+        message.target_state = _TARGET_STATES.to_wire(state.target_state)
     for field, revision in (
         (message.config_revision, state.config_revision),
         (message.target_state_revision, state.target_state_revision),
@@ -200,7 +189,7 @@ def change(value: changes.Change, store_id: str) -> config_read_service_pb2.Watc
     """One event of a watch, without its revision."""
     match value:
         case changes.ConnectorChanged():
-            changed = _Read.ConnectorChanged(name=value.name, kinds=[_KINDS[kind] for kind in value.kinds])
+            changed = _Read.ConnectorChanged(name=value.name, kinds=[_KINDS.to_wire(kind) for kind in value.kinds])
             if value.before is not None:
                 changed.before.CopyFrom(entry(value.before, store_id))
             if value.after is not None:
@@ -224,6 +213,8 @@ def change(value: changes.Change, store_id: str) -> config_read_service_pb2.Watc
                 revision=_revision(store_id, value.revision),
             )
             return _Read.WatchResponse(logger_level_changed=level)
+        case _:
+            assert_never(value)
 
 
 def snapshot_part(state: ConnectorState, store_id: str) -> config_read_service_pb2.WatchResponse:
@@ -261,7 +252,7 @@ def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
         message.config_after.CopyFrom(properties_to_proto(properties_after))
         message.redacted_properties.extend(foreign.text(name) for name in redacted_names(properties_after))
     if state in TargetState.__members__:
-        message.target_state_after = _TARGET_STATES[TargetState(state)]
+        message.target_state_after = _TARGET_STATES.to_wire(TargetState(state))
     return message
 
 
@@ -298,9 +289,13 @@ def properties_from_proto(message: connector_pb2.Properties) -> Properties:
     return config
 
 
-def target_state_from_proto(number: int) -> TargetState | None:
-    """None for UNSPECIFIED and for numbers a newer contract may have."""
-    return _STATES_BY_NUMBER.get(number)
+def target_state_from_proto(number: connector_pb2.TargetState.ValueType, field: str) -> TargetState | None:
+    """A target state that a caller asks for, None when unspecified. Raises RequestInvalid for one that only a newer
+    release knows: any other state would not be what the caller asked for."""
+    wanted = _TARGET_STATES.enum_from(number, None)
+    if number and wanted is None:
+        raise RequestInvalid(f"this release knows no target state {number}; use STARTED, PAUSED or STOPPED", field)
+    return wanted
 
 
 def leader_token(message: identity_pb2.LeaderToken) -> LeaderToken:

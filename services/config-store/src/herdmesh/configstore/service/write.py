@@ -64,7 +64,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             wire.properties_from_proto(request.config),
             must_not_exist=request.must_not_exist,
             must_exist=request.must_exist,
-            initial_target_state=wire.target_state_from_proto(request.initial_target_state),
+            initial_target_state=wire.target_state_from_proto(request.initial_target_state, "initial_target_state"),
             patch=wire.properties_from_proto(request.patch) if request.HasField("patch") else None,
             initial_offsets=self._brought(request),
         )
@@ -83,7 +83,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         return pb.DeleteConnectorResponse(meta=revisions.meta(applied.revision))
 
     async def SetTargetState(self, request: pb.SetTargetStateRequest, context: _Context) -> pb.SetTargetStateResponse:
-        target_state = wire.target_state_from_proto(request.target_state)
+        target_state = wire.target_state_from_proto(request.target_state, "target_state")
         if target_state is None:
             raise RequestInvalid("must be STARTED, PAUSED or STOPPED", "target_state")
         mutation = mutations.SetTargetState(request.connector, target_state)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from herdmesh.configstore.state import manifest, offset_changes
 from herdmesh.configstore.state.changes import (
@@ -28,14 +29,19 @@ from herdmesh.configstore.state.history import HistoryIndex, Place
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.connect import audit_topic, config_topic, jackson
 from herdmesh.connect.config_records import (
+    CommitRecord,
+    ConnectorRecord,
     EpochRecord,
     LoggerRecord,
     ManifestRecord,
     RestartRecord,
     SessionKeyRecord,
+    TargetStateRecord,
+    TaskConfigRecord,
+    TaskCountRecord,
 )
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.records import Undecodable, Unknown, key_text
+from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_text
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 from herdmesh.topicstore.layered import Layered
 
@@ -142,9 +148,18 @@ class ConfigState:
             case ManifestRecord():
                 before = self.connector(decoded.connector)
                 return self._replace(before, manifest.read(before, decoded), (ChangeKind.MANIFEST,))
-            case _:
+            case (
+                ConnectorRecord()
+                | TargetStateRecord()
+                | TaskConfigRecord()
+                | CommitRecord()
+                | TaskCountRecord()
+                | Tombstone()
+            ):
                 before = self.connector(decoded.connector)
                 return self._replace(before, *fold(before, decoded, record.offset))
+            case _:
+                assert_never(decoded)
 
     def _replace(
         self, before: ConnectorState, after: ConnectorState, kinds: tuple[ChangeKind, ...]

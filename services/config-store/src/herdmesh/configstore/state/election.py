@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from herdmesh.configstore.state.changes import Leadership
 from herdmesh.configstore.state.mutations import LeaderToken
@@ -272,6 +273,8 @@ class Election:
                 self._reserving = False
             case Tick():
                 instructions += self._expire(now_ms)
+            case _:
+                assert_never(event)
         instructions += self._elect(now_ms)
         return instructions
 

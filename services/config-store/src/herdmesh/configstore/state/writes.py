@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
@@ -191,6 +191,8 @@ def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _D
             return _Decided([], {"worker": worker_id, "draining": draining})
         case RecordOffsets():
             return _record_offsets(state, mutation, context)
+        case _:
+            assert_never(mutation)
 
 
 def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: WriteContext) -> _Decided:

@@ -22,7 +22,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import structlog
 
@@ -94,6 +94,8 @@ class Campaign:
             case ReserveGenerations(above=above):
                 self._reserve_above = above
                 self._stream.wake.set()
+            case _:
+                assert_never(wanted)
 
     async def run(self) -> None:
         """Until cancelled."""

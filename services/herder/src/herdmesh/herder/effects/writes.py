@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import structlog
 
@@ -172,6 +172,8 @@ class StoreWrites:
                     generation_below=wanted.generation_below,
                 )
                 return self._status.DeleteConnectorStatuses(request)
+            case _:
+                assert_never(wanted)
 
 
 def done(wanted: ins.Write, response: Any) -> ev.WriteDone:

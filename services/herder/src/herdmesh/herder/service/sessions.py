@@ -65,7 +65,9 @@ class WorkerSessionServicer(pb_grpc.WorkerSessionServiceServicer):
                 greeted = True
                 if request.WhichOneof("message") == "heartbeat":
                     self._tracking.seen(request.heartbeat.progress)
-                await self._loop.post(wire.event(number, request))
+                event = wire.event(number, request)
+                if event is not None:
+                    await self._loop.post(event)
         except HerdmeshError as error:
             outbox.end(error)
         except grpc.aio.AioRpcError as error:

@@ -10,6 +10,8 @@ Nothing gets a place before every connector has been looked at.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from herdmesh.herder.state.calls import calls, hedged_commands
 from herdmesh.herder.state.calls.connector_names import given_name
 from herdmesh.herder.state.handlers import (
@@ -160,8 +162,19 @@ class Herder:
                 calls.cancel(mesh, event.call)
             case ev.WriteDone() | ev.WriteFailed():
                 write_results.handle(mesh, event)
-            case _:
+            case (
+                ev.WorkerHello()
+                | ev.WorkerHeartbeat()
+                | ev.UnitReported()
+                | ev.TaskConfigsMade()
+                | ev.CommandReplied()
+                | ev.WorkerLeft()
+                | ev.PluginsTold()
+                | ev.StreamBroken()
+            ):
                 self._worker(event)
+            case _:
+                assert_never(event)
 
     def _worker(self, event: ev.Event) -> None:
         mesh = self._mesh

@@ -1,12 +1,14 @@
 """The messages of a worker session, both ways.
 
-Owns the mapping of `WorkerSessionService.Session`. Invariant: every message of a worker becomes exactly one event.
+Owns the mapping of `WorkerSessionService.Session`. Invariant: every message of a worker becomes exactly one event, or
+none where only a newer release knows what it means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import zip_longest
+from typing import assert_never
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -37,8 +39,11 @@ from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid
 
 
-def event(session: int, message: pb.SessionRequest) -> ev.Event:
-    """What a worker said. Raises RequestInvalid for a message without content."""
+def event(session: int, message: pb.SessionRequest) -> ev.Event | None:
+    """The event of a worker's message; None for a kind of message or a unit's state that only a newer release knows.
+
+    Raises RequestInvalid for a message without content.
+    """
     match message.WhichOneof("message"):
         case "hello":
             return _hello(session, message.hello)
@@ -46,14 +51,7 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
             beat = message.heartbeat
             return ev.WorkerHeartbeat(session, tuple(map(progress, beat.progress)), tuple(map(_wait, beat.waits)))
         case "report":
-            report = message.report
-            return ev.UnitReported(
-                session,
-                values.unit(report.unit),
-                values.assignment(report.assignment),
-                values.run_state(report.state),
-                values.failure(report.failure) if report.HasField("failure") else None,
-            )
+            return _report(session, message.report)
         case "task_configs":
             made = message.task_configs
             return ev.TaskConfigsMade(
@@ -83,8 +81,25 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
         case "plugins":
             told = message.plugins
             return ev.PluginsTold(session, *_plugins(told.plugins, told.refused))
-        case None:
+        case None if message.ByteSize() == 0:
             raise RequestInvalid("a session message must say something", "message")
+        case None:
+            return None
+
+
+def _report(session: int, report: pb.UnitReport) -> ev.UnitReported | None:
+    """None for a state that only a newer release knows: the unit counts as in its last known state. To read it as
+    UNASSIGNED would end the worker's claim and start the unit elsewhere."""
+    state = values.RUN_STATES.enum_from(report.state, None)
+    if state is None and report.state != common.RUN_STATE_UNSPECIFIED:
+        return None
+    return ev.UnitReported(
+        session,
+        values.unit(report.unit),
+        values.assignment(report.assignment),
+        state or RunState.UNASSIGNED,
+        values.failure(report.failure) if report.HasField("failure") else None,
+    )
 
 
 def progress(message: task_pb2.TaskProgress) -> TaskProgress:
@@ -140,7 +155,7 @@ def response(sent: ins.Send) -> pb.SessionResponse:
             )
             result.stop.CopyFrom(stop)
         case ins.SetUnitTarget():
-            target = values.TARGET_STATES[message.target]
+            target = values.TARGET_STATES.to_wire(message.target)
             change = pb.SetUnitTargetState(unit=values.unit_to_proto(message.unit), target_state=target)
             result.set_target_state.CopyFrom(change)
         case ins.GenerateTaskConfigs():
@@ -163,6 +178,8 @@ def response(sent: ins.Send) -> pb.SessionResponse:
             result.heartbeat.SetInParent()
         case ins.Released():
             result.released.SetInParent()
+        case _:
+            assert_never(message)
     return result
 
 
@@ -210,6 +227,8 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
         case qu.PlanTaskConfigs(config=config, tasks_max=tasks_max):
             plan = pb.PlanTaskConfigsCommand(command_id=command_id, config=_properties(config), tasks_max=tasks_max)
             result.plan_task_configs.CopyFrom(plan)
+        case _:
+            assert_never(question)
 
 
 def _ask_dead_letters(result: pb.SessionResponse, command_id: str, question: qu.AskDeadLetters | qu.AskReplay) -> None:
@@ -281,7 +300,7 @@ def _start(message: ins.StartUnit) -> pb.StartUnit:
         unit=values.unit_to_proto(message.unit),
         assignment=values.assignment_to_proto(message.assignment),
         connector_config=_properties(message.connector_config),
-        target_state=values.TARGET_STATES[message.target],
+        target_state=values.TARGET_STATES.to_wire(message.target),
         task_count=message.task_count,
         tasks_max=message.tasks_max,
         commit_scope=commit_scopes.to_proto(message.commit_scope),

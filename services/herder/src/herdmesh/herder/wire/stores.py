@@ -99,7 +99,7 @@ def _status_put(change: ins.StatusChange) -> status_write_pb.StatusPut:
     status = status_pb2.Status(
         connector=over.unit.connector,
         task=over.unit.task,
-        state=values.RUN_STATES[change.state],
+        state=values.RUN_STATES.to_wire(change.state),
         trace=change.trace,
         worker_id=over.worker_id,
         generation=over.generation,
@@ -131,7 +131,7 @@ def put_config(wanted: ins.PutConfig, request_id: str) -> write_pb.PutConnectorC
     if wanted.patch is not None:
         request.patch.CopyFrom(properties.to_proto(wanted.patch))
     if wanted.initial_target is not None:
-        request.initial_target_state = values.TARGET_STATES[wanted.initial_target]
+        request.initial_target_state = values.TARGET_STATES.to_wire(wanted.initial_target)
     if isinstance(wanted.initial_offsets, offsets_pb2.PreparedOffsets):
         request.initial_offsets.CopyFrom(wanted.initial_offsets)
     return request
@@ -145,7 +145,7 @@ def put_target(wanted: ins.PutTarget, request_id: str) -> write_pb.SetTargetStat
     return write_pb.SetTargetStateRequest(
         options=_options(wanted.options, request_id),
         connector=wanted.connector,
-        target_state=values.TARGET_STATES[wanted.target],
+        target_state=values.TARGET_STATES.to_wire(wanted.target),
     )
 
 
@@ -211,7 +211,10 @@ def request_restart(wanted: ins.RequestRestart, request_id: str, leader_id: str)
         task=wanted.task,
         items=[
             config_pb2.RestartItem(
-                task=item.task, state=values.RUN_STATES[item.state], restarted=item.restarted, worker_id=item.worker_id
+                task=item.task,
+                state=values.RUN_STATES.to_wire(item.state),
+                restarted=item.restarted,
+                worker_id=item.worker_id,
             )
             for item in wanted.items
         ],

@@ -1,6 +1,7 @@
 """The words that several messages share: states, units, assignments, failures, plugins.
 
-Owns the enum tables. Invariant: an enum value unknown to this release reads as the most careful known one.
+Owns the enum tables. Invariant: an enum value that only a newer release knows reads as the most careful known one, and
+one that a caller asks for is refused by name (`herdmesh.rpc.enums`).
 """
 
 from __future__ import annotations
@@ -29,19 +30,14 @@ from herdmesh.herder.state.model import (
     UnitId,
 )
 from herdmesh.rpc import revisions
+from herdmesh.rpc.enums import WireEnum
+from herdmesh.rpc.errors import RequestInvalid
 
-RUN_STATES = {RunState(name): common.RunState.Value(f"RUN_STATE_{name}") for name in RunState}
-TARGET_STATES = {TargetState(name): common.TargetState.Value(f"TARGET_STATE_{name}") for name in TargetState}
-ERROR_CLASSES = {ErrorClass(name): common.ErrorClass.Value(f"ERROR_CLASS_{name}") for name in ErrorClass}
-CONNECTOR_TYPES = {
-    ConnectorType(name): common.ConnectorType.Value(f"CONNECTOR_TYPE_{name.value}") for name in ConnectorType
-}
-PLUGIN_KINDS = {PluginKind(name): common.PluginKind.Value(f"PLUGIN_KIND_{name}") for name in PluginKind}
-
-_RUN_STATES = {value: name for name, value in RUN_STATES.items()}
-_TARGET_STATES = {value: name for name, value in TARGET_STATES.items()}
-_ERROR_CLASSES = {value: name for name, value in ERROR_CLASSES.items()}
-_PLUGIN_KINDS = {value: name for name, value in PLUGIN_KINDS.items()}
+RUN_STATES = WireEnum(common.RunState, RunState)
+TARGET_STATES = WireEnum(common.TargetState, TargetState)
+ERROR_CLASSES = WireEnum(common.ErrorClass, ErrorClass)
+CONNECTOR_TYPES = WireEnum(common.ConnectorType, ConnectorType)
+PLUGIN_KINDS = WireEnum(common.PluginKind, PluginKind)
 
 
 def monotonic_ms() -> int:
@@ -83,13 +79,23 @@ def clock_ms(epoch_ms: int) -> int:
 
 
 def run_state(value: common.RunState.ValueType) -> RunState:
-    """UNASSIGNED when the state is not told."""
-    return _RUN_STATES.get(value, RunState.UNASSIGNED)
+    """UNASSIGNED when the state is unspecified, or one that only a newer release knows."""
+    return RUN_STATES.enum_from(value, RunState.UNASSIGNED)
 
 
 def target_state(value: common.TargetState.ValueType) -> TargetState | None:
-    """None when there is none."""
-    return _TARGET_STATES.get(value)
+    """None when unspecified. A state that only a newer release knows reads as PAUSED: no records move until somebody
+    asks for it. Connect does the same with STOPPED for older workers (KIP-875)."""
+    return TARGET_STATES.enum_from(value, TargetState.PAUSED) if value else None
+
+
+def target_asked(value: common.TargetState.ValueType, field: str) -> TargetState | None:
+    """A target state that a caller asks for, None when unspecified. Raises RequestInvalid for one that only a newer
+    release knows: any other state would not be what the caller asked for."""
+    wanted = TARGET_STATES.enum_from(value, None)
+    if value and wanted is None:
+        raise RequestInvalid(f"this release knows no target state {value}; use STARTED, PAUSED or STOPPED", field)
+    return wanted
 
 
 def unit(message: session_pb.Unit) -> UnitId:
@@ -121,14 +127,16 @@ def assignment_to_proto(value: Assignment) -> session_pb.Assignment:
 
 
 def failure(message: common.Failure) -> Failure:
-    error_class = _ERROR_CLASSES.get(message.error_class, ErrorClass.UNKNOWN)
+    error_class = ERROR_CLASSES.enum_from(message.error_class, ErrorClass.UNKNOWN)
     return Failure(message.message or "failed without a message", message.trace, error_class)
 
 
 def failure_to_proto(value: Failure | None) -> common.Failure | None:
     if value is None:
         return None
-    return common.Failure(message=value.message, trace=value.trace, error_class=ERROR_CLASSES[value.error_class])
+    return common.Failure(
+        message=value.message, trace=value.trace, error_class=ERROR_CLASSES.to_wire(value.error_class)
+    )
 
 
 def offset(message: offset_pb.OffsetEntry) -> OffsetEntry:
@@ -158,7 +166,7 @@ def wait(message: common.Wait) -> Wait:
 
 def plugin(message: common.Plugin) -> Plugin | None:
     """None for a kind that this release does not know."""
-    kind = _PLUGIN_KINDS.get(message.kind)
+    kind = PLUGIN_KINDS.enum_from(message.kind, None)
     if kind is None:
         return None
     return Plugin(message.class_name, tuple(message.aliases), kind, message.version)
@@ -178,5 +186,5 @@ def refused_plugin_to_proto(value: RefusedPlugin, worker_ids: Sequence[str]) -> 
 
 def plugin_to_proto(value: Plugin) -> common.Plugin:
     return common.Plugin(
-        class_name=value.class_name, aliases=value.aliases, kind=PLUGIN_KINDS[value.kind], version=value.version
+        class_name=value.class_name, aliases=value.aliases, kind=PLUGIN_KINDS.to_wire(value.kind), version=value.version
     )

@@ -15,7 +15,7 @@ from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.connect.lag import Lag
 from herdmesh.herder.state.model import AutoRestart, LoggerLevel, RunState, UnitId
-from herdmesh.herder.state.model.requests import PlanStep, Restarting
+from herdmesh.herder.state.model.requests import PlanAction, PlanStep, Restarting
 from herdmesh.herder.state.views.views import (
     ClusterView,
     ConnectorView,
@@ -26,17 +26,19 @@ from herdmesh.herder.state.views.views import (
 )
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import properties, revisions
+from herdmesh.rpc.enums import WireEnum
 from herdmesh.topicstore.contract import Revision
 
-_WORKER_STATES = {WorkerState(name): pb.WorkerState.Value(f"WORKER_STATE_{name}") for name in WorkerState}
+_WORKER_STATES = WireEnum(pb.WorkerState, WorkerState)
+_PLAN_ACTIONS = WireEnum(config_pb.PlanAction, PlanAction)
 
 
 def connector_status(view: ConnectorView) -> pb.Connector:
     """What a list of a thousand shows (CONNECTOR_VIEW_STATUS): no configs, no traces, no progress."""
     message = pb.Connector(
         name=view.name,
-        type=values.CONNECTOR_TYPES[view.type],
-        target_state=values.TARGET_STATES[view.entry.wanted_state],
+        type=values.CONNECTOR_TYPES.to_wire(view.type),
+        target_state=values.TARGET_STATES.to_wire(view.entry.wanted_state),
         incarnation=view.entry.incarnation,
     )
     _fill_lag(message, view.lag)
@@ -51,9 +53,9 @@ def connector_status(view: ConnectorView) -> pb.Connector:
 def connector(view: ConnectorView) -> pb.Connector:
     message = pb.Connector(
         name=view.name,
-        type=values.CONNECTOR_TYPES[view.type],
+        type=values.CONNECTOR_TYPES.to_wire(view.type),
         config=properties.to_proto(view.entry.config),
-        target_state=values.TARGET_STATES[view.entry.wanted_state],
+        target_state=values.TARGET_STATES.to_wire(view.entry.wanted_state),
         status=_status(view.status),
         tasks=[_task(task) for task in view.tasks],
         incarnation=view.entry.incarnation,
@@ -76,7 +78,9 @@ def _fill_lag(message: pb.Connector, lag: Lag) -> None:
 
 def gone_connector(name: str) -> pb.Connector:
     """How the answer to a change tells that the connector is no longer there."""
-    return pb.Connector(name=name, status=pb.UnitStatus(state=values.RUN_STATES[RunState.DESTROYED]), lag_records=-1)
+    return pb.Connector(
+        name=name, status=pb.UnitStatus(state=values.RUN_STATES.to_wire(RunState.DESTROYED)), lag_records=-1
+    )
 
 
 def worker(view: WorkerView) -> pb.Worker:
@@ -84,7 +88,7 @@ def worker(view: WorkerView) -> pb.Worker:
         worker_id=view.worker_id,
         incarnation=view.incarnation,
         address=view.address,
-        state=_WORKER_STATES[view.state],
+        state=_WORKER_STATES.to_wire(view.state),
         slots=view.slots,
         connectors=view.connectors,
         tasks=[_task_id(task) for task in view.tasks],
@@ -116,15 +120,17 @@ def cluster(view: ClusterView, version: str, cluster_id: str, revision: Revision
 def restart_items(answer: Restarting) -> list[lifecycle_pb.RestartPlanItem]:
     return [
         lifecycle_pb.RestartPlanItem(
-            task=item.task, state=values.RUN_STATES[item.state], restarted=item.restarted, worker_id=item.worker_id
+            task=item.task,
+            state=values.RUN_STATES.to_wire(item.state),
+            restarted=item.restarted,
+            worker_id=item.worker_id,
         )
         for item in answer.items
     ]
 
 
 def plan_step(step: PlanStep) -> config_pb.PlanStep:
-    action = config_pb.PlanAction.Value(f"PLAN_ACTION_{step.action}")
-    return config_pb.PlanStep(action=action, task=step.task, reason=step.reason)
+    return config_pb.PlanStep(action=_PLAN_ACTIONS.to_wire(step.action), task=step.task, reason=step.reason)
 
 
 def logger(worker_id: str, level: LoggerLevel) -> admin_pb.LoggerEntry:
@@ -143,7 +149,7 @@ def _task(view: TaskView) -> pb.Task:
 
 def _status(view: UnitView) -> pb.UnitStatus:
     return pb.UnitStatus(
-        state=values.RUN_STATES[view.state],
+        state=values.RUN_STATES.to_wire(view.state),
         worker_id=view.worker_id,
         failure=values.failure_to_proto(view.failure),
         conditions=[*map(values.condition, view.conditions), *restart_notes.shown(view.auto_restart)],
@@ -170,7 +176,7 @@ def _fill_status(message: pb.UnitStatus, view: UnitView) -> None:
         if view.auto_restart is None:
             message.ClearField("auto_restart")
         return
-    message.state = values.RUN_STATES[view.state]
+    message.state = values.RUN_STATES.to_wire(view.state)
     message.worker_id = view.worker_id
     message.generation = view.generation
     message.start_count = view.start_count

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from herdmesh.statusstore.state.leases import Event, Instruction, Lease, LeaseTable, Publish, Tick, WakeAt
 from herdmesh.topicstore.errors import StoreClosed
@@ -95,6 +95,8 @@ class LeaseKeeper:
                         self._timer.cancel()
                     delay_s = max(0, instruction.at_ms - _now_ms()) / 1000
                     self._timer = asyncio.get_running_loop().call_later(delay_s, self.handle, Tick())
+                case _:
+                    assert_never(instruction)
 
     def _publish_soon(self) -> None:
         if self._publishing is None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, assert_never, cast
 
 from herdmesh.api.common.v1 import revision_pb2, store_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
@@ -37,7 +37,7 @@ from herdmesh.statusstore.state.statuses import (
     TopicGone,
     TopicPut,
 )
-from herdmesh.topicstore.contract import Revision, WatchChange, WatchEvent, WatchSnapshot
+from herdmesh.topicstore.contract import Revision, WatchChange, WatchEvent, WatchProgress, WatchSnapshot
 
 #: A filtered watch is told the revision after this many changes that did not concern it, so that it can resume.
 SKIPPED_MAX: Final = 100
@@ -247,8 +247,10 @@ class _StatusWatch:
                 yield from self._leases()
             case WatchChange():
                 yield from self._changes(event.changes, event.revision)
-            case _:
+            case WatchProgress():
                 yield self._progress(event.revision)
+            case _:
+                assert_never(event)
 
     def _snapshot(self, state: StatusState, revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
         for stored in state.statuses():
@@ -284,6 +286,8 @@ class _StatusWatch:
                 return self._filter.takes_topics_of(change.status.connector)
             case TopicGone():
                 return self._filter.takes_topics_of(change.previous.connector)
+            case _:
+                assert_never(change)
 
     def _wanted(self, stored: StoredStatus) -> bool:
         return self._filter.takes(stored.status, stored.status.state)
@@ -305,6 +309,8 @@ def _message(
         case TopicGone():
             gone_topic = status_pb2.TopicStatus(topic=change.previous.topic, connector=change.previous.connector)
             return pb2.WatchStatusesResponse(meta=meta, topic_deleted=gone_topic)
+        case _:
+            assert_never(change)
 
 
 class _LeaseMessages:

@@ -19,6 +19,7 @@ from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.connect.status_topic import Condition, ConnectorStatus, State, TaskStatus, TopicStatus
 from herdmesh.connect.waits import Wait
 from herdmesh.rpc import commit_scopes, foreign, revisions
+from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid, RevisionForeign
 from herdmesh.statusstore.effects.leases import ShownLease
 from herdmesh.statusstore.state.leases import LeaseTable
@@ -35,24 +36,9 @@ CONDITION_MESSAGE_MAX: Final = 1_000
 GROUP_CHARACTERS_MAX: Final = 32_767
 _CONDITION_TYPE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
-_STATES: Final = {
-    connector_pb2.RUN_STATE_UNASSIGNED: State.UNASSIGNED,
-    connector_pb2.RUN_STATE_RUNNING: State.RUNNING,
-    connector_pb2.RUN_STATE_PAUSED: State.PAUSED,
-    connector_pb2.RUN_STATE_FAILED: State.FAILED,
-    connector_pb2.RUN_STATE_RESTARTING: State.RESTARTING,
-    connector_pb2.RUN_STATE_STOPPED: State.STOPPED,
-    connector_pb2.RUN_STATE_DESTROYED: State.DESTROYED,
-}
-_STATES_OUT: Final = {state: number for number, state in _STATES.items()}
-_MODES: Final = {write_pb2.PUT_MODE_PUT: PutMode.PUT, write_pb2.PUT_MODE_PUT_SAFE: PutMode.PUT_SAFE}
-_RESULTS: Final = {
-    PutResult.APPLIED: write_pb2.PUT_RESULT_APPLIED,
-    PutResult.STATUS_NEWER: write_pb2.PUT_RESULT_STATUS_NEWER,
-    PutResult.STALE_GENERATION: write_pb2.PUT_RESULT_STALE_GENERATION,
-    PutResult.REVISION_MISMATCH: write_pb2.PUT_RESULT_REVISION_MISMATCH,
-    PutResult.SUPERSEDED: write_pb2.PUT_RESULT_SUPERSEDED,
-}
+_STATES: Final = WireEnum(connector_pb2.RunState, State)
+_MODES: Final = WireEnum(write_pb2.PutMode, PutMode)
+_RESULTS: Final = WireEnum(write_pb2.PutResult, PutResult)
 
 
 def named(connector: str, field: str = "connector") -> str:
@@ -63,19 +49,20 @@ def named(connector: str, field: str = "connector") -> str:
 
 
 def state_from(number: connector_pb2.RunState.ValueType, field: str) -> State:
-    """Raises `RequestInvalid` when it is not set, or not one of ours."""
-    state = _STATES.get(number)
-    if state is None:
+    """Raises `RequestInvalid` when it is not set. A state that only a newer release knows reads as UNASSIGNED: the
+    topic's other readers, Java's among them, know none of it either."""
+    if number == connector_pb2.RUN_STATE_UNSPECIFIED:
         raise RequestInvalid("the state is not set", field)
-    return state
+    return _STATES.enum_from(number, State.UNASSIGNED)
 
 
 def put_from(message: write_pb2.StatusPut, writer: identity_pb2.WorkerIdentity, current: Revision, index: int) -> Put:
     """One put of a batch. Raises `RequestInvalid` naming the field, `RevisionForeign`."""
     field = f"puts[{index}]"
-    mode = _MODES.get(message.mode)
-    if mode is None:
+    if message.mode == write_pb2.PUT_MODE_UNSPECIFIED:
         raise RequestInvalid("mode is neither PUT nor PUT_SAFE", f"{field}.mode")
+    # The careful mode stands for one that only a newer release knows: it overwrites nothing that is newer.
+    mode = _MODES.enum_from(message.mode, PutMode.PUT_SAFE)
     expected = None
     if message.HasField("expected_revision"):
         expected = _position(message.expected_revision, current, f"{field}.expected_revision")
@@ -199,7 +186,7 @@ def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> st
     message = status_pb2.Status(
         connector=status.connector,
         task=stored.task,
-        state=_STATES_OUT[status.state],
+        state=_STATES.to_wire(status.state),
         trace=None if status.trace is None else foreign.text(status.trace),
         worker_id=None if status.worker_id is None else foreign.text(status.worker_id),
         generation=status.generation,
@@ -207,7 +194,7 @@ def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> st
         commit_scope=commit_scopes.to_proto(status.commit_scope),
         worker_incarnation=foreign.text(status.worker_incarnation),
         revision=revisions.to_proto(record_revision(stored, current)),
-        effective_state=_STATES_OUT[effective],
+        effective_state=_STATES.to_wire(effective),
         effective_reason=reason,
     )
     message.update_time.FromMilliseconds(max(stored.timestamp_ms, 0))
@@ -229,7 +216,7 @@ def outcome_to(
     result: PutResult, stored: StoredStatus | None, current: Revision, leases: LeaseTable
 ) -> write_pb2.PutOutcome:
     """What became of a put, with what is stored now."""
-    outcome = write_pb2.PutOutcome(result=_RESULTS[result])
+    outcome = write_pb2.PutOutcome(result=_RESULTS.to_wire(result))
     if stored is not None:
         outcome.stored.CopyFrom(status_to(stored, current, leases))
     return outcome

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, assert_never
 
 from herdmesh.connect.status_topic import State
 from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredStatus
@@ -176,6 +176,8 @@ class LeaseTable:
                 changed = self._relayed(event, now_ms)
             case Tick():
                 changed = self._tick(now_ms)
+            case _:
+                assert_never(event)
         instructions: list[Instruction] = [Publish()] if changed else []
         due_ms = self._due_ms(event)
         if due_ms is not None and (self._wake_ms is None or due_ms < self._wake_ms):

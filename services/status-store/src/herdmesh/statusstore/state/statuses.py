@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, assert_never
 
 import msgspec
 
@@ -147,10 +147,11 @@ class StatusState:
                 return self._remove(decoded, record)
             case Undecodable():
                 self._count(record, decoded.reason)
-            case Unknown() if record.key != KEEP_ALIVE_KEY:
-                self._count(record, "a key of no kind of the status topic")
+            case Unknown():
+                if record.key != KEEP_ALIVE_KEY:
+                    self._count(record, "a key of no kind of the status topic")
             case _:
-                pass
+                assert_never(decoded)
         return ()
 
     def _put(self, stored: StoredStatus) -> Sequence[Change]:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import assert_never
 
 import numpy as np
 
@@ -251,6 +252,8 @@ def _maker(part: Part, names: Sequence[object]) -> Maker:
                 return [made[branch][at] for at, branch in enumerate(drawn)]
 
             return either
+        case _:
+            assert_never(part)
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:
@@ -293,8 +296,10 @@ def _letters_of(part: Part) -> list[str] | None:
                     return None
                 found += letters
             return found
-        case _:
+        case Repeat() | Either():
             return None
+        case _:
+            assert_never(part)
 
 
 def _weight(part: Part) -> int:
@@ -305,3 +310,5 @@ def _weight(part: Part) -> int:
             return most * _weight(inner)
         case Chain(parts) | Either(parts):
             return sum(map(_weight, parts))
+        case _:
+            assert_never(part)

@@ -235,7 +235,7 @@ class Lanes:
             case RequestRefused() if self._keeps_refused:
                 self._refused.append((request, outcome))
                 self._done(lane, request)
-            case _:
+            case _:  # open: any exception ends the run
                 self._failure = self._failure or outcome
         lane.failures, lane.why = 0, None
         if self._fails.begun and all(one.why is None for one in self._lanes.values()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import structlog
 
@@ -131,6 +131,8 @@ class Commands:
                 return session_pb2.CommandReply(dead_letters=await self._dead_letters.listed(question))
             case questions.ReplayDeadLetters():
                 return session_pb2.CommandReply(dead_letters_replayed=await self._dead_letters.replayed(question))
+            case _:
+                assert_never(question)
 
     async def _planned(self, config: Properties, tasks_max: int) -> list[connector_pb2.Properties]:
         try:

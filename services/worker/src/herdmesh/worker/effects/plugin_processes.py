@@ -15,7 +15,7 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import IO, Any, Final
+from typing import IO, Any, Final, assert_never
 
 import msgspec
 import structlog
@@ -198,11 +198,12 @@ class Line:
             return
         with self._lock:
             context = self._instances.get(message.instance)
+        if context is None:
+            if isinstance(message, OffsetsWanted):
+                failure = ToldFailure(kind="failed", message="the connector was stopped", error_class="UNKNOWN")
+                self._send(OffsetsTold(number=message.number, failure=failure))
+            return
         match message:
-            case _ if context is None:
-                if isinstance(message, OffsetsWanted):
-                    failure = ToldFailure(kind="failed", message="the connector was stopped", error_class="UNKNOWN")
-                    self._send(OffsetsTold(number=message.number, failure=failure))
             case TasksOutdated():
                 context.request_task_reconfiguration()
             case Raised(failure=failure):
@@ -211,6 +212,8 @@ class Line:
                 context.waits.told_elsewhere(_wait_of(message))
             case OffsetsWanted():  # asks Kafka: the line goes on meanwhile
                 threading.Thread(target=self._tell_offsets, args=(message, context), daemon=True).start()
+            case _:
+                assert_never(message)
 
     def _tell_offsets(self, wanted: OffsetsWanted, context: ConnectorContext) -> None:
         try:

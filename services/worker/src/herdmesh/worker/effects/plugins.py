@@ -22,16 +22,18 @@ from herdmesh.connect import plugins
 from herdmesh.connect.builtin import builtin_classes, installed_classes, third_party_classes
 from herdmesh.connect.errors import ConfigError, error_text
 from herdmesh.connect.escaping import escaped
-from herdmesh.connect.plugin_class import PluginClass, PluginDescriptor
+from herdmesh.connect.plugin_class import PluginClass, PluginDescriptor, PluginKind
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry, named_classes
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.versions import rank, version_range
 from herdmesh.engine.contract import Properties
 from herdmesh.engine.failure import shortened
+from herdmesh.rpc.enums import WireEnum
 from herdmesh.worker.effects.asked_folders import AskedFolders, FoundPlugin, Joined
 from herdmesh.worker.effects.plugin_folders import RefusedPlugin
 from herdmesh.worker.effects.validation import describe
 
+_KINDS: Final = WireEnum(connector_pb2.PluginKind, PluginKind)
 _CATCH_UP_S: Final = 10.0
 """How long a caller who names a plugin that is not known waits for folders that are new or have changed."""
 _RENAME: Final = "give it another class_name"
@@ -243,7 +245,7 @@ class Plugins:
             connector_pb2.Plugin(
                 class_name=one.class_name,
                 aliases=one.aliases,
-                kind=connector_pb2.PluginKind.Value(f"PLUGIN_KIND_{one.kind.name}"),
+                kind=_KINDS.to_wire(one.kind),
                 version=one.version,
             )
             for one in self._registry.all()

@@ -22,6 +22,7 @@ from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.statusstore.v1 import status_pb2, status_write_service_pb2, status_write_service_pb2_grpc
 from herdmesh.rpc import commit_scopes
 from herdmesh.rpc.client import connect
+from herdmesh.rpc.enums import WireEnum, name_of
 from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.specs import RunSpecs
@@ -35,10 +36,7 @@ _GATHER_S: Final = 0.1
 _CALL_TIMEOUT_S: Final = 5.0
 _LEASE_INTERVAL_S: Final = 1.5
 _BACKOFF_S_MAX: Final = 0.5
-_MODES: Final = {
-    PutMode.PUT: status_write_service_pb2.PUT_MODE_PUT,
-    PutMode.PUT_SAFE: status_write_service_pb2.PUT_MODE_PUT_SAFE,
-}
+_MODES: Final = WireEnum(status_write_service_pb2.PutMode, PutMode)
 _SERVICE: Final = "herdmesh.api.statusstore.v1.StatusWriteService"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -138,7 +136,9 @@ class StatusClient:
         self._something_is_urgent.clear()
 
     async def _put(self, batch: list[WriteStatus]) -> None:
-        puts = [status_write_service_pb2.StatusPut(status=self._status(one), mode=_MODES[one.mode]) for one in batch]
+        puts = [
+            status_write_service_pb2.StatusPut(status=self._status(one), mode=_MODES.to_wire(one.mode)) for one in batch
+        ]
         self._sequence += 1
         request = status_write_service_pb2.PutStatusesRequest(writer=self._worker, puts=puts, sequence=self._sequence)
         response = await self._stub.PutStatuses(request, timeout=_CALL_TIMEOUT_S)
@@ -147,7 +147,7 @@ class StatusClient:
                 _log.warning("status_stale", unit=str(one.unit), generation=one.generation)
                 await self._emit(StatusStale(one.unit, one.generation))
             elif outcome.result != status_write_service_pb2.PUT_RESULT_APPLIED:
-                name = status_write_service_pb2.PutResult.Name(outcome.result)
+                name = name_of(status_write_service_pb2.PutResult, outcome.result)
                 _log.info("status_refused", unit=str(one.unit), state=one.state, result=name)
 
     def _status(self, one: WriteStatus) -> status_pb2.Status:

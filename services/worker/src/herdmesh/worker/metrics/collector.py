@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeVar, assert_never
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_class import PluginDescriptor
@@ -37,6 +37,37 @@ from herdmesh.worker.state.connectors import Connector
 from herdmesh.worker.state.held import Task
 from herdmesh.worker.state.model import Config, RunState, UnitId
 
+#: Events without a figure of their own.
+_NotMeasured = (
+    events.SessionOpened
+    | events.StopUnit
+    | events.SetUnitTargetState
+    | events.GenerateTaskConfigs
+    | events.SetRate
+    | events.Asked
+    | events.SetDraining
+    | events.Released
+    | events.RunHello
+    | events.RunPulse
+    | events.RunFailed
+    | events.TaskHasWork
+    | events.ConnectorStarted
+    | events.TasksOutdated
+    | events.ConnectorRaised
+    | events.ConnectorStopped
+    | events.ConnectorWaits
+    | events.TaskWaits
+    | events.TaskConfigsMade
+    | events.ValuesResolved
+    | events.ValuesChecked
+    | events.ValuesUnknown
+    | events.SessionClosed
+    | events.StatusStale
+    | events.DrainRequested
+    | events.LeaveRequested
+    | events.SparkGone
+    | events.Tick
+)
 KEPT_S: Final = 600.0
 LEFT_MAX: Final = 10_000
 T = TypeVar("T")
@@ -73,6 +104,26 @@ class WorkerMetrics:
     ) -> None:
         """One step: what happened, what came of it, and the state after it."""
         touched: dict[UnitId, None] = {}
+        self._happened(event, touched, state, now_s)
+        for one in out:
+            if isinstance(
+                one,
+                instructions.SubmitRun | instructions.UnwatchTask | instructions.SendReport | instructions.WriteStatus,
+            ):
+                touched[one.unit] = None
+        for unit in touched:
+            self._look(unit, state, now_s)
+        for one in out:
+            if isinstance(one, instructions.SubmitRun) and (task := self._tasks.get(one.unit)) is not None:
+                self._runs[one.run_id] = task
+                task.begun(one.run_id)
+        self._worker.connectors, self._worker.tasks = len(state.connectors), len(state.tasks)
+        self._worker.runs = len(self._runs)
+
+    def _happened(self, event: events.Event, touched: dict[UnitId, None], state: WorkerState, now_s: float) -> None:
+        """The event's own figures. Adds the units to look at to `touched`."""
+        if isinstance(event, _NotMeasured):
+            return
         match event:
             case events.EndsLearned():
                 for task in self._tasks.values():
@@ -89,24 +140,11 @@ class WorkerMetrics:
                     task.ended()
             case events.StartUnit(unit=unit):
                 touched[unit] = None
-            case events.HeartbeatDue(only_if_moved=False):
-                self._look_at_waits(state)
+            case events.HeartbeatDue(only_if_moved=only_if_moved):
+                if not only_if_moved:
+                    self._look_at_waits(state)
             case _:
-                pass
-        for one in out:
-            if isinstance(
-                one,
-                instructions.SubmitRun | instructions.UnwatchTask | instructions.SendReport | instructions.WriteStatus,
-            ):
-                touched[one.unit] = None
-        for unit in touched:
-            self._look(unit, state, now_s)
-        for one in out:
-            if isinstance(one, instructions.SubmitRun) and (task := self._tasks.get(one.unit)) is not None:
-                self._runs[one.run_id] = task
-                task.begun(one.run_id)
-        self._worker.connectors, self._worker.tasks = len(state.connectors), len(state.tasks)
-        self._worker.runs = len(self._runs)
+                assert_never(event)
 
     def families(self) -> Iterable[Family]:
         """Everything there is at this moment; called by the page's thread."""

@@ -343,9 +343,11 @@ class Tick:
     """A deadline of the state has come."""
 
 
-Event = (
-    Command
-    | SessionClosed
+#: About the worker as a whole, not one run or unit.
+AboutWorker = SessionClosed | StatusStale | HeartbeatDue | DrainRequested | LeaveRequested | SparkGone | Tick
+#: Whatever no herder said: runs, connectors, Spark, the stores, the clock.
+Observation = (
+    AboutWorker
     | RunHello
     | RunPulse
     | RunProgress
@@ -364,10 +366,5 @@ Event = (
     | ValuesResolved
     | ValuesChecked
     | ValuesUnknown
-    | StatusStale
-    | HeartbeatDue
-    | DrainRequested
-    | LeaveRequested
-    | SparkGone
-    | Tick
 )
+Event = Command | Observation

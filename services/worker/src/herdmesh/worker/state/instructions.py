@@ -241,6 +241,8 @@ class Exit:
     code: int
 
 
+#: To the leading herder or to the status store.
+Message = SendReport | SendTaskConfigs | SendHeartbeat | SendLeaving | DropSession | WriteStatus | Answer | SendReply
 Instruction = (
     SubmitRun
     | StopRun
@@ -255,14 +257,7 @@ Instruction = (
     | MakeTaskConfigs
     | AbandonConnector
     | CheckValues
-    | SendReport
-    | SendTaskConfigs
-    | SendHeartbeat
-    | SendLeaving
-    | DropSession
-    | WriteStatus
-    | Answer
-    | SendReply
+    | Message
     | Drained
     | Exit
 )

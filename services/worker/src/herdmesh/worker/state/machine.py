@@ -11,6 +11,7 @@ comes once, when nothing is held or the time to leave is over.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.connectors import Connectors
@@ -133,8 +134,12 @@ class WorkerState:
                 return [instructions.SendReply(command_id)] if command_id else []
             case events.Released():
                 return self._stop_all("released", now) if self._exit_code is not None else []
+            case _:
+                assert_never(event)
 
-    def _other(self, event: events.Event, now: float) -> list[Instruction]:
+    def _other(self, event: events.Observation, now: float) -> list[Instruction]:
+        if isinstance(event, events.AboutWorker):
+            return self._about_worker(event, now)
         match event:
             case events.RunHello(run_id=run_id, pid=pid, silence_end_ms=end_ms):
                 return self.tasks.run_hello(run_id, pid, end_ms, now)
@@ -169,9 +174,9 @@ class WorkerState:
             case events.ValuesResolved() | events.ValuesChecked() | events.ValuesUnknown():
                 return self._values(event, now)
             case _:
-                return self._about_itself(event, now)
+                assert_never(event)
 
-    def _about_itself(self, event: events.Event, now: float) -> list[Instruction]:
+    def _about_worker(self, event: events.AboutWorker, now: float) -> list[Instruction]:
         match event:
             case events.SessionClosed():
                 self.session_open = False
@@ -194,8 +199,10 @@ class WorkerState:
             case events.SparkGone(error=error):
                 out = self.tasks.all_runs_gone(error, now)
                 return [*out, *self._leave(1, self._limits.leave_timeout_broken_ms, now)]
-            case _:
+            case events.Tick():
                 return self._tick(now)
+            case _:
+                assert_never(event)
 
     def _values(
         self, event: events.ValuesResolved | events.ValuesChecked | events.ValuesUnknown, now: float
@@ -212,6 +219,8 @@ class WorkerState:
                     return self.connectors.reload(unit.connector, made_by, now)
                 if changed:
                     return self.tasks.reload(unit, made_by, now)
+            case _:
+                assert_never(event)
         return []
 
     def _in_use(self, unit: UnitId, made_by: str) -> bool:

@@ -11,6 +11,7 @@ about to end. A run that will not end is cancelled after a deadline.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import assert_never
 
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import ErrorClass, Progress, Rate, RunEnd
@@ -379,6 +380,8 @@ class Tasks:
                 task.phase = Phase.STOPPING
                 task.moved = True
                 return [instructions.CancelRun(run.run_id, silence.end_reason())]
+            case _:
+                assert_never(verdict)
 
     def _after_run(self, task: Task, run: Run, error: str | None, now: float) -> list[Instruction]:
         """Where a run's end leads. A failure of a run that was told to give up counts as its stop, as in Connect."""

@@ -11,7 +11,7 @@ transaction; the leader is told every change, for that costs nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from herdmesh.connect.waits import SHOWN_AFTER_S, Wait
 from herdmesh.worker.state.connectors import Call, Connector, Connectors
@@ -120,8 +120,10 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
         case Phase.WAITING if task.retry_at is not None:
             seen.next_ms = seen.next_ms or now_ms + int((task.retry_at - now) * 1000)
             return Wait(task.retry_reason, "", since_ms, task.lost_runs, seen.next_ms)
-        case _:
+        case Phase.STARTING | Phase.STOPPING | Phase.WAITING | Phase.NEW | Phase.RUNNING | Phase.PAUSED | Phase.FAILED:
             return None
+        case _:
+            assert_never(task.phase)
 
 
 def _wait_of_connector(connector: Connector, seen: _Seen, now: float, now_ms: int) -> Wait | None:

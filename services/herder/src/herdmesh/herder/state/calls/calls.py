@@ -24,6 +24,7 @@ answered is true whoever leads by then, or says to ask again.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from herdmesh.herder.state.calls import (
     drain_requests,
@@ -48,7 +49,13 @@ from herdmesh.herder.state.model.requests import (
     CreateConnector,
     DeleteConnector,
     DrainWorker,
+    GetLoggers,
+    GetOffsets,
+    GetPlugin,
+    ListDeadLetters,
     PatchConnector,
+    PlanConfig,
+    ReplayDeadLetters,
     RestartConnector,
     Restarting,
     RestartTask,
@@ -118,8 +125,19 @@ def _begin(mesh: Mesh, call: Call) -> None:
             _write_when_free(mesh, call)
         case DrainWorker() | UndrainWorker():
             drain_requests.begin(mesh, call, call.request)
-        case _:
+        case (
+            PlanConfig()
+            | GetPlugin()
+            | GetLoggers()
+            | SetLoggers()
+            | ListDeadLetters()
+            | ReplayDeadLetters()
+            | GetOffsets()
+            | ChangeOffsets()
+        ):
             _reply_if_known(mesh, call, queries.begin(mesh, call))
+        case _:
+            assert_never(call.request)
 
 
 def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) -> None:

@@ -124,9 +124,11 @@ def answered(
                 # Who cannot tell what a reset forgets, such as too much for one answer, may forget it all the same.
                 call.offsets_before = reply.offsets if reply.failure is None else None
                 offset_records.begins(mesh, call, request)
-            case _:
+            case AlterOffsets():
                 _require_changed(call, command, reply)
                 return _was_changed(mesh, call, request, reply.offsets or OffsetsTold(()))
+            case _:
+                raise AssertionError(f"{command.question} changes no offsets")
     return None
 
 

@@ -11,6 +11,7 @@ tests/e2e/test_planned_offsets.py looks at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, Start, read_offset_reset
@@ -78,6 +79,8 @@ def _target(entry: ConnectorEntry) -> Iterator[str]:
             yield "It is STOPPED: it has no tasks, and the config takes effect when it is resumed."
         case TargetState.STARTED:
             return
+        case _:
+            assert_never(entry.wanted_state)
 
 
 def _policy(mesh: Mesh, old: ConnectorEntry | None, entry: ConnectorEntry) -> Iterator[str]:

@@ -63,8 +63,10 @@ def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) ->
             return offset_changes.was_read(call, command, reply)
         case ChangeOffsets():
             return offset_changes.answered(mesh, call, call.request, command, reply)
-        case _:
+        case GetLoggers() | SetLoggers():
             return loggers.answered(mesh, call, command, reply)
+        case _:
+            raise AssertionError(f"{call.request} is no query")
 
 
 def lost(mesh: Mesh, call: Call, command: Command) -> Answer | None:
@@ -80,6 +82,8 @@ def lost(mesh: Mesh, call: Call, command: Command) -> Answer | None:
             offset_changes.read(mesh, call, call.request)
         case ChangeOffsets():
             return offset_changes.lost(mesh, call, call.request, command)
-        case _:
+        case GetLoggers() | SetLoggers():
             return loggers.lost(mesh, call, command)
+        case _:
+            raise AssertionError(f"{call.request} is no query")
     return None

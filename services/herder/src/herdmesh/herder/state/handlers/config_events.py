@@ -9,6 +9,8 @@ the entry before it is in force.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from herdmesh.herder.state.calls import calls, loggers, restart_requests
 from herdmesh.herder.state.handlers import leadership_changes
 from herdmesh.herder.state.leadership import session_keys
@@ -55,6 +57,8 @@ def handle(mesh: Mesh, event: ConfigEvent) -> None:
             loggers.recorded(mesh, event)
         case ev.ConfigProgress():
             pass
+        case _:
+            assert_never(event)
     mesh.config_revision = event.revision or mesh.config_revision
     leadership_changes.yield_to_newer(mesh)
     leadership_changes.lead_when_caught_up(mesh)

@@ -7,6 +7,8 @@ Invariant: only a leader looks at connectors; a follower stores what it reads, f
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from herdmesh.herder.state.memory import Mesh, Role
 from herdmesh.herder.state.model import StatusEntry, UnitId
 from herdmesh.herder.state.model import events as ev
@@ -42,6 +44,8 @@ def handle(mesh: Mesh, event: StatusEvent) -> None:
             first, mesh.leases_known = not mesh.leases_known, True
             mesh.place_again = mesh.place_again or first or mesh.now < mesh.adopting_until_ms
             names = set[str]()
+        case _:
+            assert_never(event)
     if isinstance(event, ev.StatusSnapshot):
         mesh.place_again = True
     if mesh.role is Role.LEADING:

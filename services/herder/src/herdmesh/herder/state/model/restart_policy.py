@@ -34,6 +34,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
+from typing import assert_never
 
 from herdmesh.herder.state.model.values import (
     AutoRestart,
@@ -338,6 +339,8 @@ def explained(
             if refers and error_class is ErrorClass.BAD_CONFIG:
                 return _REFERS.format(cure=cure)
             return _HOPELESS[error_class].format(cure=cure)
+        case _:
+            assert_never(account.verdict)
 
 
 _REFERS = (

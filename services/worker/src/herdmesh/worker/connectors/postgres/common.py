@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any
+from typing import Any, assert_never
 
 import psycopg
 from psycopg import errors
@@ -179,14 +179,17 @@ def translated(error: psycopg.Error, doing: str, *, field: str = "") -> ConnectE
     RetriableError, ConfigError or ConnectError, as `sqlstates` has it of statements that write no records.
     """
     message = f"{doing}: {said(error)}"
-    match meaning_of(error):
+    meaning = meaning_of(error)
+    match meaning:
         case Meaning.PASSES:
             return RetriableError(message)
         case Meaning.CONFIG:
             fix = "grant it" if isinstance(error, errors.InsufficientPrivilege) else ""
             return ConfigError(message, field=field, fix=fix)
-        case _:
+        case Meaning.RECORD | Meaning.OTHER:
             return ConnectError(message)
+        case _:
+            assert_never(meaning)
 
 
 def said(error: psycopg.Error) -> str:

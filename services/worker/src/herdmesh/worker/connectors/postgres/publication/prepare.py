@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres.cdc_catalog import Published, published
@@ -100,8 +100,10 @@ def _make(connection: Connection, settings: CdcSettings, wanted: Wanted) -> None
             tables = _sql(members)
             _run(connection, f"CREATE PUBLICATION {quoted(name)} FOR TABLE {tables}{option}")
             _log.info("publication %s: made of %s%s", name, tables, option)
-        case _:
+        case Autocreate.FILTERED:
             pass
+        case _:
+            assert_never(settings.autocreate)
 
 
 def _add(connection: Connection, name: str, wanted: Wanted, *, via_root: bool) -> None:
