@@ -34,7 +34,7 @@ setup: .venv/.ready .venv/.spark ## Make .venv and fetch the broker's jars (all 
 	@$(BIN)/python -m herdmesh.worker.spark
 	@touch $@
 
-.venv/.check-tools: deploy/check-tools.sh deploy/check-tools.txt | .venv/.ready
+.venv/.check-tools: deploy/check-tools.sh deploy/check-tools.txt deploy/requirements-docs.txt | .venv/.ready
 	@deploy/check-tools.sh
 	@touch $@
 
@@ -59,7 +59,7 @@ test-fast: .venv/.ready ## Only the tests that need neither Kafka, PostgreSQL, S
 	@$(BIN)/pytest -m "not kafka and not postgres and not spark and not s3 and not hdfs" $(ARGS)
 
 .PHONY: check
-check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code (changes nothing)
+check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code, the site's links (changes nothing)
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright
@@ -68,6 +68,11 @@ check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code (c
 	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf format -d --exit-code
 	@$(BIN)/python protos/generate.py --check
 	@$(BIN)/pytest -q tests/tidy
+	@$(BIN)/python -m website
+
+.PHONY: docs
+docs: .venv/.check-tools ## Build the documentation with strict links: build/website/site/index.html
+	@$(BIN)/python -m website
 
 .PHONY: fix
 fix: .venv/.check-tools protos ## What check complains about and a tool can mend

@@ -1,7 +1,8 @@
-"""docs/tutorials/connector.md as it is printed: its files, its commands, its output.
+"""The pages that a newcomer walks through, run as they are printed: files, commands, output, all in one cluster.
 
-A `sh` block is run once; one with a `text` block behind it asks for something, and is run until that is what it prints.
-Of that text, `...` stands for anything.
+docs/tutorials/connector.md starts the cluster and stops it; in between come docs/quick-start.md and
+docs/how-to/bad-records.md without their own start and stop. A `sh` block is run once. A `sh` block with a `text` block
+behind it is run until it prints that text, in which `...` stands for anything.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ from herdmesh.devstack.supervisor import stop_detached
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorials" / "connector.md"
+#: Pages whose commands need a running cluster.
+IN_A_CLUSTER = (ROOT / "docs" / "quick-start.md", ROOT / "docs" / "how-to" / "bad-records.md")
 WAIT_S = 60.0
 CONNECTOR_LINES_MAX = 60
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -38,9 +41,9 @@ class Block:
     """What the text before it calls it, of a file."""
 
 
-def blocks() -> list[Block]:
-    """All blocks of the page, in order."""
-    page = TUTORIAL.read_text()
+def blocks(path: Path = TUTORIAL) -> list[Block]:
+    """All blocks of a page, in order."""
+    page = path.read_text()
     found: list[Block] = []
     end = 0
     for block in _BLOCK.finditer(page):
@@ -48,6 +51,14 @@ def blocks() -> list[Block]:
         found.append(Block(block[1], block[2], names[-1] if names else ""))
         end = block.end()
     return found
+
+
+def in_a_cluster(path: Path) -> list[Block]:
+    """The blocks of a page without the commands that start and stop the cluster."""
+    found = [
+        replace(one, text=re.sub(r"^herd (up|down).*\n", "", one.text, flags=re.MULTILINE)) for one in blocks(path)
+    ]
+    return [one for one in found if one.language in ("sh", "text") and one.text]
 
 
 def its_tests(found: list[Block]) -> list[Block]:
@@ -122,7 +133,7 @@ def test_the_connector_is_short_and_its_tests_pass_as_printed(tmp_path: Path) ->
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
+def test_every_command_prints_what_the_pages_say(tmp_path: Path) -> None:
     folder = tmp_path / "tutorial"
     folder.mkdir()
     write_files(folder)
@@ -131,6 +142,11 @@ def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
     StackLayout(folder / ".herd").choose_ports(services, PortReservations(), usual=False)
     try:
         found, told_above = blocks(), its_tests(blocks())
-        run_all([block for block in found if block not in told_above], folder)
+        *tutorial, down = [block for block in found if block not in told_above]
+        assert down.text == "herd down\n"
+        run_all(tutorial, folder)
+        for page in IN_A_CLUSTER:
+            run_all(in_a_cluster(page), folder)
+        run_all([down], folder)
     finally:
         asyncio.run(stop_detached(folder / ".herd"))  # nothing is left to stop when all went well

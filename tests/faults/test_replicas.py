@@ -139,7 +139,7 @@ async def test_a_replica_serves_what_is_demanded(quick_stores: Stores) -> None:
 
 
 @together
-async def test_the_readmes_watch_survives_restarts(quick_stores: Stores) -> None:
+async def test_the_watch_of_the_page_survives_restarts(quick_stores: Stores) -> None:
     """The example of the docs follows two addresses, as a process of its own. The replica it is attached to is killed,
     it goes on at the writer; the writer is stopped, it goes on at the other; all are gone and started anew, it goes on.
     Each change is told once, in order."""
@@ -188,11 +188,12 @@ async def _until_told(printed: asyncio.Queue[dict[str, Any]], told: list[int], n
                 told.append(int(changed["after"]["config"]["entries"]["number"]["text"]))
 
 
-def test_the_readmes_watch_has_ten_lines() -> None:
+def test_the_watch_on_the_page_has_ten_lines() -> None:
     """And it is the very code that is tested above."""
     text = _EXAMPLE.read_text(encoding="utf-8")
     (watch,) = (node for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef))
     assert watch.end_lineno is not None
     assert watch.end_lineno - watch.lineno == 10
     shown = "\n".join(text.splitlines()[watch.lineno - 1 : watch.end_lineno])
-    assert f"```python\n{shown}\n```" in (_ROOT / "README.md").read_text(encoding="utf-8")
+    page = (_ROOT / "docs" / "how-to" / "watch-from-a-program.md").read_text(encoding="utf-8")
+    assert f"```python\n{shown}\n```" in page
