@@ -66,6 +66,7 @@ check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code, t
 	@$(BIN)/lint-imports --no-logo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf lint
 	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf format -d --exit-code
+	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf breaking --against $(wildcard protos/released/*.binpb)
 	@$(BIN)/python protos/generate.py --check
 	@$(BIN)/pytest -q tests/tidy
 	@$(BIN)/python -m website
@@ -83,6 +84,14 @@ fix: .venv/.check-tools protos ## What check complains about and a tool can mend
 .PHONY: protos
 protos: .venv/.ready ## Generate libs/core/src/herdmesh/api from protos/
 	@$(BIN)/python protos/generate.py
+
+# One file: the contracts of the last release, which make check holds later ones against.
+.PHONY: protos-released
+protos-released: .venv/.check-tools ## At a release: keep its contracts in protos/released, in place of the last one's
+	@rm -f protos/released/*.binpb
+	@mkdir -p protos/released
+	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf build --exclude-source-info \
+		-o protos/released/$$($(BIN)/python -c 'from importlib.metadata import version; print(version("herdmesh-core"))').binpb
 
 .PHONY: bench-records
 bench-records: setup ## Records through Herdmesh and Java Connect on one broker, side by side (ARGS="--quick --only string")

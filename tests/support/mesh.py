@@ -198,6 +198,18 @@ class Mesh:
     def kill(self, service: str, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self.pid(service), number)
 
+    async def restart_as(self, service: str, environment: Mapping[str, str]) -> None:
+        """Have a service end in order and start again with this environment, as in a rolling upgrade."""
+        process = self.stack.processes[service]
+        process.environment = dict(environment)
+        before = self.pid(service)
+        self.kill(service, signal.SIGTERM)
+        deadline_s = time.monotonic() + WAIT_S
+        while process.mark is None or process.mark.pid == before:
+            assert time.monotonic() < deadline_s, f"{service} did not end in {WAIT_S:g} s after SIGTERM"
+            await asyncio.sleep(0.05)
+        await self.until_serving([service])
+
     def jvm_of(self, worker: str) -> psutil.Process:
         """The JVM of a worker's Spark."""
         children = psutil.Process(self.pid(worker)).children(recursive=True)

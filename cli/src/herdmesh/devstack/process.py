@@ -43,7 +43,8 @@ class ManagedProcess:
         self.restarts = 0
         self.exit_code: int | None = None
         self._command = list(command)
-        self._env = {**os.environ, **env}
+        #: of the lives that begin from now on.
+        self.environment = {**os.environ, **env}
         self._log_path = log_path
         self._changed = changed
         self._restart = restart
@@ -92,7 +93,7 @@ class ManagedProcess:
             # a session of its own: Ctrl-C reaches the supervisor, which stops the parts in order
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
-                env=self._env,
+                env=self.environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
