@@ -23,10 +23,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from herdmesh.connect import offsets_topic
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.offsets_topic import OffsetRecord
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.engine import RunSpec, TaskKind
-from herdmesh.engine.contract import ErrorClass, Progress
+from herdmesh.engine.contract import Progress
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.group_offsets import group_offsets

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from herdmesh.engine import ErrorClass, TaskKind, clients, failure, fence, source_offsets
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine import TaskKind, clients, failure, fence, source_offsets
 from libs.core.tests.engine.harness import make_spec, run_here
 from tests.support.guarded_broker import GuardedBroker
 

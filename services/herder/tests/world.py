@@ -16,18 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state import Herder, Rules
-from herdmesh.herder.state.model import (
-    ErrorClass,
-    Failure,
-    Lease,
-    Plugin,
-    Properties,
-    RestartNote,
-    RunState,
-    StatusEntry,
-    UnitId,
-)
+from herdmesh.herder.state.model import Failure, Lease, Plugin, Properties, RestartNote, RunState, StatusEntry, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import Answer, Request, WriteOptions

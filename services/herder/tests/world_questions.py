@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from herdmesh.herder.state.model import ErrorClass, Failure, LoggerLevel, Properties
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.herder.state.model import Failure, LoggerLevel, Properties
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import questions as qu
 from herdmesh.herder.state.model.requests import OffsetsTold

@@ -11,9 +11,9 @@ import pytest
 
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError, RetriableError
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.worker.connectors.file_stream import FileStreamSource
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offset_file import OffsetFile

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs

@@ -14,12 +14,12 @@ from confluent_kafka import Message, Producer
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as pb
 from herdmesh.connect.data import Batch, Header, Int32
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.schemas import INT32, OPTIONAL_STRING
 from herdmesh.engine import clients
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.dead_letters import SourceDeadLetters
 from herdmesh.engine.errors import TaskFenced
 from herdmesh.engine.failure import classify

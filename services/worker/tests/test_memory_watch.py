@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 
-from herdmesh.engine.contract import ErrorClass
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.worker.effects import memory_watch
 from herdmesh.worker.effects.memory_watch import MemoryWatch, used_bytes
 from herdmesh.worker.effects.process_trees import ProcessId, started_by

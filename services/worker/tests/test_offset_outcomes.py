@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import clients
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.kafka.groups import QUESTION_S
 from herdmesh.worker.effects import sink_offsets, uncertain

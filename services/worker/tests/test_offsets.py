@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect import offsets_topic
 from herdmesh.connect.config_records import ManifestRecord
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine import clients, manifest, partitions
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource

@@ -23,10 +23,10 @@ from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Config, Connector, ConnectorContext, SinkConnector
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects import asked_folders, validation

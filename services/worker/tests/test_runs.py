@@ -16,19 +16,10 @@ from pydantic import SecretStr
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.connect import offsets_file, waits
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.engine.contract import (
-    ErrorClass,
-    Progress,
-    RunEnd,
-    RunOutcome,
-    RunSpec,
-    Share,
-    Stop,
-    TaskKind,
-    TaskSetClaim,
-)
+from herdmesh.engine.contract import Progress, RunEnd, RunOutcome, RunSpec, Share, Stop, TaskKind, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.measures import Measures
 from herdmesh.rpc.server import Server, ServiceRegistration

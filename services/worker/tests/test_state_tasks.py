@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import (
     Assignment,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.engine.contract import ErrorClass, RunEnd
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine.contract import RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Condition, Phase, RunState, TargetState
 from herdmesh.worker.state.watchdog import CONFIRM_S

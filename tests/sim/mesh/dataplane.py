@@ -17,8 +17,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import claims
-from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd, TaskSetClaim
+from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, TaskSetClaim
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import Assignment, Failure, UnitId
 from tests.sim.mesh.offsets import ConnectorOffsets

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind, clients, outlet
+from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind, clients, outlet
 from herdmesh.engine.contract import Command
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.settings import source_settings

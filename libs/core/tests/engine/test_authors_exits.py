@@ -9,9 +9,10 @@ import pytest
 
 from herdmesh.connect.author_answers import checked_manifests, checked_offsets, checked_task_configs
 from herdmesh.connect.connector import SinkBatch, SinkTask, SourceBatch, SourceTask
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.escaping import escaped, escaped_within
-from herdmesh.engine import ErrorClass, TaskFailed, TaskKind
+from herdmesh.engine import TaskFailed, TaskKind
 from herdmesh.engine.failure import classify
 from libs.core.tests.engine.harness import Kafka, make_spec, run_here
 

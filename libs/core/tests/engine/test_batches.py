@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.collected import checked_times
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import InvalidRecordError, class_name_of
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import error_class
 from herdmesh.engine.taken import of_messages
 

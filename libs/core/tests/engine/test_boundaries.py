@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.data import Header
-from herdmesh.engine import ErrorClass, TaskFailed
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine import TaskFailed
 from herdmesh.engine.boundaries import Boundaries, End
 
 

@@ -14,9 +14,10 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.config_records import ManifestRecord, TargetState, TargetStateRecord
 from herdmesh.connect.connector import Config, SourceBatch, SourceTaskContext
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.offsets_topic import encode_key
 from herdmesh.engine import RunEnd, TaskKind, claims
-from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
+from herdmesh.engine.contract import RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.source_offsets import SourceOffsets

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.data import Batch
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.packed import PackedBytes
 from herdmesh.engine import native, producing
 from herdmesh.engine.column_queue import ANY_PARTITION, ColumnQueue, column_queue
-from herdmesh.engine.contract import ErrorClass, TaskKind
+from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import error_class
 from herdmesh.engine.fence import held

@@ -13,9 +13,9 @@ import pytest
 
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
 from herdmesh.engine import (
-    ErrorClass,
     Progress,
     RunEnd,
     RunSpec,

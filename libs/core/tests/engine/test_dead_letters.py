@@ -14,9 +14,10 @@ from confluent_kafka import Message
 from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.converters import CONVERTERS as CONVERTER_CLASSES
 from herdmesh.connect.data import Header, Struct
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
 from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, SchemaBuilder
-from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, failure
+from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, TaskFailed, failure
 from herdmesh.engine.contract import Command
 from herdmesh.engine.dead_letters.letter import CUT_HEADER
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here

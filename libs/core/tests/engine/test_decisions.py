@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
 from herdmesh.connect.offset_reset import OffsetReset, Start, read_offset_reset
 from herdmesh.engine import failpoints, failure, manifest
-from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
+from herdmesh.engine.contract import Command, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, OffsetsLost, TaskFailed, TaskFenced
 from herdmesh.engine.limits import Limits

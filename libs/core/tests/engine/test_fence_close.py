@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from herdmesh.engine import ErrorClass, clients
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine import clients
 from herdmesh.engine import fence as fence_module
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify

@@ -18,8 +18,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine import ErrorClass, Progress, RunEnd, RunOutcome, Stop, TaskKind, clients, failure
+from herdmesh.engine import Progress, RunEnd, RunOutcome, Stop, TaskKind, clients, failure
 from herdmesh.engine.contract import Command
 from herdmesh.engine.dead_letters import SinkDeadLetters
 from herdmesh.engine.settings import ClientConfig

@@ -16,7 +16,8 @@ from dataclasses import replace
 
 import pytest
 
-from herdmesh.engine import ErrorClass, RunEnd, TaskFailed, TaskKind, clients
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine import RunEnd, TaskFailed, TaskKind, clients
 from herdmesh.engine.dead_letters import SinkDeadLetters
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.tolerance import Counts, Failure, error_settings

@@ -11,8 +11,9 @@ from typing import ClassVar
 import pytest
 
 from herdmesh.connect.connector import PartitionId, SinkBatch
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, clients, failure
-from herdmesh.engine.contract import Command, ErrorClass
+from herdmesh.engine.contract import Command
 from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.sql_ledger import NOBODY, SqlLedger

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
-from herdmesh.engine import ErrorClass
 from herdmesh.engine.dead_letters import queue
 from herdmesh.engine.dead_letters.letter import CUT_HEADER, DATA_BYTES_MAX, Letter
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import ErrorClass, error_reports
+from herdmesh.engine import error_reports
 from herdmesh.engine.failure import MESSAGE_CHARS_MAX, TRACE_CHARS_MAX, classify
 
 

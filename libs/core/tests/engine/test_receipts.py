@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.source_transactions import RecordMetadata
-from herdmesh.engine import ErrorClass, RunSpec, TaskFailed, TaskKind
+from herdmesh.engine import RunSpec, TaskFailed, TaskKind
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 from libs.core.tests.engine.sinks import CountingSource
 

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from herdmesh.connect.connector import PartitionId
-from herdmesh.engine import ErrorClass, TaskFailed, TaskKind
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine import TaskFailed, TaskKind
 from herdmesh.engine.sink_commits import SinkCommits
 from libs.core.tests.engine.harness import make_spec
 from libs.core.tests.engine.sinks import PATH, ListSink

@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
 from herdmesh.engine import Progress, RunEnd, Stop, clients, failure, partitions, sink_commits
-from herdmesh.engine.contract import Command, ErrorClass, ErrorCounts, Share
+from herdmesh.engine.contract import Command, ErrorCounts, Share
 from herdmesh.engine.errors import ForeignMembers, OffsetsLost, TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.intake import Heard, Intake

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError, RecordError, RetriableError
 from herdmesh.engine import Progress, RunEnd, Stop
-from herdmesh.engine.contract import Command, ErrorClass
+from herdmesh.engine.contract import Command
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.reading import Reading
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, processes, run_here

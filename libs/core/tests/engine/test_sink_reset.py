@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import RunSpec
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH, ListSink

@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskKind
+from herdmesh.engine import Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskKind
 from herdmesh.engine.beyond import Beyond
 from herdmesh.engine.contract import Command
 from herdmesh.engine.producing import Refused

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from herdmesh.connect.connector import PartitionId, SinkBatch
-from herdmesh.engine.contract import ErrorClass
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.errors import LedgerTaken, TaskFailed
 from herdmesh.engine.ledger import over_group
 from herdmesh.engine.sql_ledger import NOBODY, SqlLedger

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect import offsets_topic
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import DataError
-from herdmesh.engine import ErrorClass, TaskFailed, TaskKind
+from herdmesh.engine import TaskFailed, TaskKind
 from herdmesh.engine.settings import source_settings
 from herdmesh.engine.source_offsets import SourceOffsets
 from herdmesh.engine.stored_offsets import topics

@@ -10,11 +10,12 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Mess
 from herdmesh.connect.attempts import TRANSFORMATION, VALUE_CONVERTER, RecordSkipped
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.data import Batch, Header, Struct
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine import failure
-from herdmesh.engine.contract import ErrorClass, ErrorCounts, RunEnd
+from herdmesh.engine.contract import ErrorCounts, RunEnd
 from herdmesh.engine.error_reports import LogReporter, context_headers, log_text, stack_trace
 from herdmesh.engine.tolerance import Counts, Failure, RetryStopped, SourceRecord, Tolerance, error_settings
 from libs.core.tests.engine.heard import Heard

@@ -11,7 +11,8 @@ from typing import ClassVar
 import pytest
 
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.engine import ErrorClass, RunEnd, TaskFailed, TaskKind, source
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine import RunEnd, TaskFailed, TaskKind, source
 from libs.core.tests.engine.harness import Kafka, make_spec, run_here
 
 pytestmark = pytest.mark.kafka

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.herder.state.model import ErrorClass, Failure
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.herder.state.model import Failure
 from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
 from herdmesh.herder.state.model.requests import (
     CreateConnector,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.herder.state.model import ClusterLevel, ErrorClass, Failure, TargetState
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.herder.state.model import ClusterLevel, Failure, TargetState
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.questions import SetLogger
 from herdmesh.herder.state.model.requests import (

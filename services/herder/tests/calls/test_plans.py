@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import ErrorClass, Failure, Plugin, Properties, TargetState, UnitId
+from herdmesh.herder.state.model import Failure, Plugin, Properties, TargetState, UnitId
 from herdmesh.herder.state.model.questions import PlanTaskConfigs
 from herdmesh.herder.state.model.requests import (
     CreateConnector,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.herder.state.model import (
-    ErrorClass,
     Failure,
     RestartNote,
     RestartPolicy,

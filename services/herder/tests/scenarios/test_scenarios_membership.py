@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from herdmesh.herder.state.model import ConnectorEntry, ErrorClass, Failure, RunState, UnitId
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.herder.state.model import ConnectorEntry, Failure, RunState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import CreateConnector, RestartConnector, UpdateConnector

@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
-from herdmesh.herder.state.model import ErrorClass, Failure, TargetState, UnitId
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.herder.state.model import Failure, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (
     CreateConnector,

@@ -7,16 +7,9 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.herder.state.model import (
-    Condition,
-    ErrorClass,
-    Failure,
-    RunState,
-    StatusEntry,
-    TargetState,
-    UnitId,
-)
+from herdmesh.herder.state.model import Condition, Failure, RunState, StatusEntry, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.instructions import SetUnitTarget
 from herdmesh.herder.state.model.requests import (

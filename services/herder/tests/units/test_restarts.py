@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import ErrorClass, Failure, RestartPolicy, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import Failure, RestartPolicy, RunState, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (
     CreateConnector,

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from herdmesh.herder.state.model import ErrorClass, Failure, RunState, TargetState, UnitId
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.herder.state.model import Failure, RunState, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model import questions as qu

@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError, RetriableError
 from herdmesh.engine import RunEnd, RunOutcome, RunSpec, Stop, failure
-from herdmesh.engine.contract import Command, ErrorClass, Progress
+from herdmesh.engine.contract import Command, Progress
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, processes, run_here
 from services.worker.tests.connectors.http_receiver import Answer, Received, Receiver, ReceiverProcess
 

@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.offset_reset import read_offset_reset
 from herdmesh.engine import RunEnd, RunSpec, Stop
-from herdmesh.engine.contract import Command, ErrorClass, Progress
+from herdmesh.engine.contract import Command, Progress
 from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.source_cluster import SourceCluster
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector

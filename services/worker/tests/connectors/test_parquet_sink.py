@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import RunEnd, RunSpec, failure
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.failpoints import NAMES
 from herdmesh.worker.connectors.parquet import ParquetSink

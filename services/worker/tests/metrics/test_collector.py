@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorClass, ErrorCounts, PartitionProgress, Progress, RunEnd
+from herdmesh.engine.contract import ErrorCounts, PartitionProgress, Progress, RunEnd
 from herdmesh.engine.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
 from herdmesh.rpc.telemetry import Buckets
 from herdmesh.worker.metrics import collector, names

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from herdmesh.engine.contract import (
     Command,
-    ErrorClass,
     PartitionProgress,
     Progress,
     Rate,
@@ -26,7 +25,6 @@ from herdmesh.engine.run import run
 
 __all__ = [
     "Command",
-    "ErrorClass",
     "PartitionProgress",
     "Progress",
     "Rate",

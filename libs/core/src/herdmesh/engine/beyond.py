@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect import offsets_topic
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, offset_of, retried
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.kafka.listed_offsets import list_offsets, told_of
 from herdmesh.kafka.transient import is_transient

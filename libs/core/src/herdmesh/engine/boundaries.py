@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from herdmesh.connect.connector import SourceBatch
-from herdmesh.engine.contract import ErrorClass
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 
 OffsetMap = Mapping[str, Any]

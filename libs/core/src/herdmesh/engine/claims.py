@@ -25,8 +25,9 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ManifestRecord
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import clients, pulse
-from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
+from herdmesh.engine.contract import RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.settings import access_of
 from herdmesh.kafka.listed_offsets import list_offsets

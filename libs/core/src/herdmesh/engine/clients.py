@@ -18,9 +18,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect import waits
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import pulse
-from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig

@@ -38,18 +38,6 @@ class RunEnd(StrEnum):
     """Its share of the slot is used and other tasks wait."""
 
 
-class ErrorClass(StrEnum):
-    """What the restart policy does with a failure; names equal the proto enum `ErrorClass`."""
-
-    RETRIABLE = "RETRIABLE"
-    FATAL = "FATAL"
-    BAD_CONFIG = "BAD_CONFIG"
-    UNKNOWN = "UNKNOWN"
-    FENCED = "FENCED"
-    DATA_LOSS = "DATA_LOSS"
-    UNREACHABLE = "UNREACHABLE"
-
-
 @dataclass(frozen=True, slots=True)
 class TaskSetClaim:
     """Which task set a run believes to be part of, and from where in the config topic newer ones would be found. With

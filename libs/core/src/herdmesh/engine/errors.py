@@ -14,7 +14,7 @@ Invariant: the message is one line that says what failed, where, and what to cha
 
 from __future__ import annotations
 
-from herdmesh.engine.contract import ErrorClass
+from herdmesh.connect.error_class import ErrorClass
 
 
 class TaskFailed(Exception):

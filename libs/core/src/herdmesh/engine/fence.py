@@ -16,9 +16,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from herdmesh.connect import waits
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import clients, pulse
 from herdmesh.engine.clients import RETRY_TIMEOUT_S, retried
-from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import is_fenced
 from herdmesh.engine.loop_waits import kafka

@@ -17,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import clients, failpoints, producing, pulse
 from herdmesh.engine.clients import RETRY_TIMEOUT_S
 from herdmesh.engine.column_queue import column_queue
-from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import TRANSACTIONS_TOPIC, Fence, held
 from herdmesh.engine.receipts import DeliveryFailures

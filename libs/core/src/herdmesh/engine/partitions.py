@@ -21,9 +21,9 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.offset_reset import OffsetReset
 from herdmesh.engine.clients import CALL_TIMEOUT_S, offset_of, retried
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import ForeignMembers, TaskFailed
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, GroupFinisher
 from herdmesh.engine.ownership import owns

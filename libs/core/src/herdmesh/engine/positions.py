@@ -15,9 +15,9 @@ from typing import assert_never
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start
 from herdmesh.engine import manifest
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.settings import OFFSETS_MISSING
 

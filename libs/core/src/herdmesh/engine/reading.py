@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
 

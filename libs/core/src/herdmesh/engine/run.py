@@ -16,9 +16,10 @@ from typing import TypeVar
 from herdmesh.connect import chain_config, plugin_imports, waits
 from herdmesh.connect.author_answers import checked_methods
 from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine import clients, failpoints
-from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpans, RunSpec, TaskKind
+from herdmesh.engine.contract import RunLink, RunOutcome, RunSpans, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import as_exceptions, watch_brokers
 from herdmesh.engine.fence import held

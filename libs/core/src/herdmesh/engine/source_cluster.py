@@ -31,10 +31,10 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RetriableError
 from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, give_up, offset_of, opened
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC

@@ -21,11 +21,11 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.connect import offsets_topic, waits
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.engine import pulse
 from herdmesh.engine.beyond import Beyond
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.hung_offsets import OffsetsFinisher
 from herdmesh.kafka.listed_offsets import list_offsets, told_of

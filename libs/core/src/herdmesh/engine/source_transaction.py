@@ -18,9 +18,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.data import Batch
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.topic_name import why_no_topic
 from herdmesh.engine import log_context, producing
-from herdmesh.engine.contract import ErrorClass, RunLink, RunSpec
+from herdmesh.engine.contract import RunLink, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify_kafka
 from herdmesh.engine.outlet import Outlet

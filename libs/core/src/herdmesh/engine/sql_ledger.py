@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from herdmesh.connect.connector import PartitionId, SinkBatch
-from herdmesh.engine.contract import ErrorClass
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.errors import LedgerTaken, TaskFailed
 
 NOBODY = ""

@@ -17,9 +17,10 @@ from typing import Final
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import clients, source_offsets
 from herdmesh.engine.beyond import Beyond
-from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung_offsets import OffsetsFinisher

@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from herdmesh.connect import waits
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.source_offsets import ensure_topic
 

@@ -37,12 +37,12 @@ from herdmesh.connect.connector import (
     TaskContext,
 )
 from herdmesh.connect.data import ConnectRecord, Header, JavaDate, Schema, Struct
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
 from herdmesh.connect.headers import Headers
 from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
 from herdmesh.connect.sink_reading import SinkReading
 from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.engine.sql_ledger import SqlLedger

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from herdmesh.connect.author_answers import shown
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError, error_text
 from herdmesh.connect.escaping import escaped
 from herdmesh.connect.redaction import redacted
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import MESSAGE_CHARS_MAX, classify, shortened
 

@@ -14,10 +14,11 @@ from dataclasses import fields, replace
 from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.waits import Wait
 from herdmesh.engine import contract
-from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
+from herdmesh.engine.contract import Progress, RunEnd
 from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid

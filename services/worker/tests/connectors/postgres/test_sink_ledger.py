@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from psycopg import errors
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import LedgerTaken, TaskFailed
 from herdmesh.engine.sql_ledger import SqlLedger
 from herdmesh.worker.connectors.postgres import sink_task

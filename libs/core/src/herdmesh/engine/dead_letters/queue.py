@@ -18,10 +18,10 @@ from confluent_kafka.admin._config import ConfigResource  # the package re-expor
 from confluent_kafka.admin._resource import ResourceType
 
 from herdmesh.connect import waits
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.dead_letters.letter import Letter
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify_kafka

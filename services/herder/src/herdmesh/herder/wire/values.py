@@ -14,12 +14,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
 from herdmesh.herder.state.model import (
     Assignment,
     Condition,
     ConnectorType,
-    ErrorClass,
     Failure,
     OffsetEntry,
     Plugin,

@@ -16,9 +16,9 @@ import structlog
 
 from herdmesh.connect.author_answers import checked_error
 from herdmesh.connect.connector import ConnectorContext
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import error_text
 from herdmesh.connect.waits import Wait, Waits, entered
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import Started, planned_task_configs, started, task_configs

@@ -12,8 +12,8 @@ from typing import Final
 
 from confluent_kafka import Producer
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.clients import RECONNECT, opened
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import connect
 from herdmesh.kafka.bounded import HANG_TIMEOUT_S, CallHangs, bounded

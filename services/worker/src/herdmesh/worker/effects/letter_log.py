@@ -17,9 +17,10 @@ from typing import Any, Final, cast
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import clients
-from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.settings import access_of
 from herdmesh.kafka.listed_offsets import list_offsets, told_of

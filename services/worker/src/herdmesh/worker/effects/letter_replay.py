@@ -21,9 +21,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.connect.client_settings import client_settings
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import clients
-from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify_kafka, is_fenced
 from herdmesh.engine.fence import Fence

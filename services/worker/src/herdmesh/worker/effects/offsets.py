@@ -31,9 +31,10 @@ from confluent_kafka import KafkaException
 from herdmesh.connect import jackson, offsets_topic, waits
 from herdmesh.connect.author_answers import checked_agreement, checked_places
 from herdmesh.connect.connector import PartitionId, SinkConnector, SourceConnector
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.engine import claims, clients, producing, stored_offsets
-from herdmesh.engine.contract import ErrorClass, RunSpec, TaskKind
+from herdmesh.engine.contract import RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.receipts import DeliveryFailures

@@ -21,10 +21,10 @@ import msgspec
 import structlog
 
 from herdmesh.connect.connector import ConnectorContext
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.plugin_class import PluginImports
 from herdmesh.connect.redaction import redacted, secrets_kept_for_this_answer
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker.output_limit import OutputLimit
 from herdmesh.worker.plugin_messages import (

@@ -22,8 +22,9 @@ import msgspec
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.connect import waits
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import pulse
-from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, Rest, RunSpec, Share, Stop
+from herdmesh.engine.contract import Command, Progress, Rate, Rest, RunSpec, Share, Stop
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker import wire
 from herdmesh.worker.effects.run_watch import RunWatch

@@ -15,9 +15,10 @@ from typing import Final
 import structlog
 
 from herdmesh.api.worker.v1 import run_service_pb2
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.waits import Wait, Waits, entered
-from herdmesh.engine.contract import ErrorClass, Rate, RunSpec
+from herdmesh.engine.contract import Rate, RunSpec
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects.applications import Applications
 from herdmesh.worker.effects.processes import RunLine

@@ -29,9 +29,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import claims, clients, forgetting, manifest, partitions
-from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.group_offsets import group_offsets

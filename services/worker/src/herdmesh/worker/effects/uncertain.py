@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
 
-from herdmesh.engine.contract import ErrorClass
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import error_class, message_of
 from herdmesh.engine.fence import Fence

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.held import waiting
 from herdmesh.worker.state.instructions import Instruction

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum, unique
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorClass, Properties
+from herdmesh.engine.contract import Properties
 
 Config = Properties
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorClass, Progress, Rate, RunEnd
+from herdmesh.engine.contract import Progress, Rate, RunEnd
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.held import Task, TaskLimits, report, say, say_condition, status
 from herdmesh.worker.state.instructions import Instruction

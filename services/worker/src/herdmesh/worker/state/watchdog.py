@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from enum import Enum, auto, unique
 from typing import Final
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.worker.state.model import Condition, Failure, UnitId
 
 STALLED: Final = "STALLED"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.calls.connector_names import given_name
 from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
-from herdmesh.herder.state.model import ErrorClass
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
 from herdmesh.herder.state.model.requests import DeadLettersTold, ListDeadLetters, ReplayDeadLetters

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConnectorRecord
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
-from herdmesh.herder.state.model import ErrorClass
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, UpdateConnector

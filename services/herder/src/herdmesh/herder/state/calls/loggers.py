@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.memory import Call, Command, Member, Mesh, Op, OpKind, Role, Stage
-from herdmesh.herder.state.model import ClusterLevel, ErrorClass
+from herdmesh.herder.state.model import ClusterLevel
 from herdmesh.herder.state.model.events import CommandReplied, LoggerRecorded
 from herdmesh.herder.state.model.instructions import Ask, PutLogger
 from herdmesh.herder.state.model.questions import ListLoggers, SetLogger

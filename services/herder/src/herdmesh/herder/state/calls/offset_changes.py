@@ -25,11 +25,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.calls import offset_records
 from herdmesh.herder.state.calls.connector_names import given_name
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import Call, Command, Mesh, Op, OpKind, Stage
-from herdmesh.herder.state.model import ConnectorEntry, ErrorClass, TargetState
+from herdmesh.herder.state.model import ConnectorEntry, TargetState
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.instructions import DeleteStatuses
 from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks, ReadOffsets

@@ -36,10 +36,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
 from typing import assert_never
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.model.values import (
     AutoRestart,
     ConnectorEntry,
-    ErrorClass,
     Failure,
     Properties,
     RestartNote,

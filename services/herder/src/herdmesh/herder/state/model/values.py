@@ -14,6 +14,7 @@ from enum import StrEnum, unique
 from typing import NamedTuple
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.lag import NOT_KNOWN, Lag
 from herdmesh.connect.waits import Wait
 from herdmesh.rpc.errors import FieldViolation
@@ -53,19 +54,6 @@ class TargetState(StrEnum):
     STARTED = "STARTED"
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
-
-
-@unique
-class ErrorClass(StrEnum):
-    """What the restart policy does with a failure; names are those of the proto's `ErrorClass`."""
-
-    RETRIABLE = "RETRIABLE"
-    FATAL = "FATAL"
-    BAD_CONFIG = "BAD_CONFIG"
-    UNKNOWN = "UNKNOWN"
-    FENCED = "FENCED"
-    DATA_LOSS = "DATA_LOSS"
-    UNREACHABLE = "UNREACHABLE"
 
 
 @unique

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.memory import Connector, Generate, Member, Mesh, Op, OpKind
 from herdmesh.herder.state.model import (
     TASKS_MAX_ENFORCE_KEY,
     ConnectorEntry,
-    ErrorClass,
     Failure,
     Properties,
     RunState,

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.memory import Call, Command, Member, Mesh
-from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, ErrorClass, Properties, Validation
+from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, Properties, Validation
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.instructions import Ask
 from herdmesh.herder.state.model.questions import (

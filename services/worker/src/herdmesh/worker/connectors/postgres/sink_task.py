@@ -24,9 +24,9 @@ from psycopg import IsolationLevel, errors
 
 from herdmesh.connect import waits
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError
 from herdmesh.engine import failpoints
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.worker.connectors.postgres.common import (

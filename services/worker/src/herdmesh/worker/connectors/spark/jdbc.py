@@ -25,9 +25,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import failpoints
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker.connectors.spark.settings import FORMAT, TABLE, SparkSettings
 from herdmesh.worker.connectors.spark.targets import SparkWriter, place_of

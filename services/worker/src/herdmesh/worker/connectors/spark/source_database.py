@@ -25,8 +25,8 @@ from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
 )
 
 from herdmesh.connect.connection_urls import database_place, kind_of
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker.connectors.postgres.common import PASSWORD, URL, USER
 from herdmesh.worker.connectors.postgres.source_config import QUERY, WHITELIST

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JNetworkError  # pyright: ignore[reportMissingTypeStubs]
 
+from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.scratch import ScratchFolder
 from herdmesh.worker.connectors.spark.settings import FORMAT
