@@ -9,9 +9,9 @@ with the numbers, or the connector's config says `herdmesh.offsets.missing=reset
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
@@ -20,6 +20,9 @@ from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start
 from herdmesh.engine import manifest
 from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.settings import OFFSETS_MISSING
+
+_NAMED_TOPICS_MAX: Final = 10
+"""That one message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,20 @@ def no_offset(partitions: Collection[PartitionId], whose: str) -> TaskFailed:
         "has no offset of them; set their offsets with `herd offsets alter`, or write earliest, latest or "
         "by_duration:<duration> instead of none",
         ErrorClass.BAD_CONFIG,
+    )
+
+
+def earlier_topics_note(partitions: Iterable[PartitionId], where: str = "") -> str:
+    """The note for committed offsets whose topics were deleted and created again since; "" without such partitions.
+    `where`: the cluster that has the topics, with a blank before; "" = the workers' own."""
+    topics = sorted({topic for topic, _ in partitions})
+    if not topics:
+        return ""
+    more = len(topics) - _NAMED_TOPICS_MAX
+    named = ", ".join(topics[:_NAMED_TOPICS_MAX]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"offsets are of an earlier topic of the same name{where}, which was deleted and made again since: {named}; "
+        "they are not gone on from, the next run begins these topics anew"
     )
 
 

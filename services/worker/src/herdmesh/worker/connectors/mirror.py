@@ -16,6 +16,7 @@ from typing import Any
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, OffsetMap, PartitionId, SourceConnector
 from herdmesh.connect.errors import ConfigError
+from herdmesh.engine.positions import earlier_topics_note
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.frame import KeptSigns, Lookout, ReadConnector, Repeated
 from herdmesh.worker.connectors.mirror_config import (
@@ -28,7 +29,6 @@ from herdmesh.worker.connectors.mirror_config import (
 from herdmesh.worker.connectors.mirror_frame import check_partition
 from herdmesh.worker.connectors.mirror_keys import ASSIGNED, KEYS
 from herdmesh.worker.connectors.mirror_topic_settings import keep_settings
-from herdmesh.worker.effects.offset_forms import of_earlier_topics
 
 _signs = KeptSigns()
 
@@ -121,7 +121,7 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
         }
         now = settings.source.topic_ids(topic for topic, _ in of_source)
         earlier = [one for one, topic_id in of_source.items() if topic_id and now.get(one[0], topic_id) != topic_id]
-        return of_earlier_topics(earlier, f" in the source cluster {settings.naming.source}")
+        return earlier_topics_note(earlier, f" in the source cluster {settings.naming.source}")
 
     def sign(self, task_config: Config) -> str | None:
         """Where the task's partitions end at the source. Raises RetriableError while it is away."""

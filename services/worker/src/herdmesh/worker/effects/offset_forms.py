@@ -22,25 +22,10 @@ LATER: Final = (
     "resume it"
 )
 """What to do where offsets cannot be written together with their connector."""
-_TOPICS_MAX: Final = 10
-"""That one message names."""
 _TOPIC: Final = "kafka_topic"
 _PARTITION: Final = "kafka_partition"
 _OFFSET: Final = "kafka_offset"
 _log = logging.getLogger(__name__)
-
-
-def of_earlier_topics(partitions: Iterable[PartitionId], where: str = "") -> str:
-    """What is said of offsets whose topics were deleted and made again since; "" where there are none. `where`: of
-    which cluster, with a blank before."""
-    topics = sorted({topic for topic, _ in partitions})
-    if not topics:
-        return ""
-    named = ", ".join(topics[:_TOPICS_MAX]) + (f" and {len(topics) - _TOPICS_MAX} more" * (len(topics) > _TOPICS_MAX))
-    return (
-        f"offsets are of an earlier topic of the same name{where}, which was deleted and made again since: {named}; "
-        "they are not gone on from, the next run begins these topics anew"
-    )
 
 
 @dataclass(frozen=True, slots=True)

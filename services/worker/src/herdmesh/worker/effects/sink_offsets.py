@@ -37,6 +37,7 @@ from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.hung import GroupFinisher
+from herdmesh.engine.positions import earlier_topics_note
 from herdmesh.engine.settings import SinkSettings, sink_settings
 from herdmesh.kafka.groups import delete_group, find_coordinator
 from herdmesh.kafka.listed_offsets import list_offsets
@@ -45,7 +46,6 @@ from herdmesh.worker.effects.offset_forms import (
     OffsetsTold,
     Prepared,
     changed_message,
-    of_earlier_topics,
     sink_offsets,
     sink_told,
 )
@@ -71,7 +71,7 @@ def told(spec: RunSpec) -> OffsetsTold:
         said = {one.partition: _topic_id(one.metadata) for one in found}
         now = partitions.topic_ids(admin, {topic for (topic, _), one in said.items() if one})
         earlier = [(topic, number) for (topic, number), one in said.items() if one and now.get(topic, one) != one]
-        return OffsetsTold(sink_told({one.partition: one.offset for one in found}), of_earlier_topics(earlier))
+        return OffsetsTold(sink_told({one.partition: one.offset for one in found}), earlier_topics_note(earlier))
     finally:
         clients.give_up(consumer)
 
