@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.jars import ensure_jars
-from herdmesh.worker.spark import task_session
+from herdmesh.sdk.spark import task_session
 from libs.core.tests.engine.harness import Kafka
 from services.worker.tests.connectors.spark import lake
 from tests.chaos.truth import runs_of

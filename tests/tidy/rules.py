@@ -51,15 +51,18 @@ PRODUCERS = (
 )
 #: What makes clients of brokers that ask for no login.
 WITHOUT_LOGIN = ("libs/sdk/src/herdmesh/sdk/testing/", "cli/src/herdmesh/cli/demo/")
-#: The worker's Spark package, and the demo's proof that plain Spark reads what was written.
-SPARK_HOMES = ("services/worker/src/herdmesh/worker/spark/", "cli/src/herdmesh/cli/demo/read_back.py")
+#: The worker's Spark, a task's own Spark, and the demo's proof that plain Spark reads what was written.
+SPARK_HOMES = (
+    "services/worker/src/herdmesh/worker/spark/",
+    "libs/sdk/src/herdmesh/sdk/spark/",
+    "cli/src/herdmesh/cli/demo/read_back.py",
+)
 #: What runs tasks and connectors, and of it what waits for no target: the worker's own Spark and its processes.
 WAITERS = (
     "libs/core/src/herdmesh/engine/",
     "libs/core/src/herdmesh/connect/",
     "libs/sdk/src/herdmesh/sdk/",
     "services/worker/src/herdmesh/worker/connectors/",
-    "services/worker/src/herdmesh/worker/spark/task_session.py",
     "services/worker/src/herdmesh/worker/spark/hadoop.py",
 )
 NO_WAITERS = ("libs/sdk/src/herdmesh/sdk/testing/",)
@@ -230,7 +233,7 @@ def spark_only_in_spark(source: Source) -> Iterator[str]:
         return
     for line, name in source.imports():
         if name.split(".")[0] == "pyspark":
-            yield f"line {line}: imports {name}; only herdmesh.worker.spark does"
+            yield f"line {line}: imports {name}; only herdmesh.worker.spark and herdmesh.sdk.spark do"
 
 
 def waits_have_reasons(source: Source) -> Iterator[str]:

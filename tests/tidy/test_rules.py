@@ -89,7 +89,7 @@ CASES: list[tuple[Rule, str, str, str]] = [
     ),
     (
         rules.waits_have_reasons,
-        f"{WORKER}/spark/task_session.py",
+        "libs/sdk/src/herdmesh/sdk/spark/task_session.py",
         "query.awaitTermination()\n",
         "# waits: the caller has said it\nquery.awaitTermination()\n",
     ),

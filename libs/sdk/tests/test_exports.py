@@ -11,17 +11,21 @@ from types import ModuleType
 import pytest
 
 from herdmesh import sdk
-from herdmesh.sdk import SinkBatch, TaskContext, arrow, testing, validators
+from herdmesh.sdk import SinkBatch, TaskContext, arrow, spark, testing, validators
 
 EXPORTS = """
 AsyncRecordSinkTask AsyncSinkTask AsyncSourceTask Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider
 ConnectError ConnectRecord ConnectorContext DataError ErrantRecordReporter ErrorClass FieldViolation Header Headers
 Importance JavaDate LedgerSinkTask LedgerTaken Manifest OffsetsLost PartitionId REQUIRED Recommender RecordConverter
 RecordError RecordMetadata RecordPredicate RecordSinkTask RecordSourceTask RecordTransactions RecordTransformation
-RetriableError Schema SchemaBuilder Secret Settings SinkBatch SinkConnector SinkReading SinkTask SourceBatch
+RetriableError Schema SchemaBuilder ScratchFolder Secret Settings SinkBatch SinkConnector SinkReading SinkTask SourceBatch
 SourceConnector SourceOffset SourceRecord SourceTask SourceTaskContext SqlLedger StagingFolder StagingSinkTask Struct
 TaskContext TaskFailed TransactionContext Type Validator date_schema decimal_schema group_partitions publish setting
 time_schema timestamp_schema waits
+"""
+SPARK = """
+ERRORS HOME_VARIABLE JARS_VARIABLE arrow_of begin cause_of end environment errors_translated has_failed java_class
+session_of
 """
 ARROW = "arrow_schema arrow_source_batch connect_schema to_arrow"
 VALIDATORS = """
@@ -31,7 +35,7 @@ TESTING = "BadConfig Form SinkRunSuite SinkSuite SinkWorld SourceRunSuite Source
 
 
 @pytest.mark.parametrize(
-    ("module", "names"), [(sdk, EXPORTS), (arrow, ARROW), (validators, VALIDATORS), (testing, TESTING)]
+    ("module", "names"), [(sdk, EXPORTS), (arrow, ARROW), (spark, SPARK), (validators, VALIDATORS), (testing, TESTING)]
 )
 def test_the_export_lists_are_frozen(module: ModuleType, names: str) -> None:
     listed: list[str] = module.__all__
@@ -39,10 +43,11 @@ def test_the_export_lists_are_frozen(module: ModuleType, names: str) -> None:
     assert all(hasattr(module, name) for name in listed)
 
 
-def test_the_sdk_alone_needs_neither_pyarrow_nor_pytest() -> None:
+def test_the_sdk_alone_needs_neither_pyarrow_nor_pytest_nor_spark() -> None:
     """It is installed with `herdmesh-core` alone, and what a run imports is time of its start."""
-    looks = "import sys, herdmesh.sdk; print(sorted({'pyarrow', 'pytest', 'herdmesh.worker'} & sys.modules.keys()))"
-    found = subprocess.run([sys.executable, "-c", looks], capture_output=True, text=True, check=True)
+    unwanted = {"herdmesh.worker", "pyarrow", "pyspark", "pytest"}
+    code = f"import sys, herdmesh.sdk; print(sorted({unwanted!r} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from herdmesh.sdk.spark import class_archive
 from herdmesh.worker.spark import __main__ as maker
-from herdmesh.worker.spark import class_archive
 from herdmesh.worker.spark.session import spark_conf
 
 

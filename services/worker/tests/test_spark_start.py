@@ -13,8 +13,8 @@ from py4j import java_gateway  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import ERROR  # pyright: ignore[reportMissingTypeStubs]
 from structlog.testing import capture_logs
 
+from herdmesh.sdk.spark.py4j_log import quiet_py4j
 from herdmesh.worker.spark import session
-from herdmesh.worker.spark.py4j_log import quiet_py4j
 from herdmesh.worker.spark.session import SparkHost
 
 

@@ -1,9 +1,9 @@
-"""What a connector author imports.
+"""The names that a connector author imports.
 
 Owns nothing: re-exports the interfaces of `herdmesh.connect`, the staging of `herdmesh.engine`, and what the modules
-here add for authors. Beside it: `herdmesh.sdk.arrow` (needs pyarrow), `herdmesh.sdk.validators` and
-`herdmesh.sdk.testing` (needs pytest). What is listed in `__all__` is public and frozen by a test; all else may change
-in any version.
+here add. Beside it: `herdmesh.sdk.arrow` (needs pyarrow), `herdmesh.sdk.spark` (needs pyspark),
+`herdmesh.sdk.validators` and `herdmesh.sdk.testing` (needs pytest). The names in `__all__` are
+public and frozen by a test; all others may change in any version.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.engine.sql_ledger import SqlLedger
 from herdmesh.engine.staging import Manifest, StagingFolder, publish
+from herdmesh.scratch import ScratchFolder
 from herdmesh.sdk.asynchronous import AsyncRecordSinkTask, AsyncSinkTask, AsyncSourceTask
 from herdmesh.sdk.grouping import group_partitions
 from herdmesh.sdk.record_transactions import RecordTransactions
@@ -92,6 +93,7 @@ __all__ = [
     "RetriableError",
     "Schema",
     "SchemaBuilder",
+    "ScratchFolder",
     "Secret",
     "Settings",
     "SinkBatch",

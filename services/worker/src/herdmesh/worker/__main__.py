@@ -25,6 +25,7 @@ from herdmesh.engine import native
 from herdmesh.kafka.librdkafka import LACKING, SUPPORTED, unsupported
 from herdmesh.rpc import process, revisions
 from herdmesh.rpc.server import Server, ServiceRegistration
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker import wire
 from herdmesh.worker.effects.applications import Applications, SparkApplication
 from herdmesh.worker.effects.commands import Commands
@@ -49,7 +50,6 @@ from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.service.worker_service import WorkerServicer
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.spark import task_session
 from herdmesh.worker.spark.session import SparkHost, spark_conf
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events
 from herdmesh.worker.state.model import UnitId

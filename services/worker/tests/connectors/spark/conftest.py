@@ -12,7 +12,7 @@ import pytest
 
 from herdmesh.devstack.broker import QUICK_JVM
 from herdmesh.devstack.jars import ensure_jars
-from herdmesh.worker.spark import task_session
+from herdmesh.sdk.spark import task_session
 from services.worker.tests.connectors.spark import lake
 from tests.support.mariadb import MariaDb
 

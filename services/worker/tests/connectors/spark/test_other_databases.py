@@ -17,9 +17,9 @@ import pyarrow.parquet
 import pytest
 
 from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark import jdbc
 from herdmesh.worker.connectors.spark.settings import settings_of
-from herdmesh.worker.spark import task_session
 from libs.core.tests.engine.harness import Kafka, RunSpec, processes, run_here
 from services.worker.tests.connectors.spark.databases import fresh, needs_mariadb, options
 from services.worker.tests.connectors.spark.test_jdbc_source import Reader, ids

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.errors import RetriableError
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import settings_of
 from herdmesh.worker.connectors.spark.targets import SparkWriter
-from herdmesh.worker.spark import task_session
 
 
 def test_a_spark_that_did_not_start_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

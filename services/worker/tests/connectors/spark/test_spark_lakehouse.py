@@ -13,9 +13,9 @@ import pytest
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import RunSpec
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.delta import DeltaTarget
 from herdmesh.worker.connectors.spark.settings import settings_of
-from herdmesh.worker.spark import task_session
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 from services.worker.tests.connectors.spark.stream_reading import Reader
 from tests.support.sizes import SOAKING

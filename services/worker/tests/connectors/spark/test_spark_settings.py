@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import settings_of
 from herdmesh.worker.connectors.spark.sink import SparkSink
-from herdmesh.worker.spark import task_session
 
 
 def config(folder: Path, **more: str | None) -> dict[str, str | None]:

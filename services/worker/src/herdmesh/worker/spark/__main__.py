@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from herdmesh.sdk.spark import class_archive
 from herdmesh.worker.errors import SparkUnavailable
-from herdmesh.worker.spark import class_archive
 from herdmesh.worker.spark.session import SparkHost, spark_conf
 
 #: It writes 110 MB, after it looked at every class again.

@@ -28,7 +28,7 @@ from pyarrow import fs
 
 from herdmesh.connect import waits
 from herdmesh.scratch import java_options
-from herdmesh.worker.spark.task_session import JARS_VARIABLE, cause_of
+from herdmesh.sdk.spark.task_session import JARS_VARIABLE, cause_of
 
 _HADOOP: Final = "org.apache.hadoop"
 _CONF_VARIABLE: Final = "HADOOP_CONF_DIR"

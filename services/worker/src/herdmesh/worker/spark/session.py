@@ -26,12 +26,13 @@ from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
 from herdmesh.scratch import WORKER, ScratchFolder, java_options, temporary_files_in
+from herdmesh.sdk.spark import class_archive
+from herdmesh.sdk.spark.py4j_log import quiet_py4j
 from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
-from herdmesh.worker.spark import class_archive, deaths
+from herdmesh.worker.spark import deaths
 from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
-from herdmesh.worker.spark.py4j_log import quiet_py4j
 
 #: How Spark says that a process is gone whose last word it did not hear.
 _CRASHED: Final = "Python worker exited unexpectedly"
@@ -50,7 +51,7 @@ def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str
     """Spark's settings, for so many processes at a time. The JVM only schedules: no record passes through it, so it is
     small and compiles cheaply. `jvm_options`: instead of those that use the class-data archive."""
     archive = class_archive.use_options() if jvm_options is None else jvm_options
-    log_config = resources.files("herdmesh.worker.spark").joinpath("log4j2.properties")
+    log_config = resources.files("herdmesh.sdk.spark").joinpath("log4j2.properties")
     return {
         "spark.master": master or f"local[{processes}]",
         "spark.app.name": "herdmesh-worker",

@@ -98,13 +98,13 @@ class RemoteFiles:
 
     def read(self, path: str) -> bytes:
         with (
-            self._telling(f"reading {path}"),
+            self._errors_translated(f"reading {path}"),
             self._system.open_input_stream(self._path(path), compression=None) as stream,
         ):
             return stream.read()
 
     def exists(self, path: str) -> bool:
-        with self._telling(f"looking for {path}"):
+        with self._errors_translated(f"looking for {path}"):
             return self._system.get_file_info(self._path(path)).type == _fs.FileType.File
 
     def publish(self, staged: str, published: str) -> bool:
@@ -115,7 +115,7 @@ class RemoteFiles:
                 )
             return True
         source, target = self._path(staged), self._path(published)
-        with self._telling(f"publishing {published}"):
+        with self._errors_translated(f"publishing {published}"):
             self._make_folder_of(published)
             try:
                 if self._renames:
@@ -132,7 +132,7 @@ class RemoteFiles:
         """These file systems keep what they have answered."""
 
     def delete(self, path: str) -> None:
-        with self._telling(f"deleting {path}"):
+        with self._errors_translated(f"deleting {path}"):
             try:
                 self._system.delete_file(self._path(path))
             except FileNotFoundError:
@@ -144,7 +144,7 @@ class RemoteFiles:
     def staged(self) -> list[str]:
         folder = self._path(self.hidden.rstrip("/"))
         try:
-            with self._telling("listing staged files"):
+            with self._errors_translated("listing staged files"):
                 found = self._system.get_file_info(_fs.FileSelector(folder))
         except FileNotFoundError:  # nothing was staged yet. To allow that in advance would allow a missing bucket too.
             return []
@@ -176,7 +176,7 @@ class RemoteFiles:
             self._system.create_dir(folder, recursive=True)
 
     def _are_same(self, one: str, other: str) -> bool:
-        with self._telling(f"comparing {one} and {other}"):
+        with self._errors_translated(f"comparing {one} and {other}"):
             try:
                 with self._reading(one) as first, self._reading(other) as second:
                     while True:
@@ -192,7 +192,7 @@ class RemoteFiles:
         return self._system.open_input_stream(self._path(path), compression=None)
 
     @contextmanager
-    def _telling(self, doing: str) -> Generator[None]:
+    def _errors_translated(self, doing: str) -> Generator[None]:
         """A call that is waited for, and whose errors are as `_translating` has them."""
         with self._translating(doing), waits.on(self.location, doing):
             yield

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from herdmesh.engine import failpoints
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import FORMAT, SparkSettings
 from herdmesh.worker.connectors.spark.targets import SparkWriter, place_of
-from herdmesh.worker.spark import task_session
 
 
 class DeltaTarget:
@@ -33,7 +33,7 @@ class DeltaTarget:
         self._spark.begin()
 
     def last_number(self, writer: str) -> int:
-        with task_session.telling(self._what, FORMAT, self._place):
+        with task_session.errors_translated(self._what, FORMAT, self._place):
             session: Any = self._spark.session()
             # Nothing of Delta's that an application is meant to call tells it.
             logs = task_session.java_class(session, "org.apache.spark.sql.delta.DeltaLog")
@@ -46,7 +46,7 @@ class DeltaTarget:
         assert number is not None
         if self.last_number(writer) >= number:
             return
-        with task_session.telling(self._what, FORMAT, self._place):
+        with task_session.errors_translated(self._what, FORMAT, self._place):
             rows = self._spark.rows(path)
             self._spark.appending(rows, txnAppId=writer, txnVersion=str(number)).save()
         failpoints.hit("after-target-commit")

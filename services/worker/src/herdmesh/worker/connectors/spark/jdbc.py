@@ -29,9 +29,9 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import failpoints
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import FORMAT, TABLE, SparkSettings
 from herdmesh.worker.connectors.spark.targets import SparkWriter, place_of
-from herdmesh.worker.spark import task_session
 
 LEDGER: Final = "herdmesh_writes"
 _EMPTY_COPIES: Final = (
@@ -61,7 +61,7 @@ class JdbcTarget:
 
     def last_number(self, writer: str) -> int:
         writer = _key_of(writer)
-        with self._telling(), self._connection() as database:
+        with self._errors_translated(), self._connection() as database:
             self._make_ledger(database)
             found = database.rows(f"SELECT last_number FROM {self._ledger} WHERE writer = ?", writer)
             if not found:
@@ -73,7 +73,7 @@ class JdbcTarget:
         assert number is not None
         if self.last_number(writer) >= number:
             return
-        with self._telling():
+        with self._errors_translated():
             rows = self._spark.rows(path)
             names, kinds = self._names_in_target(rows)
             scratch = self._make_scratch(writer)
@@ -144,8 +144,8 @@ class JdbcTarget:
         database.commit()
 
     @contextmanager
-    def _telling(self) -> Generator[None]:
-        with task_session.telling(f"{FORMAT}=jdbc, writing {self._table}", TABLE, self._place):
+    def _errors_translated(self) -> Generator[None]:
+        with task_session.errors_translated(f"{FORMAT}=jdbc, writing {self._table}", TABLE, self._place):
             yield
 
     @contextmanager

@@ -28,10 +28,10 @@ from herdmesh.connect.connection_urls import database_place, kind_of
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.postgres.common import PASSWORD, URL, USER
 from herdmesh.worker.connectors.postgres.source_config import QUERY, WHITELIST
 from herdmesh.worker.connectors.spark.source_config import JdbcSettings
-from herdmesh.worker.spark import task_session
 
 _NO_DRIVER: Final = ("No suitable driver", "ClassNotFoundException")
 _NOW: Final = ("SELECT CURRENT_TIMESTAMP", "VALUES CURRENT_TIMESTAMP", "SELECT CURRENT_TIMESTAMP FROM dual")
@@ -91,7 +91,7 @@ class Database:
     def columns(self, relation: str) -> Columns:
         """What a relation has, as Spark sees it. `relation`: as FROM has it."""
         field = QUERY if self._settings.query else WHITELIST
-        with self._telling(f"cannot read {_shown(relation)}", field):
+        with self._errors_translated(f"cannot read {_shown(relation)}", field):
             connection, utils = self._connected(), self._utils()
             prepared = connection.prepareStatement(f"SELECT * FROM {relation} WHERE 1 = 0")
             try:
@@ -116,14 +116,14 @@ class Database:
 
     def quoted(self, names: Sequence[str]) -> list[str]:
         """Names of columns as this database's SQL has them."""
-        with self._telling("cannot quote names"):
+        with self._errors_translated("cannot quote names"):
             dialect = self._dialect()
             return [str(dialect.quoteIdentifier(name)) for name in names]
 
     def now_us(self) -> int:
         """The database's clock in microseconds since 1970, of whole milliseconds."""
         ways = _NOW_SQLITE if self._settings.url.startswith("jdbc:sqlite:") else _NOW
-        with self._telling("cannot ask for the time"):
+        with self._errors_translated("cannot ask for the time"):
             connection = self._connected()
             for number, way in enumerate(ways, 1):
                 try:
@@ -138,7 +138,7 @@ class Database:
         self, label: str, statement: str, parameters: Sequence[Parameter], columns: Columns, fetch_rows: int
     ) -> Rows:
         """Run a statement that selects these columns, in this order. `label`: what is read, for messages."""
-        with self._telling(f"cannot read {label}"):
+        with self._errors_translated(f"cannot read {label}"):
             connection = self._connected()
             self._dialect().beforeFetch(connection, self._jdbc_options())
             prepared = connection.prepareStatement(statement)
@@ -162,7 +162,7 @@ class Database:
 
     def next_of(self, label: str, prepared: Any, rows: Any, columns: Columns, rows_max: int) -> Any:
         """For `Rows`: a table of the next ones, shorter than `rows_max` at the end."""
-        with self._telling(f"cannot read {label}"):
+        with self._errors_translated(f"cannot read {label}"):
             taken = self._jvm().scala.jdk.javaapi.CollectionConverters.asJava(rows.take(rows_max).toList())
             session = task_session.session_of(self._begun)
             found = task_session.arrow_of(session, taken, columns.spark)
@@ -225,7 +225,7 @@ class Database:
                 self._java.rollback()
 
     @contextmanager
-    def _telling(self, doing: str, field: str = "") -> Generator[None]:
+    def _errors_translated(self, doing: str, field: str = "") -> Generator[None]:
         try:
             yield
         except task_session.ERRORS as error:

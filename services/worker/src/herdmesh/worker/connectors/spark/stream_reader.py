@@ -26,10 +26,10 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.scratch import ScratchFolder
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import FORMAT
 from herdmesh.worker.connectors.spark.stream_config import StreamSettings
 from herdmesh.worker.connectors.spark.stream_slice import Slice
-from herdmesh.worker.spark import task_session
 
 _GONE: Final = re.compile(r"\bjava\.lang\.IllegalStateException|KafkaIllegalStateException")
 """How sources say that what lies behind a position is no longer there, or is nothing that can be streamed."""
@@ -54,12 +54,12 @@ class Stream:
 
     def initial(self) -> str:
         """The position that the options ask for where there is none yet."""
-        with self._telling("cannot find where to begin"):
+        with self._errors_translated("cannot find where to begin"):
             return str(self._opened().initialOffset().json())
 
     def end_after(self, start: str) -> str | None:
         """The end of the slice behind a position; None = there is nothing new."""
-        with self._telling(f"cannot look for what is behind {start}"):
+        with self._errors_translated(f"cannot look for what is behind {start}"):
             stream = self._opened()
             begin = stream.deserializeOffset(start)
             end = stream.latestOffset(begin, stream.getDefaultReadLimit())
@@ -67,7 +67,7 @@ class Stream:
 
     def read(self, start: str, end: str) -> Slice:
         """The rows between two positions."""
-        with self._telling(f"cannot read from {start} to {end}"):
+        with self._errors_translated(f"cannot read from {start} to {end}"):
             stream = self._opened()
             # The query asks likewise; what it raises there is told without its class.
             stream.planInputPartitions(stream.deserializeOffset(start), stream.deserializeOffset(end))
@@ -124,7 +124,7 @@ class Stream:
         writing = self._rows().writeStream.format("parquet").trigger(once=True)
         query = writing.option("checkpointLocation", checkpoint.as_uri()).start(rows.as_uri())
         try:
-            query.awaitTermination()  # waits: `_telling` has said it
+            query.awaitTermination()  # waits: `_errors_translated` has said it
         except task_session.ERRORS:
             # Kafka's source (4.1) has no metrics of a recovered batch. They are asked for after its commit.
             if not (checkpoint / "commits/1").exists():
@@ -132,9 +132,9 @@ class Stream:
         return rows
 
     @contextmanager
-    def _telling(self, doing: str) -> Generator[None]:
+    def _errors_translated(self, doing: str) -> Generator[None]:
         what = f"{FORMAT}={self._settings.name}: {doing}"
-        with task_session.telling(what, FORMAT, f"Spark source {self._settings.name}"):
+        with task_session.errors_translated(what, FORMAT, f"Spark source {self._settings.name}"):
             try:
                 yield
             except (Py4JNetworkError, OSError) as error:

@@ -22,8 +22,8 @@ from typing import Any, ClassVar, Final, Protocol
 
 from herdmesh.connect.connection_urls import database_place
 from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import DELTA, FILE_FORMATS, FORMAT, ICEBERG, SparkSettings
-from herdmesh.worker.spark import task_session
 
 _ATTEMPT: Final = "mapreduce.job.application.attempt.id"
 _LEAVE_OTHERS: Final = "mapreduce.fileoutputcommitter.cleanup.skipped"
@@ -103,7 +103,7 @@ class FormatTarget:
         raise ConfigError(f"{self._what} keeps no numbers of {writer}", field=FORMAT)
 
     def write(self, path: Path, writer: str, number: int | None) -> None:
-        with task_session.telling(f"{self._what}, writing {path.name}", FORMAT, self._place):
+        with task_session.errors_translated(f"{self._what}, writing {path.name}", FORMAT, self._place):
             rows = self._spark.rows(path)
             if self._folder:
                 self._write_beside_others(rows)

@@ -1,9 +1,10 @@
-"""A Spark of a run's own: a JVM beside the run's process, for what only Spark can write or read.
+"""A Spark session of one run: a JVM beside the run's process, for targets and sources that only Spark can use.
 
-Owns its start and its settings; the only place that makes a session outside of the worker's own (`session`). One per
-process, since pyspark has room for no more: who asks for the same again gets it, who asks for another ends it.
+Owns starting it and its settings. No other module creates a session, except the worker for its own Spark
+(`worker.spark.session`). There is one per process, because pyspark supports only one: a second `begin` with the same
+settings returns the same session, one with other settings ends it first.
 
-Invariant: it ends with its process, however that ends: the end of its input is the JVM's sign that its Python is gone.
+Invariant: the JVM ends with its process, however that ends: it exits when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -29,42 +30,42 @@ from pyspark.sql import DataFrame, SparkSession
 from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.scratch import java_options
-from herdmesh.worker.spark import class_archive
-from herdmesh.worker.spark.py4j_log import quiet_py4j
+from herdmesh.sdk.spark import class_archive
+from herdmesh.sdk.spark.py4j_log import quiet_py4j
 
-#: Jars for these sessions, comma separated: what operators of the worker allow, not what configs say. The worker's
-#: setting of that name, which runs' processes hear of by it.
+#: Jars for these sessions, comma separated: chosen by the worker's operator, not by connector configs. The worker's
+#: setting `spark_jars`, passed to the processes of runs.
 JARS_VARIABLE: Final = "HERDMESH_SPARK_JARS"
-#: The Spark whose JVM these sessions have, likewise; empty = pyspark's own. A format's jar is built for one Spark, and
-#: some for none as late as the worker's.
+#: The Spark installation of these sessions (the worker's setting `spark_home`); empty = pyspark's own. The jar of a
+#: format is built for one Spark version, and some formats have none for the worker's.
 HOME_VARIABLE: Final = "HERDMESH_SPARK_HOME"
-#: gRPC's own setting: what it does at a fork. pyspark forks to start a JVM, and by default gRPC, which a run's link to
-#: its worker is, aborts one child in twenty, before there is a JVM (grpcio 1.85: SIGABRT, "epoll_wait error").
+#: gRPC's own setting for forks. pyspark forks to start a JVM, and by default gRPC (the link between a run and its
+#: worker) aborts one child in twenty before the JVM runs (grpcio 1.85: SIGABRT, "epoll_wait error").
 _GRPC_FORKS: Final = "GRPC_ENABLE_FORK_SUPPORT"
 _EXIT_TIMEOUT_S: Final = 10.0
 _PLACE: Final = "this task's Spark"
 _OF_SESSIONS: Final = ("spark.sql.", "spark.hadoop.")
-"""Settings that are read when a session is made. They may be secrets, so no command line has them."""
+"""Settings that are read when a session is created. They may be secrets, so they are not put on a command line."""
 _CONDITION: Final = re.compile(r"\[[A-Z][A-Z_.]+\]")
-"""How Spark begins a text of its own."""
+"""The error condition with which Spark begins its own error messages."""
 _NOT_THERE: Final = re.compile(r"\[DATA_SOURCE_NOT_FOUND\]|No suitable driver")
 _launcher: Any = java_gateway
 """Untyped, as py4j is."""
 ERRORS: Final = (PySparkException, Py4JError, OSError)
-"""What a call into such a session raises when something is wrong there."""
+"""The exceptions of calls into such a session."""
 _lock = Lock()
 _begun: dict[frozenset[tuple[str, str]], Future[SparkSession]] = {}
 
 
 def environment(jars: str, home: str) -> Mapping[str, str]:
-    """The settings of the worker's own Spark by which its runs' processes know the jars, and the Spark to take, and can
-    start one."""
-    told = {JARS_VARIABLE: jars, HOME_VARIABLE: home, _GRPC_FORKS: "0"}
-    return {f"spark.executorEnv.{name}": value for name, value in told.items() if value}
+    """Settings of the worker's own Spark that pass the jars and the Spark installation to the processes of runs, and
+    let these start a JVM."""
+    variables = {JARS_VARIABLE: jars, HOME_VARIABLE: home, _GRPC_FORKS: "0"}
+    return {f"spark.executorEnv.{name}": value for name, value in variables.items() if value}
 
 
 def begin(memory: str, more: Mapping[str, str]) -> Future[SparkSession]:
-    """Have the session with this heap (`512m`) and these further settings of Spark; returns at once."""
+    """Start the session with this heap (`512m`) and these further Spark settings; returns at once."""
     conf = _conf(memory, more)
     wanted = frozenset(conf.items())
     with _lock:
@@ -80,7 +81,7 @@ def begin(memory: str, more: Mapping[str, str]) -> Future[SparkSession]:
 
 
 def session_of(begun: Future[SparkSession]) -> SparkSession:
-    """The session, waited for. Raises RetriableError: the JVM did not start."""
+    """The session; waits until it has started. Raises RetriableError when the JVM did not start."""
     try:
         with waits.on(_PLACE, "its JVM and session start"):
             return begun.result()
@@ -91,18 +92,18 @@ def session_of(begun: Future[SparkSession]) -> SparkSession:
 
 
 def has_failed(begun: Future[SparkSession]) -> bool:
-    """True of one whose JVM did not start: it is to be begun anew, for it never will."""
+    """True when the JVM did not start: call `begin` again, this future will not change."""
     return begun.done() and begun.exception() is not None
 
 
 def arrow_of(session: SparkSession, rows: Any, schema: Any) -> Any:
-    """Rows that are in the JVM (a `java.util.List` of Spark's `Row`, and their `StructType`) as a pyarrow Table."""
+    """A pyarrow Table of rows in the JVM: a `java.util.List` of Spark's `Row`, and their `StructType`."""
     untyped: Any = session
     return DataFrame(untyped._jsparkSession.createDataFrame(rows, schema), session).toArrow()
 
 
 def java_class(session: SparkSession, name: str) -> Any:
-    """A class of a worker's jar. Raises ConfigError: no jar has it."""
+    """A Java class by its full name. Raises ConfigError when no jar of the worker has it."""
     untyped: Any = session.sparkContext
     found = getattr(untyped._jvm, name)
     if isinstance(found, JavaPackage):
@@ -112,7 +113,7 @@ def java_class(session: SparkSession, name: str) -> Any:
 
 
 def end() -> None:
-    """End the process' session, if there is one, and its JVM."""
+    """Stop the session of this process, if there is one, and its JVM."""
     with _lock:
         before = list(_begun.values())
         _begun.clear()
@@ -122,12 +123,12 @@ def end() -> None:
 
 
 @contextmanager
-def telling(what: str, field: str, waits_for: str) -> Generator[None]:
-    """Have what Spark raises be ours, and say that it is waited for meanwhile. `waits_for`: the target or source, as
-    waits name it.
+def errors_translated(what: str, field: str, waits_for: str) -> Generator[None]:
+    """Turn Spark's exceptions into Connect's, and report the wait meanwhile (`herdmesh.connect.waits`). `what`: the
+    operation, for messages; `waits_for`: the target or source, as waits name it.
 
-    Raises ConfigError for what comes again until somebody changes the config or the target (a format that is not
-    there, columns that do not fit), RetriableError for all else.
+    Raises ConfigError for errors that stay until the config or the target is changed (a missing format, columns that do
+    not fit), RetriableError for all others.
     """
     try:
         with waits.on(waits_for, what):
@@ -142,7 +143,7 @@ def telling(what: str, field: str, waits_for: str) -> Generator[None]:
 
 
 def cause_of(error: Exception) -> str:
-    """What Spark, or what it called, says is wrong, without pages of Java frames."""
+    """The message of Spark, or of the library that it called, without the Java stack frames."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, PySparkException):
         lines = lines[:1]
@@ -181,7 +182,7 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
 
 @contextmanager
 def _home() -> Generator[None]:
-    """While inside, pyspark launches the Spark that the worker's setting names."""
+    """While inside, pyspark launches the Spark installation of the worker's setting `spark_home`."""
     before, wanted = os.environ.get("SPARK_HOME"), os.environ.get(HOME_VARIABLE, "").strip()
     if wanted:
         os.environ["SPARK_HOME"] = wanted
@@ -209,13 +210,13 @@ def _end_jvm(gateway: Any) -> None:
 
 
 def _forget_gateway() -> None:
-    """pyspark keeps one for ever, also when its JVM is gone."""
+    """Remove pyspark's gateway, which it keeps after the JVM has ended."""
     untyped: Any = SparkContext
     untyped._gateway = untyped._jvm = None
 
 
 def _conf(memory: str, more: Mapping[str, str]) -> dict[str, str]:
-    log_config = resources.files("herdmesh.worker.spark").joinpath("log4j2.properties")
+    log_config = resources.files("herdmesh.sdk.spark").joinpath("log4j2.properties")
     # TMPDIR of a run's process: its worker's scratch folder, which goes with the worker whatever ends this JVM.
     folder = tempfile.gettempdir()
     tmpdir, no_counters = java_options(folder)
@@ -236,7 +237,7 @@ def _conf(memory: str, more: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
-        # A run's process is an executor's, where Spark refuses sessions unless told that it is meant.
+        # A run's process belongs to an executor, where Spark refuses to create sessions without this setting.
         "spark.executor.allowSparkContext": "true",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",

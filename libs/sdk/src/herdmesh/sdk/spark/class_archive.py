@@ -1,8 +1,8 @@
-"""A class-data archive of Spark's JVM: with it a worker starts in about half the processor time (6.5 s to 3.4 s).
+"""The class-data archive of Spark's JVM, with which a worker starts in half the processor time (6.5 s to 3.4 s).
 
-Owns where the archive of this Python environment lies and the options that use it, not its making
-(`python -m herdmesh.worker.spark`). Invariant: it is never more than a shortcut. A JVM that cannot use it (another
-build, other jars, another class path) says nothing and starts without it, as every worker does when there is none.
+Owns the path of this Python environment's archive and the JVM options that use it, not creating it
+(`python -m herdmesh.worker.spark`). Invariant: the archive only saves time. A JVM that cannot use it (another build,
+other jars, another class path) starts without it and logs nothing, as every worker does when there is no archive.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pyspark
 
-#: A JVM that cannot use the archive warns on its output, which is the worker's log.
+#: Without these options, a JVM that cannot use the archive writes warnings to the worker's log.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def archive_path() -> Path:
-    """Of this environment, the Java that Spark would take and this version of Spark; there need not be a file."""
+    """The archive's path for this environment, the Java that Spark uses and this Spark version; the file may be
+    missing."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
     java = java.resolve()
@@ -30,11 +31,11 @@ def archive_path() -> Path:
 
 
 def use_options() -> str:
-    """What Spark's JVM is to be given: nothing when there is no archive."""
+    """JVM options that use the archive; "" when there is none."""
     archive = archive_path()
     return f'-Xshare:auto "-XX:SharedArchiveFile={archive}" {_QUIET}' if archive.is_file() else ""
 
 
 def write_options(fresh: Path) -> str:
-    """What makes a JVM write the archive `fresh` when it ends in order."""
+    """JVM options that write the archive `fresh` when the JVM exits in order."""
     return f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIET}'

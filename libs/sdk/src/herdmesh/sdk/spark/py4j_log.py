@@ -1,5 +1,5 @@
-"""Log lines of Py4J that are left out of the worker's log. Owns what of Py4J is logged, nothing else. Invariant: only
-records that Py4J's own files write are dropped; an error it raises still reaches who called it."""
+"""A log filter for Py4J: which of its lines reach the worker's log. Invariant: only log records written by Py4J's own
+files are dropped; the errors that it raises still reach its caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 
 def quiet_py4j(level: int) -> None:
-    """Drop what Py4J logs below `level`, and all that it writes to the root logger.
+    """Drop Py4J's log records below `level`, and all that it writes to the root logger.
 
     `GatewayClient.send_command` logs a traceback there for each call that the end of the JVM interrupts, and raises the
     error as well. A signal to the process group, as service managers send it, ends the JVM before the worker."""
