@@ -15,13 +15,14 @@ from herdmesh.sdk import SinkBatch, TaskContext, arrow, spark, testing, validato
 
 EXPORTS = """
 AsyncRecordSinkTask AsyncSinkTask AsyncSourceTask Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider
-ConnectError ConnectRecord ConnectorContext DataError ErrantRecordReporter ErrorClass FieldViolation Header Headers
-Importance JavaDate LedgerSinkTask LedgerTaken Manifest OffsetsLost PartitionId REQUIRED Recommender RecordConverter
-RecordError RecordMetadata RecordPredicate RecordSinkTask RecordSourceTask RecordTransactions RecordTransformation
-RetriableError Schema SchemaBuilder ScratchFolder Secret Settings SinkBatch SinkConnector SinkReading SinkTask SourceBatch
-SourceConnector SourceOffset SourceRecord SourceTask SourceTaskContext SqlLedger StagingFolder StagingSinkTask Struct
-TaskContext TaskFailed TransactionContext Type Validator date_schema decimal_schema group_partitions publish setting
-time_schema timestamp_schema waits
+ConnectError ConnectRecord ConnectorContext DataError ErrantRecordReporter ErrorClass FieldViolation Files Header
+Headers Importance JavaDate LedgerSinkTask LedgerTaken LocalFiles Manifest OffsetMap OffsetsLost OpenFiles
+PartitionId REQUIRED Recommender RecordConverter RecordError RecordMetadata RecordPredicate RecordSinkTask
+RecordSourceTask RecordTransactions RecordTransformation RetriableError Schema SchemaBuilder ScratchFolder Secret
+Settings SinkBatch SinkConnector SinkReading SinkTask SourceBatch SourceConnector SourceOffset SourceRecord
+SourceTask SourceTaskContext SqlLedger StagingFolder StagingSinkTask Struct TaskContext TaskFailed
+TransactionContext Type Validator date_schema decimal_schema group_partitions publish setting time_schema
+timestamp_schema waits
 """
 SPARK = """
 ERRORS HOME_VARIABLE JARS_VARIABLE arrow_of begin cause_of end environment errors_translated has_failed java_class
@@ -29,7 +30,8 @@ session_of
 """
 ARROW = "arrow_schema arrow_source_batch connect_schema to_arrow"
 VALIDATORS = """
-all_of at_least non_empty_list non_empty_string one_of one_of_ignoring_case optional_at_least optional_between regex
+all_of at_least distinct_values non_empty_list non_empty_string one_of one_of_ignoring_case optional_at_least
+optional_between optional_one_of regex
 """
 TESTING = "BadConfig Form SinkRunSuite SinkSuite SinkWorld SourceRunSuite SourceSuite SourceWorld json_number"
 

@@ -25,6 +25,7 @@ from herdmesh.connect.connector import (
     Config,
     ConnectorContext,
     ErrantRecordReporter,
+    OffsetMap,
     PartitionId,
     SinkBatch,
     SinkConnector,
@@ -44,6 +45,7 @@ from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema,
 from herdmesh.connect.sink_reading import SinkReading
 from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
 from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
+from herdmesh.engine.files import Files, LocalFiles, OpenFiles
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.engine.sql_ledger import SqlLedger
 from herdmesh.engine.staging import Manifest, StagingFolder, publish
@@ -72,14 +74,18 @@ __all__ = [
     "ErrantRecordReporter",
     "ErrorClass",
     "FieldViolation",
+    "Files",
     "Header",
     "Headers",
     "Importance",
     "JavaDate",
     "LedgerSinkTask",
     "LedgerTaken",
+    "LocalFiles",
     "Manifest",
+    "OffsetMap",
     "OffsetsLost",
+    "OpenFiles",
     "PartitionId",
     "Recommender",
     "RecordConverter",

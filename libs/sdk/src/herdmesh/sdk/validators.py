@@ -5,23 +5,27 @@ from __future__ import annotations
 from herdmesh.connect.validators import (
     all_of,
     at_least,
+    distinct_values,
     non_empty_list,
     non_empty_string,
     one_of,
     one_of_ignoring_case,
     optional_at_least,
     optional_between,
+    optional_one_of,
     regex,
 )
 
 __all__ = [
     "all_of",
     "at_least",
+    "distinct_values",
     "non_empty_list",
     "non_empty_string",
     "one_of",
     "one_of_ignoring_case",
     "optional_at_least",
     "optional_between",
+    "optional_one_of",
     "regex",
 ]

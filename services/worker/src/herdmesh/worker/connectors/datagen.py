@@ -13,10 +13,18 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type
-from herdmesh.connect.connector import Config, SourceConnector
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import at_least, non_empty_string
+from herdmesh.sdk import (
+    REQUIRED,
+    Config,
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    FieldViolation,
+    Importance,
+    SourceConnector,
+    Type,
+)
+from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.datagen_quickstarts import QUICKSTARTS
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.topic_names import topic_problems

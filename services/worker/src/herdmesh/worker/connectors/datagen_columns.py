@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from herdmesh.connect.logical import decimal_of
-from herdmesh.connect.schemas import Schema
 from herdmesh.connect.struct_column import StructColumn
+from herdmesh.sdk import Schema
 
 Numbers = NDArray[np.uint64]
 Maker = Callable[[Numbers], Sequence[Any]]

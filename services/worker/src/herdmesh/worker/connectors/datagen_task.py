@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.struct_column import StructColumn
+from herdmesh.sdk import Config, ConfigError, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.worker.connectors.datagen import (
     ITERATION,
     KEY_FIELD,

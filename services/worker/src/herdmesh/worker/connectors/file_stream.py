@@ -20,10 +20,19 @@ from typing import IO, Any
 
 import numpy as np
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type
-from herdmesh.connect.connector import (
+from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, is_utf8
+from herdmesh.connect.waits import Absent, Standing
+from herdmesh.sdk import (
+    REQUIRED,
     Config,
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    FieldViolation,
+    Importance,
+    OffsetsLost,
     PartitionId,
+    Schema,
     SinkBatch,
     SinkConnector,
     SinkTask,
@@ -32,13 +41,9 @@ from herdmesh.connect.connector import (
     SourceTask,
     SourceTaskContext,
     TaskContext,
+    Type,
 )
-from herdmesh.connect.data import Schema
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, is_utf8
-from herdmesh.connect.validators import non_empty_string
-from herdmesh.connect.waits import Absent, Standing
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.sdk.validators import non_empty_string
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.topic_names import topic_problems
 from herdmesh.worker.connectors.values.lines import lines_of

@@ -17,11 +17,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from herdmesh.connect.config import FieldViolation
-from herdmesh.connect.connector import Config, Connector, ConnectorContext, ConnectorKind
+from herdmesh.connect.connector import Connector, ConnectorKind
 from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK, SOURCE
-from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.connect.waits import Standing, Waits, entered
+from herdmesh.sdk import Config, ConfigError, ConnectError, ConnectorContext, FieldViolation, RetriableError
 from herdmesh.worker.connectors.known_keys import unread
 
 SIGN_KEPT_S = 0.5

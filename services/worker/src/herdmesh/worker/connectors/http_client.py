@@ -24,9 +24,9 @@ import httpx
 import msgspec
 
 from herdmesh.connect.connection_urls import http_place, without_user
-from herdmesh.connect.errors import ConfigError, DataError, RetriableError
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.registry.retry_after import retry_after_s
+from herdmesh.sdk import ConfigError, DataError, RetriableError
 from herdmesh.worker.connectors.http_config import HttpSettings, OAuth2
 from herdmesh.worker.connectors.http_keys import (
     AUTHORIZATION,

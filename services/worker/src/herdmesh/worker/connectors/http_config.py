@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from herdmesh.connect.config import FieldViolation, parse_value
+from herdmesh.connect.config import parse_value
 from herdmesh.connect.connection_urls import without_user
-from herdmesh.connect.connector import Config, ConnectorKind
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.redaction import keep_secret
+from herdmesh.sdk import Config, ConfigError, FieldViolation
 from herdmesh.worker.connectors import http_keys as keys
 from herdmesh.worker.connectors.frame import warned_settings
 

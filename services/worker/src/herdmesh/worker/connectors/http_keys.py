@@ -14,16 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type, Validator
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import (
-    all_of,
-    at_least,
-    one_of,
-    one_of_ignoring_case,
-    optional_between,
-    optional_one_of,
-)
+from herdmesh.sdk import ConfigDef, ConfigError, ConfigKey, Importance, Type, Validator
+from herdmesh.sdk.validators import all_of, at_least, one_of, one_of_ignoring_case, optional_between, optional_one_of
 
 URL = "http.url"
 METHOD = "request.method"

@@ -21,10 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import PartitionId
-from herdmesh.connect.errors import RetriableError
 from herdmesh.engine import pulse
+from herdmesh.sdk import PartitionId, RetriableError, waits
 from herdmesh.worker.connectors.http_client import Busy, RequestRefused
 from herdmesh.worker.connectors.http_requests import HttpRequest
 

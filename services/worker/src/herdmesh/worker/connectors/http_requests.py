@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import quote
 
-from herdmesh.connect.connector import PartitionId, SinkBatch
-from herdmesh.connect.errors import ConnectError, DataError
+from herdmesh.sdk import ConnectError, DataError, PartitionId, SinkBatch
 from herdmesh.worker.connectors.http_config import HttpSettings
 from herdmesh.worker.connectors.values.lines import text_of, texts_of
 from herdmesh.worker.connectors.values.payloads import payloads

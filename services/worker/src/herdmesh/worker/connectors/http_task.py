@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from herdmesh.connect.connector import Config, SinkBatch, SinkTask, TaskContext
-from herdmesh.connect.errors import RecordError
+from herdmesh.sdk import Config, RecordError, SinkBatch, SinkTask, TaskContext
 from herdmesh.worker.connectors.http_client import HttpClient
 from herdmesh.worker.connectors.http_config import settings_of
 from herdmesh.worker.connectors.http_lanes import Lanes

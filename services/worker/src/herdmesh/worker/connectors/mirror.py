@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, OffsetMap, PartitionId, SourceConnector
-from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.positions import earlier_topics_note
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, OffsetMap, PartitionId, SourceConnector
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.frame import KeptSigns, Lookout, ReadConnector, Repeated
 from herdmesh.worker.connectors.mirror_config import (

@@ -12,9 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation
 from herdmesh.worker.connectors.frame import Lookout
 from herdmesh.worker.connectors.mirror_checkpoint_config import (
     ASSIGNED,

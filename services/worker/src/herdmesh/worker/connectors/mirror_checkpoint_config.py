@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
-from herdmesh.connect.connector import Config, ConnectorKind
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.javaregex import matches
-from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
+from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors import mirror_config, mirror_keys
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.mirror_clients import (

@@ -18,8 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.connector import Config, PartitionId, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.errors import RetriableError
+from herdmesh.sdk import Config, PartitionId, RetriableError, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.worker.connectors import mirror_frame
 from herdmesh.worker.connectors.mirror_checkpoint_config import ASSIGNED, REPLICATION, settings_of
 from herdmesh.worker.connectors.mirror_offsets import Checkpoint, Translation, is_news, read_sync, to_set

@@ -17,12 +17,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from herdmesh.connect.client_settings import ClientSettings, client_settings
-from herdmesh.connect.config import FieldViolation
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import trial
 from herdmesh.engine.settings import ClientConfig
 from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.sdk import Config, ConfigError, FieldViolation
 from herdmesh.worker.effects.mirror_cluster import Cluster
 
 BOOTSTRAP, TARGET_BOOTSTRAP = "source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect.config import FieldViolation, Validator
-from herdmesh.connect.connector import Config, ConnectorKind
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.javaregex import compiled
 from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start, read_offset_reset
-from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.sdk import Config, ConfigError, FieldViolation, Validator
+from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.mirror_clients import (
     BOOTSTRAP,

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from herdmesh.connect.connector import Config, SourceBatch, SourceConnector, SourceTaskContext
-from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import BYTES
+from herdmesh.sdk import Config, ConfigError, SourceBatch, SourceConnector, SourceTaskContext
 from herdmesh.worker.connectors.frame import ReadConnector
 from herdmesh.worker.connectors.mirror_config import CONVERTERS
 from herdmesh.worker.effects.mirror_cluster import COMPACTED

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config
+from herdmesh.sdk import Config, ConfigDef, FieldViolation
 from herdmesh.worker.connectors.mirror_frame import TellingConnector
 from herdmesh.worker.connectors.mirror_heartbeat_config import KEYS, HeartbeatSettings, settings_of, warnings_of
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.sdk import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.worker.connectors import mirror_frame
 from herdmesh.worker.connectors.mirror_heartbeat_config import REPLICATION, settings_of
 from herdmesh.worker.connectors.mirror_names import HEARTBEATS

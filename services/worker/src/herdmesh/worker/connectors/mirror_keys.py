@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Validator
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import distinct_values, non_empty_string, one_of
+from herdmesh.sdk import REQUIRED, ConfigDef, ConfigError, ConfigKey, Importance, Type, Validator
+from herdmesh.sdk.validators import distinct_values, non_empty_string, one_of
 from herdmesh.worker.connectors.mirror_clients import BOOTSTRAP, TARGET_BOOTSTRAP
 
 SOURCE_ALIAS, TARGET_ALIAS = "source.cluster.alias", "target.cluster.alias"

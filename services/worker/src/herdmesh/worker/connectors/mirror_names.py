@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.javaregex import matches
+from herdmesh.sdk import PartitionId
 
 HEARTBEATS = "heartbeats"
 """The topic of MirrorMaker's heartbeat connector."""

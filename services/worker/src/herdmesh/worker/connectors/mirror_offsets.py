@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from herdmesh.connect.connector import PartitionId
+from herdmesh.sdk import PartitionId
 
 _VERSION = 0
 """Of a checkpoint's value."""

@@ -19,12 +19,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from herdmesh.connect.connector import PartitionId
-from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.offset_reset import OffsetReset, Start
-from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.positions import no_offset
 from herdmesh.engine.source_cluster import BEGINNING, SourceCluster
+from herdmesh.sdk import OffsetsLost, PartitionId, RetriableError
 
 IDS_S: Final = 10.0
 """How often a run asks whether its topics are still the same, at most."""

@@ -17,11 +17,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import PartitionId, SourceTaskContext
-from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine import pulse
 from herdmesh.engine.loop_waits import kafka
+from herdmesh.sdk import ConfigError, PartitionId, RetriableError, SourceTaskContext, waits
 from herdmesh.worker.connectors.mirror_clients import TARGET_BOOTSTRAP
 from herdmesh.worker.connectors.mirror_config import SyncSettings
 from herdmesh.worker.connectors.mirror_offsets import Syncing

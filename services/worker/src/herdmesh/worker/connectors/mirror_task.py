@@ -16,15 +16,21 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.connector import Config, PartitionId, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.data import Header
-from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import matches
 from herdmesh.connect.offset_reset import Start
 from herdmesh.connect.schemas import OPTIONAL_BYTES
-from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.source_cluster import BEGINNING, PlaceLost, Reader
 from herdmesh.engine.taken import Taken
+from herdmesh.sdk import (
+    Config,
+    ConfigError,
+    Header,
+    OffsetsLost,
+    PartitionId,
+    SourceBatch,
+    SourceTask,
+    SourceTaskContext,
+)
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.mirror_config import MirrorSettings, settings_of
 from herdmesh.worker.connectors.mirror_keys import ASSIGNED

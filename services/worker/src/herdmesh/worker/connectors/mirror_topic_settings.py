@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.javaregex import matches
+from herdmesh.sdk import RetriableError
 from herdmesh.worker.connectors.mirror_config import MirrorSettings
 from herdmesh.worker.effects.mirror_cluster import Cluster
 

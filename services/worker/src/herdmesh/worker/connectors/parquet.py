@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.validators import one_of
+from herdmesh.sdk import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.sdk.validators import one_of
 from herdmesh.worker.connectors.files.file_sink import FileSink
 from herdmesh.worker.connectors.files.formats import COMPRESSIONS
 from herdmesh.worker.connectors.files.settings import COMPRESSION, FORMAT, KEYS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from herdmesh.connect.connector import Config, OffsetMap, SourceConnector
+from herdmesh.sdk import Config, OffsetMap, SourceConnector
 from herdmesh.worker.connectors.frame import ReadConnector
 from herdmesh.worker.connectors.postgres.source_config import Mode
 from herdmesh.worker.connectors.postgres.source_place import check_offset, rewound

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.topic_name import why_no_topic
+from herdmesh.sdk import Config, ConfigError
 
 PREFIX = "topic.prefix"
 _NAMED_MAX = 3

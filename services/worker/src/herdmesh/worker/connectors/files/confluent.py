@@ -15,10 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
-from herdmesh.connect.connector import Config, PartitionId, SinkConnector
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import at_least, non_empty_string, one_of, one_of_ignoring_case
+from herdmesh.sdk import (
+    REQUIRED,
+    Config,
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    FieldViolation,
+    Importance,
+    PartitionId,
+    SinkConnector,
+    Type,
+    Validator,
+)
+from herdmesh.sdk.validators import at_least, non_empty_string, one_of, one_of_ignoring_case
 from herdmesh.worker.connectors.files import file_sink, settings, without_effect
 from herdmesh.worker.connectors.files.partitioners import TIMES
 from herdmesh.worker.connectors.frame import no_effect

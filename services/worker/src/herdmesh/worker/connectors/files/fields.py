@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from herdmesh.connect.data import Struct
-from herdmesh.connect.schemas import LOGICAL, Schema
+from herdmesh.connect.schemas import LOGICAL
+from herdmesh.sdk import Schema, Struct
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, PartitionId, SinkConnector
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, PartitionId, SinkConnector
 from herdmesh.worker.connectors.files import settings, without_effect
 from herdmesh.worker.connectors.files.locations import DIRECTORY, Access, Location, problem_of
 

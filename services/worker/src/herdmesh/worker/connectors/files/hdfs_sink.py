@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.config import ConfigKey, Importance, Type
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import Config, ConfigError, ConfigKey, Importance, Type
 from herdmesh.worker.connectors.files import confluent
 from herdmesh.worker.connectors.files.locations import DIRECTORY, Location
 

@@ -22,8 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from herdmesh.connect.errors import ConfigError
-from herdmesh.engine.files import Files, LocalFiles, OpenFiles
+from herdmesh.sdk import ConfigError, Files, LocalFiles, OpenFiles
 
 DIRECTORY = "directory"
 S3_REGION, S3_ENDPOINT = "s3.region", "s3.endpoint"

@@ -24,9 +24,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pyarrow import fs
 
-from herdmesh.connect import waits
-from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.engine.errors import TaskFailed
+from herdmesh.sdk import ConfigError, RetriableError, TaskFailed, waits
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,
     HADOOP_USER,

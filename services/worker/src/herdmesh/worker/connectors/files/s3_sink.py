@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigKey, Importance, Type
-from herdmesh.connect.connector import Config
-from herdmesh.connect.validators import non_empty_string, one_of
+from herdmesh.sdk import REQUIRED, Config, ConfigKey, Importance, Type
+from herdmesh.sdk.validators import non_empty_string, one_of
 from herdmesh.worker.connectors.files import confluent
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Validator
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError, IllegalArgumentError
-from herdmesh.connect.validators import at_least, non_empty_string, one_of, one_of_ignoring_case
+from herdmesh.connect.errors import IllegalArgumentError
+from herdmesh.sdk import REQUIRED, Config, ConfigDef, ConfigError, ConfigKey, Importance, Type, Validator
+from herdmesh.sdk.validators import at_least, non_empty_string, one_of, one_of_ignoring_case
 from herdmesh.worker.connectors.files.formats import COMPRESSIONS, Wanted
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,

@@ -14,9 +14,17 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from herdmesh.connect.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
-from herdmesh.connect.errors import DataError
-from herdmesh.engine import staging
+from herdmesh.sdk import (
+    Config,
+    DataError,
+    Manifest,
+    PartitionId,
+    SinkBatch,
+    StagingFolder,
+    StagingSinkTask,
+    TaskContext,
+    publish,
+)
 from herdmesh.worker.connectors.files.formats import format_of
 from herdmesh.worker.connectors.files.locations import make_folder, opener
 from herdmesh.worker.connectors.files.partitioners import Placed, TogetherPartitioner, topic_folder
@@ -61,11 +69,11 @@ class FileSinkTask(StagingSinkTask):
         make_folder(location)
         self._open_files = opener(self._settings.access)
         folder = self._open_files(location.text)
-        self._staging = staging.StagingFolder(folder, context.group, context.run_id, self._open_files)
+        self._staging = StagingFolder(folder, context.group, context.run_id, self._open_files)
 
     def recover(self, manifests: Mapping[PartitionId, str]) -> None:
         self._staging.recover(
-            {partition: staging.Manifest.decode(text) if text else None for partition, text in manifests.items()}
+            {partition: Manifest.decode(text) if text else None for partition, text in manifests.items()}
         )
 
     def put(self, batch: SinkBatch) -> None:
@@ -187,4 +195,4 @@ class FileSinkTask(StagingSinkTask):
     def publish(self, manifests: Mapping[PartitionId, str]) -> None:
         # A file that is gone was published, and moved on by a reader, while this process stood still.
         for text in manifests.values():
-            staging.publish(staging.Manifest.decode(text), self._open_files)
+            publish(Manifest.decode(text), self._open_files)

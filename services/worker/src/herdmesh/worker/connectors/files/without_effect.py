@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from herdmesh.connect.config import FieldViolation
-from herdmesh.connect.connector import Config, ConnectorKind
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.sdk import Config, ConfigError, FieldViolation
 from herdmesh.worker.connectors.files import settings
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,

@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
 
-from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.unknown_keys import unknown
 from herdmesh.connect.worker_keys import WORKER_KEYS
+from herdmesh.sdk import FieldViolation
 
 _MIRRORS = ("mirror-source", "mirror-checkpoint", "mirror-heartbeat")
 _JDBC = ("jdbc-source", "jdbc-sink")

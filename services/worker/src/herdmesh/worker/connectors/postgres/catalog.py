@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, quoted
 from herdmesh.worker.connectors.postgres.types import Column, PgType, plain_name
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, SourceConnector
-from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.sdk import Config, ConfigDef, ConfigError, DataError, FieldViolation, SourceConnector
 from herdmesh.worker.connectors.frame import ReadConnector
 from herdmesh.worker.connectors.postgres.cdc_config import (
     KEYS,

@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from psycopg.rows import TupleRow
 
-from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.sdk import ConfigError, OffsetsLost, RetriableError
 from herdmesh.worker.connectors.postgres.cdc_config import (
     DATABASE,
     HOST,

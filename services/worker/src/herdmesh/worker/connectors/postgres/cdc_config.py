@@ -14,12 +14,20 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
-from herdmesh.connect.connector import Config
 from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
-from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled
-from herdmesh.connect.validators import at_least, non_empty_string, one_of
+from herdmesh.sdk import (
+    REQUIRED,
+    Config,
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    FieldViolation,
+    Importance,
+    Type,
+    Validator,
+)
+from herdmesh.sdk.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.known_keys import unread
 from herdmesh.worker.connectors.postgres.cdc_text import SESSION
 from herdmesh.worker.connectors.postgres.common import ConnectionSettings

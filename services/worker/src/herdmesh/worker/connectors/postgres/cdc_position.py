@@ -21,7 +21,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from herdmesh.connect.errors import DataError
+from herdmesh.sdk import DataError
 
 LSN_COMMIT, LSN, LSN_PROC, TX_ID, TS_USEC = "lsn_commit", "lsn", "lsn_proc", "txId", "ts_usec"
 TX_EVENTS, AHEAD, SNAPSHOT = "tx_events", "ahead", "snapshot"

@@ -24,9 +24,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import pq
 
-from herdmesh.connect import waits
-from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.sdk import ConfigError, ConnectError, OffsetsLost, RetriableError, waits
 from herdmesh.worker.connectors.postgres import common, pgoutput
 from herdmesh.worker.connectors.postgres.cdc_config import DATABASE, HOST, PASSWORD, PUBLICATION, SLOT, USER
 from herdmesh.worker.connectors.postgres.cdc_position import lsn_of, lsn_text

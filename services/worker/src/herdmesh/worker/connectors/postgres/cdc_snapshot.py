@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from psycopg.errors import InsufficientPrivilege, UndefinedColumn, UndefinedTable
 
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.sdk import ConfigError, RetriableError
 from herdmesh.worker.connectors.postgres import cdc_catalog
 from herdmesh.worker.connectors.postgres.cdc_catalog import Published
 from herdmesh.worker.connectors.postgres.cdc_config import USER, CdcSettings

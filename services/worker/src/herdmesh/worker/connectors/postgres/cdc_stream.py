@@ -21,7 +21,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from herdmesh.connect.errors import DataError
+from herdmesh.sdk import DataError
 from herdmesh.worker.connectors.postgres import pgoutput
 from herdmesh.worker.connectors.postgres.cdc_config import CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_position import START, Ahead, LastChange, Position

@@ -18,15 +18,9 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
 
-from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.schemas import (
-    INT64,
-    OPTIONAL_INT64,
-    OPTIONAL_STRING,
-    STRING,
-    Schema,
-)
+from herdmesh.connect.schemas import INT64, OPTIONAL_INT64, OPTIONAL_STRING, STRING
 from herdmesh.connect.struct_column import StructColumn
+from herdmesh.sdk import ConfigError, DataError, Schema
 from herdmesh.worker.connectors.postgres.cdc_config import PREFIX, TABLES, CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_types import Labels, Reading, reading_of
 from herdmesh.worker.connectors.postgres.common import quoted

@@ -29,10 +29,17 @@ import time
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.errors import ConnectError, DataError, RetriableError
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.sdk import (
+    Config,
+    ConnectError,
+    DataError,
+    OffsetsLost,
+    RetriableError,
+    SourceBatch,
+    SourceTask,
+    SourceTaskContext,
+    waits,
+)
 from herdmesh.worker.connectors.postgres import cdc_catalog
 from herdmesh.worker.connectors.postgres.cdc_catalog import Slot
 from herdmesh.worker.connectors.postgres.cdc_config import CdcSettings, SnapshotMode, settings_of

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import date
 from functools import lru_cache
 
-from herdmesh.connect.errors import DataError
+from herdmesh.sdk import DataError
 
 SESSION = {
     "datestyle": "ISO, MDY",

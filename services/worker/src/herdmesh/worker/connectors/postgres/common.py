@@ -20,12 +20,20 @@ from typing import Any, assert_never
 import psycopg
 from psycopg import errors
 
-from herdmesh.connect import waits
-from herdmesh.connect.config import REQUIRED, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.connect.connection_urls import kind_of
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
-from herdmesh.connect.validators import at_least, non_empty_string
+from herdmesh.sdk import (
+    REQUIRED,
+    Config,
+    ConfigError,
+    ConfigKey,
+    ConnectError,
+    FieldViolation,
+    Importance,
+    RetriableError,
+    Type,
+    waits,
+)
+from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.postgres import jdbc_url
 from herdmesh.worker.connectors.postgres.sqlstates import Meaning, meaning_of
 

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import conninfo
 
 from herdmesh.connect.connection_urls import kind_of
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError
 
 PORT: Final = 5432
 EXAMPLE: Final = "jdbc:postgresql://host:5432/database"

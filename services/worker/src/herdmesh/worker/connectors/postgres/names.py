@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError
 
 NAME_BYTES_MAX: Final = 63
 """Of one name, in UTF-8 (`NAMEDATALEN` - 1)."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from herdmesh.connect.errors import DataError
+from herdmesh.sdk import DataError
 
 EPOCH_US = 946_684_800_000_000
 """PostgreSQL's epoch, 2000-01-01, in microseconds of Unix's."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError
 
 _SHOWN_CHARS: Final = 40
 _TOKEN: Final = re.compile(

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, PartitionId, SinkConnector
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, PartitionId, SinkConnector
 from herdmesh.worker.connectors.postgres import sink_settings
 from herdmesh.worker.connectors.postgres.common import connection_settings, refuse_others, warnings_of_connection
 from herdmesh.worker.connectors.postgres.sink_ledger import alter_ledger

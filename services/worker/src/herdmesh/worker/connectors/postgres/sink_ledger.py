@@ -19,9 +19,8 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from herdmesh.connect.connector import Config, PartitionId
-from herdmesh.connect.errors import ConfigError
-from herdmesh.engine.sql_ledger import NOBODY, SqlLedger
+from herdmesh.engine.sql_ledger import NOBODY
+from herdmesh.sdk import Config, ConfigError, PartitionId, SqlLedger
 from herdmesh.worker.connectors.postgres.common import (
     Connection,
     connect,

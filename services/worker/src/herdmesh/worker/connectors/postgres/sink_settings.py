@@ -16,10 +16,9 @@ from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
-from herdmesh.connect.connector import Config, ConnectorKind
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import at_least, non_empty_string, optional_at_least
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
+from herdmesh.sdk.validators import at_least, non_empty_string, optional_at_least
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres.common import connection_keys, quoted
 from herdmesh.worker.connectors.postgres.names import check_names

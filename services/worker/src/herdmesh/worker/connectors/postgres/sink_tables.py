@@ -21,9 +21,8 @@ from datetime import tzinfo
 
 from psycopg import errors
 
-from herdmesh.connect.errors import ConfigError, DataError, RetriableError
-from herdmesh.connect.schemas import Schema
 from herdmesh.connect.topic_name import why_no_topic
+from herdmesh.sdk import ConfigError, DataError, RetriableError, Schema
 from herdmesh.worker.connectors.postgres.common import Connection, literal, make_missing, quoted
 from herdmesh.worker.connectors.postgres.debezium.texts import writer
 from herdmesh.worker.connectors.postgres.names import why_no_name

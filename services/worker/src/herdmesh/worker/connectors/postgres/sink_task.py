@@ -22,13 +22,21 @@ from typing import Any
 import psycopg
 from psycopg import IsolationLevel, errors
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
-from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError
 from herdmesh.engine import failpoints
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.ledger import LedgerSinkTask
+from herdmesh.sdk import (
+    Config,
+    ConfigError,
+    ConnectError,
+    DataError,
+    ErrorClass,
+    LedgerSinkTask,
+    PartitionId,
+    RetriableError,
+    SinkBatch,
+    TaskContext,
+    TaskFailed,
+    waits,
+)
 from herdmesh.worker.connectors.postgres.common import (
     Connection,
     connect,

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError
-from herdmesh.sdk.grouping import group_partitions
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, group_partitions
 from herdmesh.worker.connectors.frame import SIGN_KEPT_S, KeptSigns, Lookout
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_table, tables
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, is_of_another, server

@@ -13,20 +13,21 @@ from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from herdmesh.connect.config import (
+from herdmesh.connect.config import parse_value
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.javaregex import compiled, matches
+from herdmesh.sdk import (
     REQUIRED,
+    Config,
     ConfigDef,
+    ConfigError,
     ConfigKey,
     FieldViolation,
     Importance,
     Type,
     Validator,
-    parse_value,
 )
-from herdmesh.connect.connector import Config, ConnectorKind
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.javaregex import compiled, matches
-from herdmesh.connect.validators import at_least, non_empty_string, one_of
+from herdmesh.sdk.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres.catalog import TABLE_TYPES, TableId
 from herdmesh.worker.connectors.postgres.common import (

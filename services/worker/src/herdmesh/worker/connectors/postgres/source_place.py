@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from herdmesh.connect.connector import OffsetMap
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError, OffsetMap
 from herdmesh.worker.connectors.postgres.catalog import TableId
 
 QUERY_PARTITION: Final[Mapping[str, Any]] = {"query": "query"}

@@ -15,10 +15,8 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from herdmesh.connect.connector import SourceBatch
-from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.schemas import Schema
 from herdmesh.connect.struct_column import StructColumn
+from herdmesh.sdk import ConfigError, DataError, Schema, SourceBatch
 from herdmesh.worker.connectors.postgres.catalog import Column
 from herdmesh.worker.connectors.postgres.common import Connection, connect, errors_translated, quoted
 from herdmesh.worker.connectors.postgres.reading.skipped_hours import SkippedHours

@@ -18,7 +18,7 @@ from typing import Final
 
 import psycopg
 
-from herdmesh.connect.connector import SourceBatch
+from herdmesh.sdk import SourceBatch
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated
 from herdmesh.worker.connectors.postgres.source_place import Place
 from herdmesh.worker.connectors.postgres.source_plan import Plan, Row

@@ -19,9 +19,7 @@ from typing import Any, Final
 import msgspec
 from psycopg import errors
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.sdk import Config, ConfigError, RetriableError, SourceBatch, SourceTask, SourceTaskContext, waits
 from herdmesh.worker.connectors.postgres import source_writers
 from herdmesh.worker.connectors.postgres.catalog import (
     TableId,

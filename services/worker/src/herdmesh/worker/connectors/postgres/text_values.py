@@ -15,7 +15,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from herdmesh.connect.errors import DataError
+from herdmesh.sdk import DataError
 from herdmesh.worker.connectors.postgres.types import (
     EPOCH_DAYS,
     INFINITY_US,

@@ -21,11 +21,10 @@ from typing import Any, Final
 import psycopg
 from psycopg.types.numeric import Int4BinaryLoader, Int8BinaryLoader
 
-from herdmesh.connect.data import JavaDate
-from herdmesh.connect.errors import DataError
 from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.logical import scale_of
-from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
+from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP
+from herdmesh.sdk import DataError, JavaDate, Schema
 
 EPOCH_DAYS: Final = 10_957
 """From 1970-01-01 to 2000-01-01, where PostgreSQL's days and microseconds begin."""

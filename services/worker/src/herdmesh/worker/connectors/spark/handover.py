@@ -23,10 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from herdmesh.connect.connector import PartitionId
-from herdmesh.engine import staging
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.files import LocalFiles
+from herdmesh.engine.staging import short_topic
+from herdmesh.sdk import LocalFiles, PartitionId, TaskFailed
 
 Write = Callable[[Path, str], None]
 """Has Spark write the rows of a Parquet file, of this name, to the target; must do nothing where the target has them
@@ -114,7 +112,7 @@ def writer_of(group: str, name: str, identity: str) -> str:
 
 def of_partitions(names: Iterable[str], partitions: Collection[PartitionId]) -> list[str]:
     """Those of these partitions."""
-    owned = {(staging.short_topic(topic), str(number)) for topic, number in partitions}
+    owned = {(short_topic(topic), str(number)) for topic, number in partitions}
     return [name for name in names if tuple(name.split("+")[:2]) in owned]
 
 

@@ -25,10 +25,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import failpoints
-from herdmesh.engine.errors import TaskFailed
+from herdmesh.sdk import ConfigError, ErrorClass, TaskFailed
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import FORMAT, TABLE, SparkSettings
 from herdmesh.worker.connectors.spark.targets import SparkWriter, place_of

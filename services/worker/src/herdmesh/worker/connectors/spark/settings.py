@@ -15,10 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import at_least, non_empty_string, one_of
+from herdmesh.sdk import (
+    REQUIRED,
+    Config,
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    FieldViolation,
+    Importance,
+    Type,
+    Validator,
+)
+from herdmesh.sdk.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.files.locations import folder_problem
 from herdmesh.worker.connectors.files.without_effect import unknown
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, PartitionId, SinkConnector
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, PartitionId, SinkConnector
 from herdmesh.worker.connectors.spark import settings
 
 

@@ -12,10 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config
-from herdmesh.connect.errors import ConfigError
-from herdmesh.sdk.grouping import group_partitions
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, group_partitions
 from herdmesh.worker.connectors.postgres.source_config import TASK_TABLES
 from herdmesh.worker.connectors.spark import source_config
 from herdmesh.worker.connectors.spark.source_config import JdbcSettings, settings_of

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type
-from herdmesh.connect.connector import Config, ConnectorKind
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import non_empty_string
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
+from herdmesh.sdk.validators import non_empty_string
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres import source_config as postgres
 from herdmesh.worker.connectors.postgres.common import PASSWORD, URL, USER

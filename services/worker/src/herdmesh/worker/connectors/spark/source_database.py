@@ -25,9 +25,7 @@ from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
 )
 
 from herdmesh.connect.connection_urls import database_place, kind_of
-from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
-from herdmesh.engine.errors import TaskFailed
+from herdmesh.sdk import ConfigError, ConnectError, ErrorClass, RetriableError, TaskFailed
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.postgres.common import PASSWORD, URL, USER
 from herdmesh.worker.connectors.postgres.source_config import QUERY, WHITELIST

@@ -19,8 +19,7 @@ from typing import Any, Final
 import pyarrow
 import pyarrow.compute
 
-from herdmesh.connect.connector import SourceBatch
-from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.sdk import ConfigError, DataError, SourceBatch
 from herdmesh.sdk.arrow import arrow_source_batch
 from herdmesh.worker.connectors.postgres.common import URL
 from herdmesh.worker.connectors.postgres.source_config import INCREMENTING, QUERY, TIMESTAMP, ZONE, Mode

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow
 
-from herdmesh.connect.connector import SourceBatch
+from herdmesh.sdk import SourceBatch
 from herdmesh.worker.connectors.postgres.source_place import Place
 from herdmesh.worker.connectors.postgres.source_sweep import TIES_MAX
 from herdmesh.worker.connectors.spark.source_database import Database, Rows

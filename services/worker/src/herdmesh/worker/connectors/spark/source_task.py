@@ -17,10 +17,17 @@ from typing import Any, Final
 
 import msgspec
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
-from herdmesh.engine.errors import TaskFailed
+from herdmesh.sdk import (
+    Config,
+    ConfigError,
+    ConnectError,
+    RetriableError,
+    SourceBatch,
+    SourceTask,
+    SourceTaskContext,
+    TaskFailed,
+    waits,
+)
 from herdmesh.worker.connectors.postgres.source_config import TASK_TABLES, Mode
 from herdmesh.worker.connectors.postgres.source_place import Place
 from herdmesh.worker.connectors.spark.source_config import JdbcSettings, settings_of

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.sdk import Config, ConfigDef, FieldViolation, SourceConnector
 from herdmesh.worker.connectors.frame import ReadConnector
 from herdmesh.worker.connectors.spark import stream_config
 from herdmesh.worker.connectors.spark.stream_config import StreamSettings, settings_of

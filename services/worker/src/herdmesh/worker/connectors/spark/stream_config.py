@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type
-from herdmesh.connect.connector import Config, ConnectorKind
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import at_least, non_empty_string
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.sdk import REQUIRED, Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
+from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.spark import settings as spark_settings
 from herdmesh.worker.connectors.spark.settings import (

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError
 
 _POSITION: Final = "position"
 _END: Final = "end"

@@ -22,10 +22,7 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JNetworkError  # pyright: ignore[reportMissingTypeStubs]
 
-from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import ConfigError
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.scratch import ScratchFolder
+from herdmesh.sdk import ConfigError, ErrorClass, ScratchFolder, TaskFailed
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import FORMAT
 from herdmesh.worker.connectors.spark.stream_config import StreamSettings

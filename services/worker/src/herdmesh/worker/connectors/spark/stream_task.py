@@ -13,10 +13,17 @@ import time
 from dataclasses import replace
 from typing import Any, Final
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
-from herdmesh.engine.errors import TaskFailed
+from herdmesh.sdk import (
+    Config,
+    ConfigError,
+    ConnectError,
+    RetriableError,
+    SourceBatch,
+    SourceTask,
+    SourceTaskContext,
+    TaskFailed,
+    waits,
+)
 from herdmesh.sdk.arrow import arrow_source_batch
 from herdmesh.worker.connectors.spark.settings import FORMAT
 from herdmesh.worker.connectors.spark.stream_config import KAFKA, KEY_COLUMN, settings_of

@@ -14,7 +14,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
-from herdmesh.connect.errors import DataError
+from herdmesh.sdk import DataError
 from herdmesh.worker.connectors.files.formats.parquet import ParquetFormat, joined
 
 pa: Any = pyarrow

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
 from herdmesh.connect.connection_urls import database_place
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.settings import DELTA, FILE_FORMATS, FORMAT, ICEBERG, SparkSettings
 

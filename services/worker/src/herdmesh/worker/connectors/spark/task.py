@@ -15,10 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from herdmesh.connect.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
-from herdmesh.engine import staging
-from herdmesh.engine.files import Files
-from herdmesh.engine.staging import Manifest, StagingFolder
+from herdmesh.engine.staging import short_topic
+from herdmesh.sdk import (
+    Config,
+    Files,
+    Manifest,
+    PartitionId,
+    SinkBatch,
+    StagingFolder,
+    StagingSinkTask,
+    TaskContext,
+    publish,
+)
 from herdmesh.worker.connectors.files.locations import Location, make_folder
 from herdmesh.worker.connectors.spark import handover
 from herdmesh.worker.connectors.spark.handover import HandoverFolder
@@ -132,7 +140,7 @@ class SparkSinkTask(StagingSinkTask):
             manifest = Manifest.decode(text)
             self._written += self._names(manifest)
             # A file that is gone was written, and forgotten by a later owner, while this process stood still.
-            staging.publish(manifest, self._open_files)
+            publish(manifest, self._open_files)
 
     def _stage(self, file: _File) -> str:
         number = self._next_number(file.partition)
@@ -146,7 +154,7 @@ class SparkSinkTask(StagingSinkTask):
         if not self._target.keeps_numbers:
             return None
         topic, number = partition
-        writer = handover.writer_of(self._group, f"{staging.short_topic(topic)}+{number}", self._identity)
+        writer = handover.writer_of(self._group, f"{short_topic(topic)}+{number}", self._identity)
         last = self._numbers.get(writer)
         self._numbers[writer] = (self._target.last_number(writer) if last is None else last) + 1
         return self._numbers[writer]

@@ -19,10 +19,9 @@ from typing import Any, cast
 
 import pyarrow
 
-from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.logical import TEMPORAL, to_internal
-from herdmesh.connect.schemas import DECIMAL, Schema
+from herdmesh.connect.schemas import DECIMAL
+from herdmesh.sdk import ConnectError, JavaDate, Schema, Struct
 from herdmesh.sdk.arrow.writing import ArrowWriter, Column, ColumnCompiler, Make
 from herdmesh.worker.connectors.values.payloads import Payloads, payloads
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from herdmesh.connect.packed import UnreadTexts
-from herdmesh.connect.schemas import LOGICAL, Schema
+from herdmesh.connect.schemas import LOGICAL
+from herdmesh.sdk import Schema
 from herdmesh.worker.connectors.values.payloads import Payloads
 
 _TEXT = frozenset((str,))

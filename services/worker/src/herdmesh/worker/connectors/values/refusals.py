@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.errors import ConfigError, ConnectError, RecordError, RetriableError
 from herdmesh.connect.jackson import like
+from herdmesh.sdk import ConfigError, ConnectError, RecordError, RetriableError, SinkBatch
 
 T = TypeVar("T")
 Refuse = Callable[[SinkBatch, int, BaseException], None]

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from herdmesh.connect.schemas import Schema
+from herdmesh.sdk import Schema
 
 
 class Format(Protocol):

@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.csv
 
-from herdmesh.connect.schemas import Schema
+from herdmesh.sdk import Schema
 from herdmesh.worker.connectors.files.formats.compression import compressed
 from herdmesh.worker.connectors.values.cells import cell_writer
 from herdmesh.worker.connectors.values.columns import Chunk, chunk_of, table_of, text_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from herdmesh.connect.schemas import Schema
+from herdmesh.sdk import Schema
 from herdmesh.worker.connectors.files.formats.compression import compressed
 
 Write = Callable[[Sequence[Any], Schema | None], bytes]

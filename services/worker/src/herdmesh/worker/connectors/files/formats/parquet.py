@@ -16,8 +16,7 @@ from typing import Any, cast
 import pyarrow
 import pyarrow.parquet
 
-from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import Schema
+from herdmesh.sdk import DataError, Schema
 from herdmesh.sdk.arrow.writing import DECIMAL_DIGITS_MAX, arrow_writer
 from herdmesh.worker.connectors.files.formats.pieces import FOUND, Nulls, nulls_of
 from herdmesh.worker.connectors.values.columns import Chunk, chunk_of, table_of

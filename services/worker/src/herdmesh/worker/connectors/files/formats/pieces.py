@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from herdmesh.connect.schemas import Schema
+from herdmesh.sdk import Schema
 
 FOUND: Final = "found"
 _NULL: Final = {type(None)}

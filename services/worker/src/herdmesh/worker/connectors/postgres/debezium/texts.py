@@ -26,11 +26,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from herdmesh.connect.data import Struct
-from herdmesh.connect.errors import DataError
 from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.logical import decimal_of
-from herdmesh.connect.schemas import Schema
+from herdmesh.sdk import DataError, Schema, Struct
 from herdmesh.worker.connectors.postgres.writing.moments import date_text
 
 Write = Callable[[Any], str]

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, assert_never, cast
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError
 from herdmesh.worker.connectors.postgres.cdc_catalog import Published, published
 from herdmesh.worker.connectors.postgres.cdc_config import AUTOCREATE, PUBLICATION, VIA_ROOT, Autocreate, CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_tables import check_topics

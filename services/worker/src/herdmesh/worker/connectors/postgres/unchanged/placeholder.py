@@ -27,12 +27,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from herdmesh.connect.config import Validator
-from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.logical import TEMPORAL, decimal_of, scale_of
-from herdmesh.connect.schemas import DATE, DECIMAL, Schema
+from herdmesh.connect.schemas import DATE, DECIMAL
+from herdmesh.sdk import ConfigError, JavaDate, Schema, Struct, Validator
 
 DEFAULT: Final = "__debezium_unavailable_value"
 VARIABLE_SCALE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"

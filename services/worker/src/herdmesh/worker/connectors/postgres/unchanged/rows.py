@@ -18,7 +18,8 @@ from types import NoneType
 from typing import Any, Final, cast
 
 from herdmesh.connect.javanumbers import wrap_int64
-from herdmesh.connect.schemas import FLOAT64, Schema
+from herdmesh.connect.schemas import FLOAT64
+from herdmesh.sdk import Schema
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import Placeholder
 
 Found = dict[tuple[int, ...], list[int]]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk import ConfigError
 from herdmesh.worker.connectors.postgres.common import Connection
 from herdmesh.worker.connectors.postgres.sink_settings import TABLE_NAME_FORMAT, TableName
 from herdmesh.worker.connectors.postgres.writing.keys import KeyType
