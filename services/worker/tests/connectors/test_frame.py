@@ -12,7 +12,7 @@ from herdmesh.connect import waits
 from herdmesh.connect.connector import ConnectorContext
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.waits import Wait
-from herdmesh.worker.connectors.frame import Lookout
+from herdmesh.worker.connectors.common import Lookout
 
 WAIT_S = 30.0
 

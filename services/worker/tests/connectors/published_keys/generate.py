@@ -1,4 +1,4 @@
-"""Writes `known_keys/published_keys.json`: the keys that Java's connectors define, of those whose names Herdmesh takes.
+"""Writes `common/published_keys.json`: the keys that Java's connectors define, of those whose names Herdmesh takes.
 
     python -m services.worker.tests.connectors.published_keys.generate WORK --sources SOURCES
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from herdmesh.devstack import jars
 
-OUT = Path(__file__).parents[3] / "src/herdmesh/worker/connectors/known_keys/published_keys.json"
+OUT = Path(__file__).parents[3] / "src/herdmesh/worker/connectors/common/published_keys.json"
 _HERE = Path(__file__).parent
 _DEBEZIUM = "io.debezium.connector.postgresql.PostgresConnector"
 _DEBEZIUM_FIELDS = "io.debezium.connector.postgresql.PostgresConnectorConfig"

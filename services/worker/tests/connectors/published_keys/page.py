@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from herdmesh.connect.worker_keys import NOT_READ, READ, WORKER_KEYS
-from herdmesh.worker.connectors.known_keys import published
+from herdmesh.worker.connectors.common.known_keys import published
 
 PAGE = Path(__file__).parents[5] / "docs/reference/known-keys.md"
 Said = Callable[[Mapping[str, str]], tuple[dict[str, str], dict[str, list[str]]]]

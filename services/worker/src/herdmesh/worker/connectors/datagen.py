@@ -25,9 +25,8 @@ from herdmesh.sdk import (
     Type,
 )
 from herdmesh.sdk.validators import at_least, non_empty_string
+from herdmesh.worker.connectors.common import topic_problems, warned_settings
 from herdmesh.worker.connectors.datagen_quickstarts import QUICKSTARTS
-from herdmesh.worker.connectors.frame import warned_settings
-from herdmesh.worker.connectors.topic_names import topic_problems
 
 TOPIC, INTERVAL_MS, ITERATIONS = "kafka.topic", "max.interval", "iterations"
 SCHEMA, SCHEMA_FILE, QUICKSTART = "schema.string", "schema.filename", "quickstart"

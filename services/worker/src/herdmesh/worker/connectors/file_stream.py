@@ -44,8 +44,7 @@ from herdmesh.sdk import (
     Type,
 )
 from herdmesh.sdk.validators import non_empty_string
-from herdmesh.worker.connectors.frame import warned_settings
-from herdmesh.worker.connectors.topic_names import topic_problems
+from herdmesh.worker.connectors.common import topic_problems, warned_settings
 from herdmesh.worker.connectors.values.lines import lines_of
 from herdmesh.worker.connectors.values.payloads import payloads
 from herdmesh.worker.connectors.values.refusals import taken

@@ -22,7 +22,7 @@ from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.sdk import Config, ConfigError, FieldViolation
 from herdmesh.worker.connectors import http_keys as keys
-from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.common import warned_settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, PartitionId, SinkConnector
-from herdmesh.worker.connectors.frame import ReadConnector
+from herdmesh.worker.connectors.common import ReadConnector
 from herdmesh.worker.connectors.http_config import HttpSettings, not_built, settings_of, warnings_of
 from herdmesh.worker.connectors.http_keys import AIVENS, CONFLUENTS, KEYS
 

@@ -16,7 +16,7 @@ from typing import Any
 from herdmesh.engine.positions import earlier_topics_note
 from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, OffsetMap, PartitionId, SourceConnector
 from herdmesh.worker.connectors import mirror_names
-from herdmesh.worker.connectors.frame import KeptSigns, Lookout, ReadConnector, Repeated
+from herdmesh.worker.connectors.common import KeptSigns, Lookout, ReadConnector, Repeated
 from herdmesh.worker.connectors.mirror_config import (
     CONVERTERS,
     MirrorSettings,
@@ -85,7 +85,7 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
 
     def exactly_once_support(self, config: Config) -> bool | None:
         """Not with records of transactions that may yet be aborted, as in Java."""
-        return self.asked_of(config, lambda settings: settings.source.read_committed)
+        return self.answer_from(config, lambda settings: settings.source.read_committed)
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]

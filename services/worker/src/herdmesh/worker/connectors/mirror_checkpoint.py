@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation
-from herdmesh.worker.connectors.frame import Lookout
+from herdmesh.worker.connectors.common import Lookout
 from herdmesh.worker.connectors.mirror_checkpoint_config import (
     ASSIGNED,
     KEYS,

@@ -18,7 +18,7 @@ from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start,
 from herdmesh.engine.source_cluster import SourceCluster
 from herdmesh.sdk import Config, ConfigError, FieldViolation, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string
-from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.common import warned_settings
 from herdmesh.worker.connectors.mirror_clients import (
     BOOTSTRAP,
     TARGET_BOOTSTRAP,

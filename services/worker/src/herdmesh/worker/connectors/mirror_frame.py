@@ -1,4 +1,4 @@
-"""What the mirror's connectors are made of, beside `frame`.
+"""What the mirror's connectors are made of, beside `common`.
 
 Owns what is asked of a source partition that a user names, and what `MirrorHeartbeatConnector` and
 `MirrorCheckpointConnector` are alike in: they tell something, in records of their own in a topic of their own, and
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from herdmesh.connect.schemas import BYTES
 from herdmesh.sdk import Config, ConfigError, SourceBatch, SourceConnector, SourceTaskContext
-from herdmesh.worker.connectors.frame import ReadConnector
+from herdmesh.worker.connectors.common import ReadConnector
 from herdmesh.worker.connectors.mirror_config import CONVERTERS
 from herdmesh.worker.effects.mirror_cluster import COMPACTED
 

@@ -14,7 +14,7 @@ from herdmesh.connect.connector import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors import mirror_checkpoint_config, mirror_config, mirror_keys
-from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.common import warned_settings
 from herdmesh.worker.connectors.mirror_keys import INTERNAL_SEPARATOR, SOURCE_ALIAS, TARGET_ALIAS, check_interval
 
 REPLICATION = "heartbeats.topic.replication.factor"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from herdmesh.sdk import Config, OffsetMap, SourceConnector
-from herdmesh.worker.connectors.frame import ReadConnector
+from herdmesh.worker.connectors.common import ReadConnector
 from herdmesh.worker.connectors.postgres.source_config import Mode
 from herdmesh.worker.connectors.postgres.source_place import check_offset, rewound
 
@@ -33,7 +33,7 @@ class TableSource(ReadConnector[T], SourceConnector):
 
     def exactly_once_support(self, config: Config) -> bool | None:
         """Not of bulk, which has no offsets: a run that dies in the middle begins anew."""
-        return self.asked_of(config, lambda settings: settings.mode is not Mode.BULK)
+        return self.answer_from(config, lambda settings: settings.mode is not Mode.BULK)
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]

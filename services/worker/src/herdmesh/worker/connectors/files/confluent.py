@@ -29,9 +29,9 @@ from herdmesh.sdk import (
     Validator,
 )
 from herdmesh.sdk.validators import at_least, non_empty_string, one_of, one_of_ignoring_case
+from herdmesh.worker.connectors.common import no_effect
 from herdmesh.worker.connectors.files import file_sink, settings, without_effect
 from herdmesh.worker.connectors.files.partitioners import TIMES
-from herdmesh.worker.connectors.frame import no_effect
 
 TOPICS_DIR, FLUSH_SIZE, PARQUET_CODEC = "topics.dir", "flush.size", "parquet.codec"
 _FORMAT_CLASS, _PARTITIONER_CLASS, _STORAGE_CLASS = "format.class", "partitioner.class", "storage.class"

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.sdk import Config, ConfigError, FieldViolation
+from herdmesh.worker.connectors.common import no_effect, warned_settings
 from herdmesh.worker.connectors.files import settings
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,
@@ -21,7 +22,6 @@ from herdmesh.worker.connectors.files.locations import (
     S3_SECRET_KEY,
     Location,
 )
-from herdmesh.worker.connectors.frame import no_effect, warned_settings
 
 _TIME = (settings.PARTITIONER, "time")
 _NEEDED: Mapping[str, tuple[str, str]] = {

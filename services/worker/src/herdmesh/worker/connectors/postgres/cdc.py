@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from herdmesh.sdk import Config, ConfigDef, ConfigError, DataError, FieldViolation, SourceConnector
-from herdmesh.worker.connectors.frame import ReadConnector
+from herdmesh.worker.connectors.common import ReadConnector
 from herdmesh.worker.connectors.postgres.cdc_config import (
     KEYS,
     PREFIX,
@@ -55,7 +55,7 @@ class PostgresCdcSource(ReadConnector[CdcSettings], SourceConnector):
 
     def exactly_once_support(self, config: Config) -> bool | None:
         """Not where the slot is dropped between runs, with the changes made then."""
-        return self.asked_of(config, lambda settings: not settings.drops_slot)
+        return self.answer_from(config, lambda settings: not settings.drops_slot)
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]

@@ -28,7 +28,7 @@ from herdmesh.sdk import (
     Validator,
 )
 from herdmesh.sdk.validators import at_least, non_empty_string, one_of
-from herdmesh.worker.connectors.known_keys import unread
+from herdmesh.worker.connectors.common.known_keys import unread
 from herdmesh.worker.connectors.postgres.cdc_text import SESSION
 from herdmesh.worker.connectors.postgres.common import ConnectionSettings
 from herdmesh.worker.connectors.postgres.names import NAME_BYTES_MAX, check_names, why_no_name

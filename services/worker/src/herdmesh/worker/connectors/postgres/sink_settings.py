@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string, optional_at_least
-from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.common import warned_settings
 from herdmesh.worker.connectors.postgres.common import connection_keys, quoted
 from herdmesh.worker.connectors.postgres.names import check_names
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import DEFAULT, placeholder_validator

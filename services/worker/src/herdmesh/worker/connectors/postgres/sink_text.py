@@ -35,6 +35,7 @@ from typing import Any, cast
 
 from herdmesh.connect import jackson
 from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, Int64
+from herdmesh.connect.gregorian import DAY_MS
 from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import DATE, LOGICAL, TIME
 from herdmesh.sdk import DataError, JavaDate, Schema, Struct
@@ -59,7 +60,6 @@ _INFINITE = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: 
 """As the Java driver, and the source (`types`), have them in milliseconds."""
 _NORMAL_FLOAT32_MIN = 2.0**-126
 """From here on a float of 32 bits tells any six digits apart."""
-_DAY_MS = 86_400_000
 _WHOLE_DIGITS_MAX = 40
 """More than any integer column has."""
 _NULL = "\\N"
@@ -288,9 +288,9 @@ def _date_text(value: JavaDate, form: Form) -> str:
     if value in _INFINITE:
         return _INFINITE[value]
     if name == DATE:
-        if value % _DAY_MS and value // _DAY_MS not in INFINITE_DAYS:
+        if value % DAY_MS and value // DAY_MS not in INFINITE_DAYS:
             raise DataError("a Date has a time of day")
-        infinite = INFINITE_DAYS.get(value // _DAY_MS)
+        infinite = INFINITE_DAYS.get(value // DAY_MS)
         is_zoned = form.takes is Takes.ZONED_TIMES
         return infinite or (moment_text(int(value), UTC) if is_zoned else date_text(int(value)))
     if name == TIME:

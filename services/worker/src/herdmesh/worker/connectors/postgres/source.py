@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, group_partitions
-from herdmesh.worker.connectors.frame import SIGN_KEPT_S, KeptSigns, Lookout
+from herdmesh.worker.connectors.common import SIGN_KEPT_S, KeptSigns, Lookout
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_table, tables
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, is_of_another, server
 from herdmesh.worker.connectors.postgres.source_config import (

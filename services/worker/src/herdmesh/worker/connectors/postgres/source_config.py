@@ -28,7 +28,7 @@ from herdmesh.sdk import (
     Validator,
 )
 from herdmesh.sdk.validators import at_least, non_empty_string, one_of
-from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.common import check_topics, warned_settings
 from herdmesh.worker.connectors.postgres.catalog import TABLE_TYPES, TableId
 from herdmesh.worker.connectors.postgres.common import (
     ConnectionSettings,
@@ -40,7 +40,6 @@ from herdmesh.worker.connectors.postgres.common import (
 from herdmesh.worker.connectors.postgres.names import check_names
 from herdmesh.worker.connectors.postgres.query_text import one_query
 from herdmesh.worker.connectors.postgres.types import Granularity, NumericMapping, TypeOptions
-from herdmesh.worker.connectors.topic_names import check_topics
 
 MODE = "mode"
 INCREMENTING = "incrementing.column.name"

@@ -16,7 +16,7 @@ from typing import Any, Final
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.sdk.validators import non_empty_string
-from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.common import check_topics, warned_settings
 from herdmesh.worker.connectors.postgres import source_config as postgres
 from herdmesh.worker.connectors.postgres.common import PASSWORD, URL, USER
 from herdmesh.worker.connectors.postgres.source_config import (
@@ -33,7 +33,6 @@ from herdmesh.worker.connectors.postgres.source_config import (
 )
 from herdmesh.worker.connectors.spark import settings as spark_settings
 from herdmesh.worker.connectors.spark.settings import MEMORY, OPTION_PREFIX, refuse_unknown_dialect
-from herdmesh.worker.connectors.topic_names import check_topics
 
 DRIVER: Final = OPTION_PREFIX + "driver"
 NON_NULL: Final = "validate.non.null"

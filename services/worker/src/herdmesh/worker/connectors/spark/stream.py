@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from herdmesh.sdk import Config, ConfigDef, FieldViolation, SourceConnector
-from herdmesh.worker.connectors.frame import ReadConnector
+from herdmesh.worker.connectors.common import ReadConnector
 from herdmesh.worker.connectors.spark import stream_config
 from herdmesh.worker.connectors.spark.stream_config import StreamSettings, settings_of
 from herdmesh.worker.connectors.spark.stream_position import check_offset

@@ -17,7 +17,7 @@ from typing import Any, Final
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.sdk import REQUIRED, Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.sdk.validators import at_least, non_empty_string
-from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.common import warned_settings
 from herdmesh.worker.connectors.spark import settings as spark_settings
 from herdmesh.worker.connectors.spark.settings import (
     FORMAT,

@@ -1,8 +1,8 @@
-"""Topics that a config names, or that are named for the tables read into them: whether Kafka has such names.
+"""Checks of topic names that a config contains or that are made from table names.
 
-Owns what to do about a name that breaks Kafka's rule (`connect.topic_name`). Which tables there are is each source's.
+Owns the error for a name that breaks Kafka's rule (`connect.topic_name`). Which tables there are, each source knows.
 
-Invariant: nothing is refused that a transformation may yet give another topic.
+Invariant: with transformations in the config no name is refused, because one of them may change the topic.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def check_topics(config: Config, topics: Iterable[tuple[str, str]], fix: str) ->
 
     Args:
         config: the connector's; with transformations in it nothing is refused.
-        topics: what is read, and its topic.
-        fix: besides renaming the topic.
+        topics: pairs of what is read and its topic.
+        fix: a second way out, beside renaming the topic.
 
     Raises:
-        ConfigError: of `topic.prefix`, with each that is wrong, or the first few.
+        ConfigError: field `topic.prefix`, naming the wrong topics, at most `_NAMED_MAX` of them.
     """
     if (config.get("transforms") or "").strip():
         return
@@ -39,7 +39,7 @@ def check_topics(config: Config, topics: Iterable[tuple[str, str]], fix: str) ->
 
 
 def topic_problems(config: Config, key: str) -> list[ConfigError]:
-    """That the topic which a source names by itself is none that Kafka takes; with transformations nothing is wrong."""
+    """The error of a topic named by key `key` that Kafka does not accept; none with transformations in the config."""
     topic = (config.get(key) or "").strip()
     why = why_no_topic(topic) if topic and not (config.get("transforms") or "").strip() else ""
     return [ConfigError.for_value(key, topic, why, fix="write a name that Kafka takes")] if why else []

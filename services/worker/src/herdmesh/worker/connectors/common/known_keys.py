@@ -1,10 +1,9 @@
-"""The keys that the Java connectors of our names define, and what is said of one that a connector here does not read.
+"""The config keys of the Java connectors that Herdmesh replaces, and the warning about a key that is not read here.
 
-Owns the table (`published_keys.json`, which `services/worker/tests/connectors/published_keys/generate.py` writes from
-the published definitions: facts only) and the advice about keys that a user meets often. What a connector here reads,
-it says itself.
+Owns the table (`published_keys.json`, written by `services/worker/tests/connectors/published_keys/generate.py` from the
+published definitions) and the advice about frequent keys. Which keys a connector here reads, the connector knows.
 
-Invariant: a key of the table is not called misspelt.
+Invariant: a key of the table is never reported as a misspelling.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from herdmesh.sdk import FieldViolation
 _MIRRORS = ("mirror-source", "mirror-checkpoint", "mirror-heartbeat")
 _JDBC = ("jdbc-source", "jdbc-sink")
 _STORAGE = ("s3-sink", "hdfs-sink")
-#: Whose keys a connector here may be given, by what is its own definition of.
+#: The definitions whose keys may appear in a config, by the definition of the connector itself.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_MIRRORS, _MIRRORS),
     **dict.fromkeys(_JDBC, (*_JDBC, "debezium-jdbc")),
@@ -69,7 +68,7 @@ _WRITE: Mapping[str, str] = {
     "groups.blacklist": "groups.exclude",
     "config.properties.blacklist": "config.properties.exclude",
 }
-"""Keys whose purpose another key has here. It is only said where the connector has that one."""
+"""Keys whose purpose another key has here. The advice is given only where the connector reads that key."""
 
 _DRIVER = "properties of a JDBC driver are not handed on, as there is none"
 _PATTERNS: Sequence[tuple[tuple[str, ...], re.Pattern[str], str]] = tuple(
@@ -90,22 +89,22 @@ _PATTERNS: Sequence[tuple[tuple[str, ...], re.Pattern[str], str]] = tuple(
          "it is for the file of connect-mirror-maker, which makes connectors of it; here each is one of its own"),
     )
 )  # fmt: skip
-"""Keys without a definition that stand in many configs: whose, which, and why they do nothing here."""
+"""Frequent keys without a definition: whose they are, their pattern, and why they have no effect here."""
 
 
 @cache
 def published() -> Mapping[str, frozenset[str]]:
     """The keys of each definition, by its name."""
-    text = resources.files(__name__).joinpath("published_keys.json").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("published_keys.json").read_text(encoding="utf-8")
     return {name: frozenset(keys) for name, keys in json.loads(text).items()}
 
 
 def unread(key: str, java: str, known: Collection[str]) -> FieldViolation:
-    """A warning about a key that a connector does not read.
+    """The warning about a key that a connector does not read.
 
     Args:
-        java: the definition whose Java connector it stands for; "" = none.
-        known: keys that it reads.
+        java: the definition of the Java connector that it replaces; "" = none.
+        known: keys that the connector reads.
     """
     owners = [name for name in FAMILIES.get(java, ()) if key in published()[name]]
     write = _WRITE.get(key, "")
