@@ -14,31 +14,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from herdmesh.engine.positions import earlier_topics_note
-from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, OffsetMap, PartitionId, SourceConnector
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, OffsetMap, PartitionId
 from herdmesh.worker.connectors import mirror_names
-from herdmesh.worker.connectors.common import KeptSigns, Lookout, ReadConnector, Repeated
+from herdmesh.worker.connectors.common import KeptSigns, Lookout, Repeated
 from herdmesh.worker.connectors.mirror_config import (
-    CONVERTERS,
     MirrorSettings,
     client_problems_of,
     settings_of,
     warnings_of,
 )
-from herdmesh.worker.connectors.mirror_frame import check_partition
+from herdmesh.worker.connectors.mirror_frame import MirrorConnector, check_partition
 from herdmesh.worker.connectors.mirror_keys import ASSIGNED, KEYS
 from herdmesh.worker.connectors.mirror_topic_settings import keep_settings
 
 _signs = KeptSigns()
 
 
-class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
+class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
     """MirrorMaker 2's source connector, as far as docs/connectors/mirror.md says."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
     aliases = ("MirrorSource", "MirrorSourceConnector")
-    version = "4.3.1"
     java_task_class = "org.apache.kafka.connect.mirror.MirrorSourceTask"
-    default_converters = CONVERTERS
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -48,9 +45,9 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
     def read(cls, config: Config) -> MirrorSettings:
         return settings_of(config)
 
-    def validate(self, config: Config) -> Sequence[ConfigError]:
-        found = {one.field: one for one in (*super().validate(config), *client_problems_of(config))}
-        return list(found.values())
+    @classmethod
+    def client_problems(cls, config: Config) -> Sequence[ConfigError]:
+        return client_problems_of(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)

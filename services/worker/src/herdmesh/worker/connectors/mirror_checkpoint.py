@@ -22,12 +22,12 @@ from herdmesh.worker.connectors.mirror_checkpoint_config import (
     settings_of,
     warnings_of,
 )
-from herdmesh.worker.connectors.mirror_frame import TellingConnector
+from herdmesh.worker.connectors.mirror_frame import EmittingConnector
 
 _log = logging.getLogger(__name__)
 
 
-class MirrorCheckpointConnector(TellingConnector[CheckpointSettings]):
+class MirrorCheckpointConnector(EmittingConnector[CheckpointSettings]):
     """MirrorMaker 2's checkpoint connector, as far as docs/connectors/mirror.md says."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
@@ -44,9 +44,9 @@ class MirrorCheckpointConnector(TellingConnector[CheckpointSettings]):
     def read(cls, config: Config) -> CheckpointSettings:
         return settings_of(config)
 
-    def validate(self, config: Config) -> Sequence[ConfigError]:
-        found = {one.field: one for one in (*super().validate(config), *client_problems_of(config))}
-        return list(found.values())
+    @classmethod
+    def client_problems(cls, config: Config) -> Sequence[ConfigError]:
+        return client_problems_of(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)

@@ -110,7 +110,7 @@ class MirrorCheckpointTask(SourceTask):
         topic = self._settings.naming.checkpoints()
         offset = {"upstreamOffset": one.upstream, "downstreamOffset": one.downstream}
         now_ms = time.time_ns() // 1_000_000
-        return mirror_frame.told(topic, one.key(), one.value(), source_partition(one), offset, now_ms)
+        return mirror_frame.emitted_batch(topic, one.key(), one.value(), source_partition(one), offset, now_ms)
 
 
 def source_partition(one: Checkpoint) -> dict[str, Any]:

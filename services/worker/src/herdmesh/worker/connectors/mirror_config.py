@@ -30,8 +30,10 @@ from herdmesh.worker.connectors.mirror_clients import (
 )
 from herdmesh.worker.connectors.mirror_keys import (
     ASSIGNED,
+    BYTE_ARRAY_CONVERTER,
     CONFIGS,
     CONFIGS_S,
+    CONVERTERS,
     DEFAULT_POLICY,
     EMIT,
     EXCLUDE,
@@ -95,9 +97,6 @@ CONSUMERS = ("consumer.override.",)
 """Also below it is nothing that a mirror would not know."""
 OF_TASKS = ("task.index", "task.class")
 """What each task's config has besides."""
-_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-CONVERTERS: Mapping[str, str] = dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES)
-"""What moves bytes as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,9 +315,9 @@ def converter_warnings(config: Config) -> list[FieldViolation]:
     found: list[FieldViolation] = []
     for name in CONVERTERS:
         text = (config.get(name) or "").strip()
-        if text and text.rpartition(".")[2] not in (_BYTES.rpartition(".")[2], "ByteArray"):
+        if text and text.rpartition(".")[2] not in (BYTE_ARRAY_CONVERTER.rpartition(".")[2], "ByteArray"):
             message = f"{name}: a mirror's keys, values and headers are bytes, and {text} may write others"
-            found.append(FieldViolation(name, message, f"leave it out, or write {_BYTES}"))
+            found.append(FieldViolation(name, message, f"leave it out, or write {BYTE_ARRAY_CONVERTER}"))
     return found
 
 

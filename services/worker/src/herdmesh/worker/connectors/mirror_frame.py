@@ -1,10 +1,10 @@
-"""What the mirror's connectors are made of, beside `common`.
+"""Base classes of the mirror's three connectors, and the record batches of those that write records of their own.
 
-Owns what is asked of a source partition that a user names, and what `MirrorHeartbeatConnector` and
-`MirrorCheckpointConnector` are alike in: they tell something, in records of their own in a topic of their own, and
-their source offset is no place to go on at.
+Owns the checks of source partitions that a user names, and what `MirrorHeartbeatConnector` and
+`MirrorCheckpointConnector` have in common: they write records to a topic of their own, and their source offset is not a
+position to resume from.
 
-Invariant: such a record, and the offset that says it was told, are one transaction.
+Invariant: such a record and its source offset are one transaction.
 """
 
 from __future__ import annotations
@@ -15,23 +15,38 @@ from typing import Any, ClassVar, TypeVar
 from herdmesh.connect.schemas import BYTES
 from herdmesh.sdk import Config, ConfigError, SourceBatch, SourceConnector, SourceTaskContext
 from herdmesh.worker.connectors.common import ReadConnector
-from herdmesh.worker.connectors.mirror_config import CONVERTERS
+from herdmesh.worker.connectors.mirror_keys import CONVERTERS
 from herdmesh.worker.effects.mirror_cluster import COMPACTED
 
 S = TypeVar("S")
 
 
-class TellingConnector(ReadConnector[S], SourceConnector):
-    """A connector of MirrorMaker 2's that tells something, as far as docs/connectors/mirror.md says."""
+class MirrorConnector(ReadConnector[S], SourceConnector):
+    """A connector of MirrorMaker 2's, as far as docs/connectors/mirror.md says."""
 
     version = "4.3.1"
+    """MirrorMaker's version whose behaviour the connectors have."""
     default_converters = CONVERTERS
+
+    @classmethod
+    def client_problems(cls, config: Config) -> Sequence[ConfigError]:
+        """Client settings with which a run would fail; checked when a config is validated."""
+        return ()
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        found = {one.field: one for one in (*super().validate(config), *self.client_problems(config))}
+        return list(found.values())
+
+
+class EmittingConnector(MirrorConnector[S]):
+    """A connector that writes records of its own: heartbeats or checkpoints."""
+
     partition_texts: ClassVar[tuple[str, ...]]
-    """Keys of a source partition under which there is a text."""
+    """Keys of a source partition whose values are texts."""
     has_partition_number: ClassVar[bool] = False
 
     def exactly_once_support(self, config: Config) -> bool | None:
-        """What is told, and that it was, are one transaction."""
+        """A record and its source offset are one transaction."""
         return True
 
     def alter_offsets(
@@ -48,7 +63,8 @@ class TellingConnector(ReadConnector[S], SourceConnector):
 
 
 def check_partition(partition: Mapping[str, Any] | None, texts: Sequence[str], *, numbered: bool) -> None:
-    """Raises ConfigError unless it has texts under these keys, and, `numbered`, the number of a partition."""
+    """Check a source partition that a user named: texts under these keys and, if `numbered`, a partition number.
+    Raises ConfigError."""
     if partition is None:
         raise ConfigError("Source partitions may not be null")
     for key in texts:
@@ -62,7 +78,7 @@ def check_partition(partition: Mapping[str, Any] | None, texts: Sequence[str], *
 
 
 def make_topic(context: SourceTaskContext, topic: str, replication_factor: int, key: str) -> None:
-    """The topic of what is told. `key`: of the config, that says the replication factor. Raises ConfigError."""
+    """Create the topic of the emitted records. `key`: the config key of its replication factor. Raises ConfigError."""
     try:
         context.make_topic(topic, 1, replication_factor, COMPACTED)
     except ConfigError as error:
@@ -70,10 +86,10 @@ def make_topic(context: SourceTaskContext, topic: str, replication_factor: int, 
         raise ConfigError(str(error), field=key, fix=fix) from error
 
 
-def told(
+def emitted_batch(
     topic: str, key: bytes, value: bytes, partition: Mapping[str, Any], offset: Mapping[str, Any], now_ms: int
 ) -> SourceBatch:
-    """One record; `offset`: what is to be remembered of it, besides that it is no place."""
+    """A batch of one record; `offset`: what to store in its source offset, beside the constant offset 0."""
     return SourceBatch(
         topic,
         [value],

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herdmesh.sdk import Config, ConfigDef, FieldViolation
-from herdmesh.worker.connectors.mirror_frame import TellingConnector
+from herdmesh.worker.connectors.mirror_frame import EmittingConnector
 from herdmesh.worker.connectors.mirror_heartbeat_config import KEYS, HeartbeatSettings, settings_of, warnings_of
 
 
-class MirrorHeartbeatConnector(TellingConnector[HeartbeatSettings]):
+class MirrorHeartbeatConnector(EmittingConnector[HeartbeatSettings]):
     """MirrorMaker 2's heartbeat connector, as far as docs/connectors/mirror.md says."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"

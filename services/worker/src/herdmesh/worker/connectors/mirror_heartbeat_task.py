@@ -68,7 +68,9 @@ class MirrorHeartbeatTask(SourceTask):
             return None
         self._due_s = now_s + self._interval_s
         one = Heartbeat(self._settings.source, self._settings.target, now_ms)
-        return mirror_frame.told(HEARTBEATS, one.key(), one.value(), self._partition, {"timestamp": now_ms}, now_ms)
+        return mirror_frame.emitted_batch(
+            HEARTBEATS, one.key(), one.value(), self._partition, {"timestamp": now_ms}, now_ms
+        )
 
     def wake_after_ms(self) -> int:
         """Until the next one is due."""

@@ -5,6 +5,7 @@ Owns names, defaults and texts. What they mean: `mirror_config`. The mirror's ot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from herdmesh.sdk import REQUIRED, ConfigDef, ConfigError, ConfigKey, Importance, Type, Validator
@@ -23,6 +24,11 @@ EMIT, LOCATION, LAG = "emit.offset-syncs.enabled", "offset-syncs.topic.location"
 SYNCS_REPLICATION = "offset-syncs.topic.replication.factor"
 CONFIGS, CONFIGS_S = "sync.topic.configs.enabled", "sync.topic.configs.interval.seconds"
 INTERNAL_SEPARATOR = "replication.policy.internal.topic.separator.enabled"
+BYTE_ARRAY_CONVERTER = "org.apache.kafka.connect.converters.ByteArrayConverter"
+CONVERTERS: Mapping[str, str] = dict.fromkeys(
+    ("key.converter", "value.converter", "header.converter"), BYTE_ARRAY_CONVERTER
+)
+"""The mirror's default converters: records are copied as bytes."""
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
 _DISTINCT = distinct_values(empty_allowed=True)
