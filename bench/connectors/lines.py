@@ -1,7 +1,7 @@
 """Lines of a file as records, and records as lines, as an author writes that with the SDK: each once with batches and
 once with single records. Java's counterpart is its own FileStream pair, which knows single records alone.
 
-Owns the two sources and the two sinks. `worker.connectors.file_stream` is the connector of that job that ships; these
+Owns the two sources and the two sinks. `connectors.file_stream` is the connector of that job that ships; these
 are the plainest that keep the SDK's promises, so that the rows of the bench tell what the SDK costs.
 
 Invariant: a source's position is the byte after the last complete line that it gave; a sink's lines are written

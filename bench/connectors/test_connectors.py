@@ -22,7 +22,8 @@ from herdmesh.connect.connector_config import validate_connector
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.sdk import SourceTask, SourceTaskContext
 from herdmesh.sdk.testing import Form, SinkSuite, SinkWorld, SourceSuite, SourceWorld
-from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.postgres.sink import PostgresSink
 

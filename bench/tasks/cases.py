@@ -20,7 +20,8 @@ from typing import Any
 from bench.tasks import samples
 from herdmesh.connect.connector import SinkBatch, SourceTaskContext, TaskContext
 from herdmesh.connect.data import Batch
-from herdmesh.worker.connectors.file_stream import FileStreamSinkTask, FileStreamSourceTask
+from herdmesh.worker.connectors.file_stream_sink_task import FileStreamSinkTask
+from herdmesh.worker.connectors.file_stream_source_task import FileStreamSourceTask
 from herdmesh.worker.connectors.files.task import FileSinkTask
 from herdmesh.worker.connectors.http_config import settings_of
 from herdmesh.worker.connectors.http_requests import requests_of

@@ -32,7 +32,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, partition_of_group
-from herdmesh.worker.connectors.parquet_task import ParquetSinkTask
+from herdmesh.worker.connectors.files.task import FileSinkTask
 from libs.core.tests.engine import sinks
 from libs.core.tests.engine.harness import JSON_VALUES, WAIT_S, Kafka, Link, make_spec, run_here
 from tests.support.broker_files import cut_marker
@@ -52,7 +52,7 @@ GROUP_PARTITIONS = 5
 RECORDS = 20
 
 
-class UnpublishedOnce(ParquetSinkTask):
+class UnpublishedOnce(FileSinkTask):
     """Fails between its first commit and its publishing, as a process that dies there."""
 
     failed: ClassVar[bool] = False
@@ -84,7 +84,7 @@ class Lasting:
     def __init__(self, kafka: Kafka, folder: Path) -> None:
         self.folder = folder
         self.spec = make_spec(
-            kafka.bootstrap, LASTING, "herdmesh.worker.connectors.parquet_task:ParquetSinkTask",
+            kafka.bootstrap, LASTING, "herdmesh.worker.connectors.files.task:FileSinkTask",
             {**JSON_VALUES, "topics": LASTING, "directory": str(folder), "value.converter.schemas.enable": "false"},
             worker_config={"offset.flush.interval.ms": "100"},
         )  # fmt: skip

@@ -22,7 +22,8 @@ from herdmesh.connect.connector_keys import SINK, SOURCE
 from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 
 Json = dict[str, Any]
 Config = dict[str, str | None]

@@ -15,7 +15,7 @@ from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.worker import wire
-from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import commands
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.dead_letters import DeadLetters

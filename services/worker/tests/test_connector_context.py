@@ -14,7 +14,7 @@ from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError, RetriableError
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offsets import Offsets

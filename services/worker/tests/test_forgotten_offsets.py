@@ -16,7 +16,7 @@ from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.engine import clients, forgetting
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
-from herdmesh.worker.connectors.file_stream import FileStreamSink
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.uncertain import OutcomeUncertain
 from herdmesh.worker.state.model import TaskSpec, UnitId
 from libs.core.tests.engine.harness import Kafka

@@ -29,7 +29,8 @@ from herdmesh.connect.plugin_class import CONNECT_VERSION
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.standalone.worker_properties import REQUIRED as REQUIRED_PROPERTIES
 from herdmesh.standalone.worker_properties import plan_worker
-from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from tests.support import golden, mirror_differences, validation_differences
 from tests.support.validations import WORKERS as RECORDED_ON
 from tests.support.validations import body_of, comparable, definition_of, digest, errors_of, our_answer

@@ -21,7 +21,8 @@ from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.contract import PartitionProgress, Progress, Properties
-from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import idle_watch, signs
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.specs import RunSpecs

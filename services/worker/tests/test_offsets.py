@@ -24,7 +24,8 @@ from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine import clients, manifest, partitions
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
-from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import uncertain
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offset_forms import (

@@ -17,7 +17,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import clients
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
-from herdmesh.worker.connectors.file_stream import FileStreamSink
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.state.model import TaskSpec, UnitId

@@ -19,7 +19,7 @@ from herdmesh.connect.redaction import redacted, redacted_value
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
 from herdmesh.worker import wire
-from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.plan import planned_task_configs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.validation import validate

@@ -12,7 +12,7 @@ from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.reloads import Reloads, Values
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings

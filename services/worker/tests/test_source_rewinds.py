@@ -14,7 +14,7 @@ from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker import plugin_process
-from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import remote_connectors
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.plugin_processes import PluginProcess

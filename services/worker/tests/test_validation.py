@@ -15,7 +15,8 @@ from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.effects import validation
 from herdmesh.worker.effects.plugins import Found, Plugins

@@ -24,7 +24,7 @@ from herdmesh.connect.connector import SinkBatch, SinkTask, StagingSinkTask, Tas
 from herdmesh.connect.data import Float32, JavaDate, Struct
 from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import DATE, Schema
-from herdmesh.worker.connectors.file_stream import FileStreamSinkTask
+from herdmesh.worker.connectors.file_stream_sink_task import FileStreamSinkTask
 from herdmesh.worker.connectors.files.task import FileSinkTask
 from herdmesh.worker.connectors.http_config import settings_of
 from herdmesh.worker.connectors.http_requests import requests_of

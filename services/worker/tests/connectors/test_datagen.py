@@ -13,7 +13,8 @@ from herdmesh.connect.connector import SourceTaskContext
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.engine import RunEnd, RunSpec, TaskKind
-from herdmesh.worker.connectors.datagen import Datagen, seed_of, settings_of
+from herdmesh.worker.connectors.datagen import Datagen
+from herdmesh.worker.connectors.datagen_settings import seed_of, settings_of
 from herdmesh.worker.connectors.datagen_task import DatagenTask, Pace
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 

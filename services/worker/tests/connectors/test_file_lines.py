@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 from herdmesh.connect.connector import Config, SinkBatch, SourceTaskContext, TaskContext
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.errors import OffsetsLost
-from herdmesh.worker.connectors import file_stream
-from herdmesh.worker.connectors.file_stream import (
-    FileStreamSink,
-    FileStreamSinkTask,
-    FileStreamSource,
-    FileStreamSourceTask,
-    split_lines,
-)
+from herdmesh.worker.connectors import file_stream_source_task
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_sink_task import FileStreamSinkTask
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
+from herdmesh.worker.connectors.file_stream_source_task import FileStreamSourceTask, split_lines
 from herdmesh.worker.connectors.values import lines
 from herdmesh.worker.connectors.values.payloads import payloads
 
@@ -80,7 +77,7 @@ def test_every_line_is_sent_once_with_its_bytes_whatever_a_read_and_a_batch_have
     path.write_bytes(b"".join(data) + b"half")
     at = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_stream, "READ_BYTES", read_bytes)
+        patch.setattr(file_stream_source_task, "READ_BYTES", read_bytes)
         task = source(path, more={"batch.size": str(batch)})
         for found in iter(task.poll, None):
             assert found.source_offset is not None

@@ -20,7 +20,7 @@ def name(request: pytest.FixtureRequest, tmp_topic: Callable[..., str]) -> str:
     return f"{NAMES[request.param]}{tmp_topic()}"
 
 
-@pytest.mark.parametrize("task", ["file_stream:FileStreamSinkTask", "parquet_task:ParquetSinkTask"])
+@pytest.mark.parametrize("task", ["file_stream_sink_task:FileStreamSinkTask", "files.task:FileSinkTask"])
 def test_a_sink_goes_on_where_the_run_before_ended_whatever_its_name(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, name: str, task: str
 ) -> None:
@@ -39,7 +39,7 @@ def test_a_source_goes_on_where_the_run_before_ended_whatever_its_name(
     (tmp_path / "in").write_text("1\n2\n")
     kafka = Kafka(kafka_bootstrap)
     config = {"topic": kafka.create_topic(tmp_topic()), "file": str(tmp_path / "in")}
-    task = f"{_PACKAGE}.file_stream:FileStreamSourceTask"
+    task = f"{_PACKAGE}.file_stream_source_task:FileStreamSourceTask"
     spec = make_spec(kafka.bootstrap, name, task, config, kind=TaskKind.SOURCE)
     outcomes = [run_here(spec), run_here(spec)]
     assert [outcome.progress.records_out for outcome in outcomes] == [2, 0]

@@ -17,7 +17,7 @@ from herdmesh.engine.failpoints import NAMES
 from herdmesh.worker.connectors.parquet import ParquetSink
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 
-TASK = "herdmesh.worker.connectors.parquet_task:ParquetSinkTask"
+TASK = "herdmesh.worker.connectors.files.task:FileSinkTask"
 RECORDS = 400
 pq: Any = pyarrow.parquet
 

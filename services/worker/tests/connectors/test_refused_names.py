@@ -9,7 +9,8 @@ import pytest
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Connector
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.connectors.postgres.cdc import PostgresCdcSource
 from herdmesh.worker.connectors.postgres.sink import PostgresSink
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector

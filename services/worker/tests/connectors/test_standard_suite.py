@@ -19,7 +19,8 @@ from herdmesh.sdk.testing import (
     SourceWorld,
     json_number,
 )
-from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
+from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.connectors.parquet import ParquetSink
 
 pq: Any = pyarrow.parquet

@@ -19,7 +19,9 @@ import numpy as np
 
 from herdmesh.connect.struct_column import StructColumn
 from herdmesh.sdk import Config, ConfigError, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.worker.connectors.datagen import (
+from herdmesh.worker.connectors.datagen_columns import Numbers, key_of, units
+from herdmesh.worker.connectors.datagen_schema import Columns, SchemaError, columns_of
+from herdmesh.worker.connectors.datagen_settings import (
     ITERATION,
     KEY_FIELD,
     TASK_ID,
@@ -27,8 +29,6 @@ from herdmesh.worker.connectors.datagen import (
     seed_of,
     settings_of,
 )
-from herdmesh.worker.connectors.datagen_columns import Numbers, key_of, units
-from herdmesh.worker.connectors.datagen_schema import Columns, SchemaError, columns_of
 
 POLL_RECORDS = 5_000
 POLL_WEIGHT = 2_000_000

@@ -1,8 +1,6 @@
-"""`ParquetSink`: records as Parquet files in a folder, each record exactly once.
+"""`ParquetSink`: writes records as Parquet files to a folder, each record exactly once.
 
-Owns the name: it is `FileSink` with `format=parquet`, the keys and the task of which it has.
-
-Invariant: a task config of any earlier version means what it meant.
+Owns the name and two keys: it is `FileSink` with `format=parquet`, and runs its task.
 """
 
 from __future__ import annotations
@@ -30,6 +28,3 @@ class ParquetSink(FileSink):
             "Compression of the files.", one_of(*COMPRESSIONS[PARQUET]),
         ),
     )  # fmt: skip
-
-    def task_class(self) -> str:
-        return "herdmesh.worker.connectors.parquet_task:ParquetSinkTask"

@@ -26,11 +26,12 @@ PRELOADED = (
     "herdmesh.connect.converters.avro_columns",
     "herdmesh.connect.converters.json_schema",
     "herdmesh.connect.converters.protobuf",
-    "herdmesh.worker.connectors.file_stream",
+    "herdmesh.worker.connectors.file_stream_source_task",
+    "herdmesh.worker.connectors.file_stream_sink_task",
     "herdmesh.worker.connectors.files.formats.csv",
     "herdmesh.worker.connectors.files.formats.lines",
     "herdmesh.worker.connectors.files.formats.parquet",
-    "herdmesh.worker.connectors.parquet_task",
+    "herdmesh.worker.connectors.files.task",
 )
 #: Objects that may refer to others: a batch has some thousands at once, Python's default is 700.
 COLLECT_AFTER = 20_000

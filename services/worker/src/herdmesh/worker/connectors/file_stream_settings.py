@@ -1,0 +1,32 @@
+"""The key `file` of Kafka's file connectors, and the Connect version that they follow (reference data-model 8).
+
+Owns the errors about a missing or unusable file. Standard input and output are not supported: a task runs in whatever
+process Spark gives it.
+"""
+
+from __future__ import annotations
+
+from herdmesh.sdk import Config, ConfigError
+
+VERSION = "4.3.1"
+"""The version of Connect whose behaviour the two connectors have."""
+
+
+def require_file(config: Config, doing: str) -> str:
+    problems = missing_file(config, doing)
+    if problems:
+        raise problems[0]
+    return (config.get("file") or "").strip()
+
+
+def missing_file(config: Config, doing: str) -> list[ConfigError]:
+    if (config.get("file") or "").strip():
+        return []
+    message = f'Missing configuration "file": there is no standard stream to {doing} in a worker'
+    return [ConfigError(message, field="file", fix="name a file")]
+
+
+def absent_file(path: str, error: OSError) -> tuple[str, str]:
+    """What the source waits for while the file cannot be read, and why."""
+    why = "it does not exist" if isinstance(error, FileNotFoundError) else f"it cannot be looked at: {error.strerror}"
+    return f"file {path}", f"{why} on this worker; it is read as soon as it is there (file)"
