@@ -14,7 +14,8 @@ from herdmesh.connect import offsets_topic
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres.catalog import TableId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
-from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place, rewound, table_partition
+from herdmesh.worker.connectors.table_source import QUERY_PARTITION, Place, table_partition
+from herdmesh.worker.connectors.table_source.offsets import rewound
 from services.worker.tests.connectors.postgres.reading import Reader, config_of
 from services.worker.tests.connectors.postgres.sink_driver import ask
 

@@ -17,13 +17,13 @@ import pytest
 from herdmesh.connect.connector import SourceBatch, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.sdk.spark import task_session
-from herdmesh.worker.connectors.postgres.source_place import Place
 from herdmesh.worker.connectors.spark import source_sweep
 from herdmesh.worker.connectors.spark.source import JdbcSource
 from herdmesh.worker.connectors.spark.source_config import settings_of
 from herdmesh.worker.connectors.spark.source_database import Column, Columns
 from herdmesh.worker.connectors.spark.source_plan import Plan, relation_of
 from herdmesh.worker.connectors.spark.source_task import JdbcSourceTask
+from herdmesh.worker.connectors.table_source import Place
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.usefixtures("spark")]
 

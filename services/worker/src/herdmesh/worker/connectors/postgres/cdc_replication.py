@@ -29,6 +29,7 @@ from herdmesh.worker.connectors.postgres import common, pgoutput
 from herdmesh.worker.connectors.postgres.cdc_config import DATABASE, HOST, PASSWORD, PUBLICATION, SLOT, USER
 from herdmesh.worker.connectors.postgres.cdc_position import lsn_of, lsn_text
 from herdmesh.worker.connectors.postgres.common import Connection, ConnectionSettings, literal, quoted, server
+from herdmesh.worker.connectors.table_source import settings as table_source
 
 _XLOG_DATA, _KEEPALIVE = b"wk"
 _header = struct.Struct(">BQQq")
@@ -43,7 +44,7 @@ _ASK_S = 1.5
 #: A slot that was invalidated, or whose log is gone.
 _LOST_STATES = ("55000", "58P01")
 _NO_DATABASE = re.compile(r'database "[^"]*" does not exist')
-_OWN_KEYS = {common.USER: USER, common.PASSWORD: PASSWORD}
+_OWN_KEYS = {table_source.USER: USER, table_source.PASSWORD: PASSWORD}
 
 
 class Frame(NamedTuple):

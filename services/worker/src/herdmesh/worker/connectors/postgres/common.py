@@ -22,7 +22,6 @@ from psycopg import errors
 
 from herdmesh.connect.connection_urls import kind_of
 from herdmesh.sdk import (
-    REQUIRED,
     Config,
     ConfigError,
     ConfigKey,
@@ -33,15 +32,13 @@ from herdmesh.sdk import (
     Type,
     waits,
 )
-from herdmesh.sdk.validators import at_least, non_empty_string
+from herdmesh.sdk.validators import at_least
 from herdmesh.worker.connectors.postgres import jdbc_url
 from herdmesh.worker.connectors.postgres.sqlstates import Meaning, meaning_of
+from herdmesh.worker.connectors.table_source.settings import PASSWORD, URL, USER, login_keys
 
 _log = logging.getLogger(__name__)
 
-URL = "connection.url"
-USER = "connection.user"
-PASSWORD = "connection.password"
 _ATTEMPTS = "connection.attempts"
 _BACKOFF = "connection.backoff.ms"
 #: A server that has gone without a word is noticed within a minute.
@@ -58,14 +55,11 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 def connection_keys(group: str = "Database") -> tuple[ConfigKey, ...]:
     """The keys of a connection, as Confluent's JDBC connectors define them. URL first; more may follow after them."""
-    high, low = Importance.HIGH, Importance.LOW
+    low = Importance.LOW
     return (
-        ConfigKey(URL, Type.STRING, REQUIRED, high,
-                  f"JDBC connection URL, {jdbc_url.EXAMPLE}, or libpq's own, postgresql://host:5432/database.",
-                  non_empty_string(), group, 1, "LONG", "JDBC URL"),
-        ConfigKey(USER, Type.STRING, None, high, "JDBC connection user.", None, group, 2, "MEDIUM", "JDBC User"),
-        ConfigKey(PASSWORD, Type.PASSWORD, None, high, "JDBC connection password.", None, group, 3, "SHORT",
-                  "JDBC Password"),
+        *login_keys(
+            f"JDBC connection URL, {jdbc_url.EXAMPLE}, or libpq's own, postgresql://host:5432/database.", group
+        ),
         ConfigKey(_ATTEMPTS, Type.INT, 3, low, "Maximum number of attempts to retrieve a valid JDBC connection. Must "
                   "be a positive integer.", at_least(1), group, 4, "SHORT", "JDBC connection attempts"),
         ConfigKey(_BACKOFF, Type.LONG, 10_000, low, "Backoff time in milliseconds between connection attempts.", None,

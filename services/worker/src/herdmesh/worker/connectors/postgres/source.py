@@ -16,9 +16,7 @@ from herdmesh.worker.connectors.common import SIGN_KEPT_S, KeptSigns, Lookout
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_table, tables
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, is_of_another, server
 from herdmesh.worker.connectors.postgres.source_config import (
-    JAVA_CLASSES,
     KEYS,
-    TASK_TABLES,
     SourceSettings,
     check_tables,
     not_built,
@@ -28,6 +26,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
 from herdmesh.worker.connectors.postgres.source_plan import Plan, opened
 from herdmesh.worker.connectors.postgres.source_task import PostgresSourceTask, table_relation, tables_of, written
 from herdmesh.worker.connectors.table_source import TableSource
+from herdmesh.worker.connectors.table_source.settings import JAVA_CLASSES, TASK_TABLES
 
 _signs = KeptSigns()
 

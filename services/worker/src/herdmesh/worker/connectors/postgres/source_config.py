@@ -1,23 +1,20 @@
-"""What a PostgreSQL source's configuration says: Confluent's JDBC keys, read, and a warning for each without effect.
+"""The settings of a PostgreSQL source, from Confluent's JDBC keys, and a warning for each key without effect.
 
-Owns the keys of the source and the rules between them. The connection's keys: `common`. Asks no server.
+Owns the keys of this source alone and the rules between keys. Shared keys: `table_source.settings`; the connection's:
+`common`. Asks no server.
 
-Invariant: a key is honoured, or refused, or named in a warning; none is dropped in silence.
+Invariant: a key is honoured, refused or named in a warning; none is ignored silently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from herdmesh.connect.config import parse_value
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.javaregex import compiled, matches
 from herdmesh.sdk import (
-    REQUIRED,
     Config,
     ConfigDef,
     ConfigError,
@@ -27,7 +24,7 @@ from herdmesh.sdk import (
     Type,
     Validator,
 )
-from herdmesh.sdk.validators import at_least, non_empty_string, one_of
+from herdmesh.sdk.validators import at_least, one_of
 from herdmesh.worker.connectors.common import check_topics, warned_settings
 from herdmesh.worker.connectors.postgres.catalog import TABLE_TYPES, TableId
 from herdmesh.worker.connectors.postgres.common import (
@@ -40,59 +37,34 @@ from herdmesh.worker.connectors.postgres.common import (
 from herdmesh.worker.connectors.postgres.names import check_names
 from herdmesh.worker.connectors.postgres.query_text import one_query
 from herdmesh.worker.connectors.postgres.types import Granularity, NumericMapping, TypeOptions
+from herdmesh.worker.connectors.table_source.settings import (
+    DELAY_MS,
+    INCREMENTING,
+    INITIAL_MS,
+    MAX_ROWS,
+    MODE,
+    NON_NULL,
+    POLL_MS,
+    QUERY,
+    SUFFIX,
+    TASK_TABLES,
+    TIMESTAMP,
+    TIMESTAMP_INITIAL,
+    TOPIC_PREFIX,
+    WHITELIST,
+    ZONE,
+    Mode,
+    TableSettings,
+    shared_settings,
+    timestamps_of,
+)
+from herdmesh.worker.connectors.table_source.settings import KEYS as SHARED
 
-MODE = "mode"
-INCREMENTING = "incrementing.column.name"
-TIMESTAMP = "timestamp.column.name"
-TIMESTAMP_INITIAL = "timestamp.initial"
-INITIAL_MS = "timestamp.initial.ms"
-"""Aiven's, for `timestamp.initial`."""
-JAVA_CLASSES = frozenset((
-    "io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector",
-    "JdbcSourceConnector", "JdbcSource",
-))  # fmt: skip
-"""Names of Java's connectors, which read any database."""
-QUERY = "query"
-WHITELIST, BLACKLIST = "table.whitelist", "table.blacklist"
+BLACKLIST = "table.blacklist"
 INCLUDE, EXCLUDE = "table.include.list", "table.exclude.list"
 KEY_COLUMNS = "herdmesh.key.columns"
 WAIT_FOR_WRITERS = "herdmesh.wait.for.writers"
-ZONE = "db.timezone"
-POLL_MS = "poll.interval.ms"
-TASK_TABLES = "tables"
-"""What a task reads, in its config."""
-BATCH_ROWS = 5_000
-FROM_NOW = -1
-"""Of `timestamp.initial`."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-
-
-class Mode(StrEnum):
-    """How new and changed rows are told from those that were read."""
-
-    BULK = "bulk"
-    INCREMENTING = "incrementing"
-    TIMESTAMP = "timestamp"
-    TIMESTAMP_INCREMENTING = "timestamp+incrementing"
-
-    @property
-    def has_timestamp(self) -> bool:
-        """True where a row has a moment of its last change."""
-        return self in (Mode.TIMESTAMP, Mode.TIMESTAMP_INCREMENTING)
-
-    @property
-    def has_number(self) -> bool:
-        """True where a row has a number that grows."""
-        return self in (Mode.INCREMENTING, Mode.TIMESTAMP_INCREMENTING)
-
-
-def _check_zone(field: str, value: Any) -> None:
-    try:
-        ZoneInfo(value or "")
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ConfigError.for_value(
-            field, value, "Invalid time zone identifier", fix="UTC, or Europe/Berlin"
-        ) from error
 
 
 def _check_types(field: str, value: Any) -> None:
@@ -117,8 +89,7 @@ KEYS = ConfigDef(
               "Database", 6, "SHORT", "Schema pattern"),
     ConfigKey("schema.pattern", Type.STRING, None, _HIGH, "Pattern (SQL's LIKE) of the schemas whose tables are read; "
               "all but the system's without it.", None, "Database", 7, "SHORT", "Schema pattern"),
-    ConfigKey(WHITELIST, Type.LIST, [], _MEDIUM, "Tables to read: table, schema.table or database.schema.table.", None,
-              "Database", 8, "LONG", "Table Whitelist"),
+    replace(SHARED[WHITELIST], doc="Tables to read: table, schema.table or database.schema.table."),
     ConfigKey(BLACKLIST, Type.LIST, [], _MEDIUM, "Tables not to read.", None, "Database", 9, "LONG",
               "Table Blacklist"),
     ConfigKey(INCLUDE, Type.LIST, [], _MEDIUM, "Regular expressions of tables to read, as database.schema.table.", None,
@@ -134,40 +105,21 @@ KEYS = ConfigDef(
     ConfigKey("timestamp.granularity", Type.STRING, Granularity.CONNECT_LOGICAL.value, _LOW,
               "What timestamp columns become.", one_of(*Granularity), "Database", 14, "MEDIUM",
               "Timestamp granularity"),
-    ConfigKey(ZONE, Type.STRING, "UTC", _MEDIUM, "The time zone that timestamps without one are of.",
-              Validator("a time zone", _check_zone), "Database", 15, "MEDIUM", "DB time zone"),
-    ConfigKey(MODE, Type.STRING, REQUIRED, _HIGH, "bulk: everything, every poll.interval.ms. incrementing: rows whose "
-              "number is higher than the last. timestamp: rows whose moment is later than the last. "
-              "timestamp+incrementing: both, the number tells rows of one moment apart.", one_of(*Mode), _WHAT, 1,
-              "MEDIUM", "Table Loading Mode"),
-    ConfigKey(INCREMENTING, Type.STRING, "", _MEDIUM, "The column whose number grows with each new row; empty: the "
-              "table's serial or identity column.", None, _WHAT, 2, "MEDIUM", "Incrementing Column Name"),
-    ConfigKey(TIMESTAMP, Type.LIST, [], _MEDIUM, "The column with a row's last change; of several the first that is "
-              "not null.", None, _WHAT, 3, "MEDIUM", "Timestamp Column Name"),
-    ConfigKey(TIMESTAMP_INITIAL, Type.LONG, None, _LOW, "Where to begin without an offset: rows later than this, in "
-              "milliseconds since 1970; -1 = than now. Without it all rows.", None, _WHAT, 4, "MEDIUM",
-              "Unix time value of initial timestamp"),
-    ConfigKey("validate.non.null", Type.BOOLEAN, True, _LOW, "Refuse a table whose incrementing or timestamp column "
-              "may be null: such rows would not be read.", None, _WHAT, 5, "SHORT", "Validate Non Null"),
-    ConfigKey(QUERY, Type.STRING, "", _MEDIUM, "A query to read instead of tables. It may have a WHERE of its own.",
-              None, _WHAT, 6, "LONG", "Query"),
-    ConfigKey("query.suffix", Type.STRING, "", _LOW, "Text behind every query that is sent.", None, _WHAT, 7, "SHORT",
-              "Query suffix"),
+    SHARED[ZONE],
+    SHARED[MODE],
+    replace(SHARED[INCREMENTING], doc="The column whose number grows with each new row; empty: the table's serial or "
+            "identity column."),
+    *(SHARED[name] for name in (TIMESTAMP, TIMESTAMP_INITIAL, NON_NULL, QUERY, SUFFIX)),
     ConfigKey(WAIT_FOR_WRITERS, Type.BOOLEAN, True, _LOW, "incrementing: before a number is passed, wait for those who "
               "may still commit a lower one.", None, _WHAT, 8, "SHORT", "Wait for writers"),
     ConfigKey("table.types", Type.LIST, ["TABLE"], _LOW, f"What is read: some of {', '.join(TABLE_TYPES)}.",
               Validator("types of tables", _check_types), _HOW, 1, "MEDIUM", "Table Types"),
-    ConfigKey(POLL_MS, Type.INT, 5_000, _HIGH, "Milliseconds between two looks at a table.", at_least(1), _HOW, 2,
-              "SHORT", "Poll Interval (ms)"),
-    ConfigKey("batch.max.rows", Type.INT, BATCH_ROWS, _LOW, "Rows fetched at once, at most.", at_least(1), _HOW, 3,
-              "SHORT", "Max Rows Per Batch"),
+    SHARED[POLL_MS],
+    SHARED[MAX_ROWS],
     ConfigKey("table.poll.interval.ms", Type.LONG, 60_000, _LOW, "Milliseconds between two looks for new and removed "
               "tables.", at_least(1), _HOW, 4, "SHORT", "Metadata Change Monitoring Interval (ms)"),
-    ConfigKey("topic.prefix", Type.STRING, REQUIRED, _HIGH, "What a topic's name begins with; the table's name "
-              "follows. Of a query the whole name.", non_empty_string(), _HOW, 5, "MEDIUM", "Topic Prefix"),
-    ConfigKey("timestamp.delay.interval.ms", Type.LONG, 0, _HIGH, "How old a row's timestamp must be before it is "
-              "read, so that transactions that began earlier can commit.", at_least(0), _HOW, 6, "MEDIUM",
-              "Delay Interval (ms)"),
+    SHARED[TOPIC_PREFIX],
+    SHARED[DELAY_MS],
     ConfigKey(KEY_COLUMNS, Type.LIST, [], _MEDIUM, "Columns that make a record's key: one is the key itself, several "
               "are a struct. Without it records have no key.", None, _HOW, 7, "MEDIUM", "Key columns"),
 )  # fmt: skip
@@ -217,30 +169,14 @@ def _names_of(table: TableId) -> set[str]:
     return {".".join(parts[first:]) for parts in (plain, [f'"{one}"' for one in plain]) for first in range(3)}
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """A source's configuration, read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings(TableSettings):
+    """The settings of a PostgreSQL source. `incrementing`: "" = the table's own serial column."""
 
     connection: ConnectionSettings
-    mode: Mode
-    incrementing: str
-    """"" = the table's own."""
-    timestamps: tuple[str, ...]
-    initial_us: int | None
-    """Microseconds since 1970; None = from the first row."""
-    from_now: bool
-    """Without an offset only what comes after the first look."""
-    delay_ms: int
-    requires_not_null: bool
-    query: str
-    """"" = tables are read."""
-    suffix: str
     tables: TableChoice
     types: TypeOptions
     key_columns: tuple[str, ...]
-    topic_prefix: str
-    poll_ms: int
-    batch_rows: int
     tables_ms: int
     waits_for_writers: bool
 
@@ -258,9 +194,7 @@ def settings_of(config: Config) -> SourceSettings:
     connection = connection_settings(config)
     mode = Mode(values[MODE])
     query = _query_of(values)
-    timestamps = tuple(one for one in values[TIMESTAMP] or () if one)
-    if mode.has_timestamp and not timestamps:
-        raise ConfigError(f"{TIMESTAMP}: mode={mode} needs it", field=TIMESTAMP, fix="name a column")
+    timestamps = timestamps_of(values, mode)
     if mode.has_number and query and not values[INCREMENTING]:
         raise ConfigError(f"{INCREMENTING}: a query has no serial column of its own", field=INCREMENTING,
                           fix="name a column")  # fmt: skip
@@ -269,28 +203,20 @@ def settings_of(config: Config) -> SourceSettings:
         check_names(key, filter(None, columns), "write the column's own name")
     for problem in not_built(config):
         raise problem
-    initial = initial_of(config, values)
+    shared = shared_settings(config, values, mode)
     if query:
-        check_topics(config, [("the query", values["topic.prefix"])], "write another prefix, which is the whole name")
+        check_topics(config, [("the query", values[TOPIC_PREFIX])], "write another prefix, which is the whole name")
     else:
-        check_topics(config, [("a table t", f"{values['topic.prefix']}t")], "write another prefix")
+        check_topics(config, [("a table t", f"{values[TOPIC_PREFIX]}t")], "write another prefix")
     return SourceSettings(
+        **shared,
         connection=connection,
         mode=mode,
         incrementing=values[INCREMENTING] or "",
-        timestamps=timestamps if mode.has_timestamp else (),
-        initial_us=None if initial in (None, FROM_NOW) else initial * 1_000,
-        from_now=initial == FROM_NOW,
-        delay_ms=values["timestamp.delay.interval.ms"],
-        requires_not_null=values["validate.non.null"],
         query=query,
-        suffix=values["query.suffix"] or "",
         tables=_choice_of(values),
         types=TypeOptions(_numeric_of(values), Granularity(values["timestamp.granularity"]), values[ZONE] or "UTC"),
         key_columns=tuple(one for one in values[KEY_COLUMNS] or () if one),
-        topic_prefix=values["topic.prefix"],
-        poll_ms=values[POLL_MS],
-        batch_rows=values["batch.max.rows"],
         tables_ms=values["table.poll.interval.ms"],
         waits_for_writers=values[WAIT_FOR_WRITERS],
     )
@@ -305,17 +231,6 @@ def check_tables(config: Config, settings: SourceSettings, found: Iterable[Table
     """Raises ConfigError for tables after which no topic can be called."""
     topics = ((f"table {table}", topic_of(table, settings)) for table in found)
     check_topics(config, topics, f"leave the table out ({BLACKLIST}), or read it by a {QUERY}")
-
-
-def initial_of(config: Config, values: Mapping[str, Any]) -> int | None:
-    """Where to begin, in milliseconds; by Aiven's name for it too, whose 0 means all rows there are since 1970."""
-    text = (config.get(INITIAL_MS) or "").strip()
-    if values[TIMESTAMP_INITIAL] is not None or not text:
-        return values[TIMESTAMP_INITIAL]
-    found: int = parse_value(INITIAL_MS, text, Type.LONG)
-    if found < 0:
-        raise ConfigError.for_value(INITIAL_MS, text, "Value must be at least 0", fix=f"{TIMESTAMP_INITIAL}=-1 is now")
-    return found
 
 
 def not_built(config: Config) -> list[ConfigError]:

@@ -9,8 +9,7 @@ Invariant: rows come in the order of their places, so that whoever has a row has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -20,15 +19,8 @@ from herdmesh.sdk import ConfigError, DataError, Schema, SourceBatch
 from herdmesh.worker.connectors.postgres.catalog import Column
 from herdmesh.worker.connectors.postgres.common import Connection, connect, errors_translated, quoted
 from herdmesh.worker.connectors.postgres.reading.skipped_hours import SkippedHours
-from herdmesh.worker.connectors.postgres.source_config import (
-    INCREMENTING,
-    KEY_COLUMNS,
-    TIMESTAMP,
-    ZONE,
-    Mode,
-    SourceSettings,
-)
-from herdmesh.worker.connectors.postgres.source_place import MINUS_INFINITY_US, Place, moment_sql
+from herdmesh.worker.connectors.postgres.source_config import KEY_COLUMNS, SourceSettings
+from herdmesh.worker.connectors.postgres.source_place import MINUS_INFINITY_US, moment_sql
 from herdmesh.worker.connectors.postgres.types import (
     EPOCH_US,
     ColumnReader,
@@ -39,6 +31,8 @@ from herdmesh.worker.connectors.postgres.types import (
     schema_of,
 )
 from herdmesh.worker.connectors.postgres.types import MINUS_INFINITY_US as RAW_MINUS_INFINITY_US
+from herdmesh.worker.connectors.table_source import Mode, Place, Relation
+from herdmesh.worker.connectors.table_source.settings import INCREMENTING, TIMESTAMP, ZONE
 
 Row = tuple[Any, ...]
 #: Columns are named with it where a name alone could be taken for one of those that are selected (ORDER BY).
@@ -49,20 +43,6 @@ SELECT set_config('TimeZone', %s, false), set_config('datestyle', 'ISO', false),
 """
 """What the server prints within texts (ranges, composites, money) is read alike by any other server, whatever the role
 or the database has: 02.03.2024 is not. The order of day and month in a query's own constants stays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """What is read: a table, a view or a query."""
-
-    label: str
-    """For messages."""
-    source: str
-    """As SQL's FROM has it, without a name."""
-    topic: str
-    schema_name: str | None
-    partition: Mapping[str, Any]
-    """As the offsets topic names it."""
 
 
 def opened(settings: SourceSettings) -> Connection:

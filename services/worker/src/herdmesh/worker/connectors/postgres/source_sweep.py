@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final
 
 import psycopg
 
 from herdmesh.sdk import SourceBatch
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated
-from herdmesh.worker.connectors.postgres.source_place import Place
 from herdmesh.worker.connectors.postgres.source_plan import Plan, Row
-
-TIES_MAX: Final = 100_000
-"""Rows of one place that are kept until the place changes."""
+from herdmesh.worker.connectors.table_source import Place
+from herdmesh.worker.connectors.table_source.task import TIES_MAX
 
 
 class Sweep:

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 from herdmesh.engine import failpoints
 from herdmesh.sdk.spark import task_session
-from herdmesh.worker.connectors.spark.settings import FORMAT, SparkSettings
+from herdmesh.worker.connectors.spark.session_settings import FORMAT
+from herdmesh.worker.connectors.spark.settings import SparkSettings
 from herdmesh.worker.connectors.spark.targets import SparkWriter, place_of
 
 

@@ -28,7 +28,8 @@ from typing import Any, ClassVar, Final
 from herdmesh.engine import failpoints
 from herdmesh.sdk import ConfigError, ErrorClass, TaskFailed
 from herdmesh.sdk.spark import task_session
-from herdmesh.worker.connectors.spark.settings import FORMAT, TABLE, SparkSettings
+from herdmesh.worker.connectors.spark.session_settings import FORMAT
+from herdmesh.worker.connectors.spark.settings import TABLE, SparkSettings
 from herdmesh.worker.connectors.spark.targets import SparkWriter, place_of
 
 LEDGER: Final = "herdmesh_writes"

@@ -1,9 +1,9 @@
-"""What a `SparkSink`'s configuration says.
+"""The settings of a `SparkSink`, read from its config.
 
-Owns the keys and the values a task works with. What a format's own options mean is Spark's: `spark.option.<name>` goes
-to its writer as `<name>`.
+Owns the sink's keys. Those of a task's Spark: `session_settings`. The options of a format are Spark's:
+`spark.option.<name>` is passed to its writer as `<name>`.
 
-Invariant: what `settings_of` returns names one target and one folder for what waits to be written there.
+Invariant: the settings name one target, and one staging folder for the rows that are not yet written to it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from herdmesh.sdk import (
     REQUIRED,
@@ -24,38 +23,31 @@ from herdmesh.sdk import (
     FieldViolation,
     Importance,
     Type,
-    Validator,
 )
 from herdmesh.sdk.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.files.locations import folder_problem
 from herdmesh.worker.connectors.files.without_effect import unknown
+from herdmesh.worker.connectors.spark.session_settings import (
+    FILE_FORMATS,
+    FORMAT,
+    ICEBERG,
+    MEMORY,
+    MEMORY_KEY,
+    OPTION_PREFIX,
+    SESSION_PREFIXES,
+    options_of,
+    refuse_unknown_dialect,
+    session_settings_of,
+)
 
-FORMAT, MODE, PARTITION_BY, MEMORY = "spark.format", "spark.mode", "spark.partition.by", "spark.memory"
+MODE, PARTITION_BY = "spark.mode", "spark.partition.by"
 STAGING = "staging.directory"
-OPTION_PREFIX = "spark.option."
-SESSION_PREFIXES = ("spark.sql.", "spark.hadoop.")
-"""Keys that are settings of the Spark that writes, by the names that Spark has for them."""
-DELTA, ICEBERG = "delta", "iceberg"
+DELTA = "delta"
 PATH, PASSWORD, URL, TABLE = (OPTION_PREFIX + name for name in ("path", "password", "url", "dbtable"))
 FLUSH_RECORDS, ROTATE_INTERVAL_MS, ROTATE_BYTES = "flush.records", "rotate.interval.ms", "rotate.bytes"
-FILE_FORMATS = ("parquet", "json", "csv", "orc")
-"""Those that come with Spark and write files."""
-_NOT_OURS_TO_GIVE = ("spark.sql.catalogImplementation", "spark.sql.hive.", "spark.sql.session.timeZone")
-"""Of those: what makes Spark load code from elsewhere than the worker's jars, or changes what a moment means."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-_MEMORY = re.compile(r"\d+[mg]", re.IGNORECASE)
-_MEMORY_MIB_MIN = 450
-_MARIADB = re.compile(r"jdbc:mariadb:(?!.*ansi_quotes)", re.IGNORECASE | re.DOTALL)
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 """What Spark takes for a pattern in a path it is to read."""
-
-
-def _check_memory(name: str, value: Any) -> None:
-    text = str(value)
-    if not _MEMORY.fullmatch(text):
-        raise ConfigError.for_value(name, value, "not an amount of memory", fix="write one as 512m or 2g")
-    if int(text[:-1]) * (1024 if text[-1] in "gG" else 1) < _MEMORY_MIB_MIN:
-        raise ConfigError.for_value(name, value, "Spark does not start with so little", fix="write 512m or more")
 
 
 KEYS = ConfigDef(
@@ -73,10 +65,7 @@ KEYS = ConfigDef(
         MODE, Type.STRING, "append", _LOW, "Always append: each commit adds to what the target has.", one_of("append"),
     ),
     ConfigKey(PARTITION_BY, Type.LIST, [], _MEDIUM, "Fields by whose values Spark partitions the target, in order."),
-    ConfigKey(
-        MEMORY, Type.STRING, "512m", _MEDIUM, "Heap of each task's Spark.",
-        Validator("amount of memory, as 512m", _check_memory),
-    ),
+    MEMORY_KEY,
     ConfigKey(FLUSH_RECORDS, Type.INT, 100_000, _MEDIUM, "Write when a task holds so many records.", at_least(1)),
     ConfigKey(
         ROTATE_INTERVAL_MS, Type.LONG, 10_000, _MEDIUM,
@@ -174,30 +163,3 @@ def _needed(name: str) -> tuple[str, ...]:
     if name in (*FILE_FORMATS, DELTA, ICEBERG):
         return (PATH,)
     return (URL, TABLE) if name == "jdbc" else ()
-
-
-def refuse_unknown_dialect(key: str, url: str) -> None:
-    """Raises ConfigError with this key for a URL whose database Spark would take for one that quotes names by `"`."""
-    if _MARIADB.match(url):
-        raise ConfigError(
-            f"{key}: Spark does not know jdbc:mariadb, and quotes names in a way that MariaDB does not take", field=key,
-            fix="write jdbc:mysql://host:3306/database?permitMysqlScheme=true, which MariaDB's driver takes",
-        )  # fmt: skip
-
-
-def options_of(config: Config) -> dict[str, str]:
-    """What goes to Spark's reader or writer."""
-    return {
-        name.removeprefix(OPTION_PREFIX): value
-        for name, value in config.items()
-        if name.startswith(OPTION_PREFIX) and value is not None
-    }
-
-
-def session_settings_of(config: Config) -> dict[str, str]:
-    """Of the task's Spark. Raises ConfigError for what connectors may not say."""
-    found = {key: value for key, value in config.items() if key.startswith(SESSION_PREFIXES) and value is not None}
-    for key in found:
-        if key.startswith(_NOT_OURS_TO_GIVE):
-            raise ConfigError(f"{key} is not for connectors to say", field=key, fix="leave it out")
-    return found

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import msgspec
 
 from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, group_partitions
-from herdmesh.worker.connectors.postgres.source_config import TASK_TABLES
 from herdmesh.worker.connectors.spark import source_config
 from herdmesh.worker.connectors.spark.source_config import JdbcSettings, settings_of
 from herdmesh.worker.connectors.table_source import TableSource
+from herdmesh.worker.connectors.table_source.settings import TASK_TABLES
 
 
 class JdbcSource(TableSource[JdbcSettings]):

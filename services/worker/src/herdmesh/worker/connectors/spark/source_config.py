@@ -1,43 +1,56 @@
-"""What a `SparkJdbcSource`'s configuration says: Confluent's JDBC keys, read, and a warning for each without effect.
+"""The settings of a `SparkJdbcSource`, from Confluent's JDBC keys, and a warning for each key without effect.
 
-Owns which of the keys there are here and the rules between them. Their definitions are the PostgreSQL source's
-(`postgres.source_config`), but for those that say something else here. Asks no database.
+Owns which of the keys exist here and the rules between them. The definitions of shared keys: `table_source.settings`.
+Asks no database.
 
-Invariant: a key is honoured, or refused, or named in a warning; what `settings_of` returns shows no password.
+Invariant: a key is honoured, refused or named in a warning; the repr of the settings shows no password.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
-from herdmesh.sdk.validators import non_empty_string
 from herdmesh.worker.connectors.common import check_topics, warned_settings
-from herdmesh.worker.connectors.postgres import source_config as postgres
-from herdmesh.worker.connectors.postgres.common import PASSWORD, URL, USER
-from herdmesh.worker.connectors.postgres.source_config import (
+from herdmesh.worker.connectors.spark.session_settings import (
+    MEMORY,
+    MEMORY_KEY,
+    OPTION_PREFIX,
+    refuse_unknown_dialect,
+)
+from herdmesh.worker.connectors.table_source.settings import (
+    DELAY_MS,
     INCREMENTING,
+    INITIAL_MS,
+    JAVA_CLASSES,
+    MAX_ROWS,
     MODE,
+    NON_NULL,
+    PASSWORD,
     POLL_MS,
     QUERY,
+    SUFFIX,
     TASK_TABLES,
     TIMESTAMP,
     TIMESTAMP_INITIAL,
+    TOPIC_PREFIX,
+    URL,
+    USER,
     WHITELIST,
     ZONE,
     Mode,
+    TableSettings,
+    login_keys,
+    shared_settings,
+    timestamps_of,
 )
-from herdmesh.worker.connectors.spark import settings as spark_settings
-from herdmesh.worker.connectors.spark.settings import MEMORY, OPTION_PREFIX, refuse_unknown_dialect
+from herdmesh.worker.connectors.table_source.settings import KEYS as SHARED
 
 DRIVER: Final = OPTION_PREFIX + "driver"
-NON_NULL: Final = "validate.non.null"
-_SAME: Final = (MODE, TIMESTAMP, TIMESTAMP_INITIAL, NON_NULL, QUERY, "query.suffix", ZONE, POLL_MS, "batch.max.rows",
-                "topic.prefix", "timestamp.delay.interval.ms")  # fmt: skip
 _POSTGRES: Final = re.compile(r"(jdbc:)?postgres(ql)?:", re.IGNORECASE)
 _WITH_PASSWORD: Final = re.compile(r"[?;&:](password|pwd)=|//[^/@?;]*:[^/@?;]*@|:thin:[^/@]*/[^@]*@", re.IGNORECASE)
 """`?password=...`, `//user:...@host`, Oracle's `:thin:user/...@`."""
@@ -48,22 +61,15 @@ _OURS: Final = frozenset(("url", "dbtable", "query", "user", "password", "prepar
 """Options of Spark's that follow from other keys."""
 
 
-def _key(name: str, **changed: Any) -> ConfigKey:
-    """The PostgreSQL source's key, with some of its attributes changed."""
-    return replace(postgres.KEYS.keys[name], **changed)
-
-
 KEYS = ConfigDef(
-    _key(URL, doc="JDBC connection URL, jdbc:mysql://host:3306/database or as the driver wants it.",
-         validator=non_empty_string()),
-    _key(USER),
-    _key(PASSWORD),
-    _key(WHITELIST, doc="Tables to read, as SQL names them: table, schema.table or catalog.schema.table."),
-    _key(INCREMENTING, doc="The column whose number grows with each new row."),
-    *(_key(name) for name in _SAME),
+    *login_keys("JDBC connection URL, jdbc:mysql://host:3306/database or as the driver wants it."),
+    *(SHARED[name] for name in (
+        WHITELIST, INCREMENTING, MODE, TIMESTAMP, TIMESTAMP_INITIAL, NON_NULL, QUERY, SUFFIX, ZONE, POLL_MS, MAX_ROWS,
+        TOPIC_PREFIX, DELAY_MS,
+    )),
     ConfigKey(DRIVER, Type.STRING, None, Importance.LOW, "The driver's class, where it does not say by itself that it "
               "is for such URLs."),
-    replace(spark_settings.KEYS.keys[MEMORY]),
+    MEMORY_KEY,
 )  # fmt: skip
 
 #: Confluent's keys without effect: why, and the values that ask for nothing else.
@@ -87,32 +93,15 @@ _REFUSED: Final = ("table.blacklist", "table.include.list", "table.exclude.list"
 """They choose among tables that nobody has listed here: without effect, other tables would be read than were meant."""
 
 
-@dataclass(frozen=True, slots=True)
-class JdbcSettings:
-    """A source's configuration, read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JdbcSettings(TableSettings):
+    """The settings of a `SparkJdbcSource`."""
 
     options: Mapping[str, str] = field(repr=False)
     """For Spark's JDBC: `url`, `user`, `password`, and the `spark.option.*`."""
     memory: str
-    mode: Mode
-    incrementing: str
-    """"" = the mode has none."""
-    timestamps: tuple[str, ...]
-    """The first that is not null is a row's moment; () = the mode has none."""
-    initial_us: int | None
-    """Microseconds since 1970; None = from the first row."""
-    from_now: bool
-    """Without an offset only what comes after the first look."""
-    delay_ms: int
-    requires_not_null: bool
-    query: str
-    """"" = tables are read."""
-    suffix: str
     tables: tuple[str, ...]
     zone: str
-    topic_prefix: str
-    poll_ms: int
-    batch_rows: int
 
     @property
     def url(self) -> str:
@@ -126,32 +115,21 @@ def settings_of(config: Config) -> JdbcSettings:
     options = _options_of(config, values)
     mode = Mode(values[MODE])
     query, tables = _what_of(config, values)
-    topics = [(f"table {table}", values["topic.prefix"] + topic_name(table)) for table in tables]
-    check_topics(config, topics or [("the query", values["topic.prefix"])], f"read it by a {QUERY} with another prefix")
-    timestamps = tuple(one for one in values[TIMESTAMP] or () if one)
-    if mode.has_timestamp and not timestamps:
-        raise ConfigError(f"{TIMESTAMP}: mode={mode} needs it", field=TIMESTAMP, fix="name a column")
+    topics = [(f"table {table}", values[TOPIC_PREFIX] + topic_name(table)) for table in tables]
+    check_topics(config, topics or [("the query", values[TOPIC_PREFIX])], f"read it by a {QUERY} with another prefix")
+    timestamps_of(values, mode)
     incrementing = (values[INCREMENTING] or "").strip()
     if mode.has_number and not incrementing:
         raise ConfigError(f"{INCREMENTING}: mode={mode} needs it", field=INCREMENTING, fix="name a column")
-    initial = postgres.initial_of(config, values)
     return JdbcSettings(
+        **shared_settings(config, values, mode),
         options=options,
         memory=values[MEMORY].lower(),
         mode=mode,
         incrementing=incrementing if mode.has_number else "",
-        timestamps=timestamps if mode.has_timestamp else (),
-        initial_us=None if initial in (None, postgres.FROM_NOW) else initial * 1_000,
-        from_now=initial == postgres.FROM_NOW,
-        delay_ms=values["timestamp.delay.interval.ms"],
-        requires_not_null=values[NON_NULL],
         query=query,
-        suffix=values["query.suffix"] or "",
         tables=tables,
         zone=values[ZONE] or "UTC",
-        topic_prefix=values["topic.prefix"],
-        poll_ms=values[POLL_MS],
-        batch_rows=values["batch.max.rows"],
     )
 
 
@@ -164,7 +142,7 @@ def topic_name(table: str) -> str:
 
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
-    own = {*KEYS.keys, TASK_TABLES, "task.class", postgres.INITIAL_MS}
+    own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}
     found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,), java="jdbc-source")
     return [*_warnings_of_java(config), *_warnings_of_late_rows(config), *found]
 
@@ -172,7 +150,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
 def _warnings_of_java(config: Config) -> list[FieldViolation]:
     """What of a config for Java's connector is other than its author may think."""
     name = config.get("connector.class")
-    if name not in postgres.JAVA_CLASSES:
+    if name not in JAVA_CLASSES:
         return []
     message = f"connector.class: of this {URL} {name} is SparkJdbcSource, with a Spark of each task's own"
     found = [FieldViolation("connector.class", message, "write connector.class=SparkJdbcSource to say so")]

@@ -27,9 +27,8 @@ from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
 from herdmesh.connect.connection_urls import database_place, kind_of
 from herdmesh.sdk import ConfigError, ConnectError, ErrorClass, RetriableError, TaskFailed
 from herdmesh.sdk.spark import task_session
-from herdmesh.worker.connectors.postgres.common import PASSWORD, URL, USER
-from herdmesh.worker.connectors.postgres.source_config import QUERY, WHITELIST
 from herdmesh.worker.connectors.spark.source_config import JdbcSettings
+from herdmesh.worker.connectors.table_source.settings import PASSWORD, QUERY, URL, USER, WHITELIST
 
 _NO_DRIVER: Final = ("No suitable driver", "ClassNotFoundException")
 _NOW: Final = ("SELECT CURRENT_TIMESTAMP", "VALUES CURRENT_TIMESTAMP", "SELECT CURRENT_TIMESTAMP FROM dual")

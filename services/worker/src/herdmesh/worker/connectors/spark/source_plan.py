@@ -2,7 +2,7 @@
 
 Owns one relation's plan. Where a batch ends: `source_sweep`; who runs the SQL: `source_database`.
 
-A place is Confluent's: the number of a row, the moment of its last change, or both (`postgres.source_place`). Moments
+A place is Confluent's: the number of a row, the moment of its last change, or both (`table_source.offsets`). Moments
 are known to the microsecond, and some databases have finer ones, or others than they tell (SQL Server's `datetime`). So
 rows of one microsecond leave together, what SQL finds behind a place may begin with rows that left already, and those
 are passed over (`already`).
@@ -12,8 +12,7 @@ Invariant: what is asked for includes every visible row behind the place, in the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow
@@ -21,11 +20,10 @@ import pyarrow.compute
 
 from herdmesh.sdk import ConfigError, DataError, SourceBatch
 from herdmesh.sdk.arrow import arrow_source_batch
-from herdmesh.worker.connectors.postgres.common import URL
-from herdmesh.worker.connectors.postgres.source_config import INCREMENTING, QUERY, TIMESTAMP, ZONE, Mode
-from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place
 from herdmesh.worker.connectors.spark.source_config import JdbcSettings, topic_name
 from herdmesh.worker.connectors.spark.source_database import Column, Columns, Parameter
+from herdmesh.worker.connectors.table_source import QUERY_PARTITION, Mode, Place, Relation, table_partition
+from herdmesh.worker.connectors.table_source.settings import INCREMENTING, QUERY, TIMESTAMP, URL, ZONE
 
 pa: Any = pyarrow
 _compute: Any = pyarrow.compute
@@ -37,25 +35,10 @@ RowPlace = tuple[int, int]
 """Moment in microseconds since 1970 and number; 0 for what the mode does not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """What is read: a table or a query."""
-
-    label: str
-    """For messages."""
-    source: str
-    """As SQL's FROM has it, with a name."""
-    topic: str
-    schema_name: str | None
-    partition: Mapping[str, Any]
-    """As the offsets topic names it."""
-
-
 def relation_of(table: str, settings: JdbcSettings) -> Relation:
     """A table as it is read."""
     name = topic_name(table)
-    partition = {"protocol": "1", "table": table}  # their order counts
-    return Relation(table, f"{table} {_ROWS}", settings.topic_prefix + name, name, partition)
+    return Relation(table, f"{table} {_ROWS}", settings.topic_prefix + name, name, table_partition(table))
 
 
 def query_relation(settings: JdbcSettings) -> Relation:

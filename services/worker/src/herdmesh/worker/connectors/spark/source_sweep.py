@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow
 
 from herdmesh.sdk import SourceBatch
-from herdmesh.worker.connectors.postgres.source_place import Place
-from herdmesh.worker.connectors.postgres.source_sweep import TIES_MAX
 from herdmesh.worker.connectors.spark.source_database import Database, Rows
 from herdmesh.worker.connectors.spark.source_plan import Plan, RowPlace
+from herdmesh.worker.connectors.table_source import Place
+from herdmesh.worker.connectors.table_source.task import TIES_MAX
 
 pa: Any = pyarrow
 

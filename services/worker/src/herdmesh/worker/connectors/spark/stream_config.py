@@ -11,18 +11,19 @@ two offsets whenever it is asked; what `settings_of` returns shows no password.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.sdk import REQUIRED, Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.common import warned_settings
-from herdmesh.worker.connectors.spark import settings as spark_settings
-from herdmesh.worker.connectors.spark.settings import (
+from herdmesh.worker.connectors.spark.session_settings import (
+    FILE_FORMATS,
     FORMAT,
     ICEBERG,
     MEMORY,
+    MEMORY_KEY,
     OPTION_PREFIX,
     SESSION_PREFIXES,
     options_of,
@@ -67,7 +68,7 @@ FORMATS: Final[Mapping[str, Format]] = {
 }  # fmt: skip
 _CHECKPOINT: Final = "which files it has read is known to its checkpoint alone"
 _WHY_NOT: Final[Mapping[str, str]] = {
-    **dict.fromkeys((*spark_settings.FILE_FORMATS, "text", "avro", "xml", "binaryFile"), _CHECKPOINT),
+    **dict.fromkeys((*FILE_FORMATS, "text", "avro", "xml", "binaryFile"), _CHECKPOINT),
     "delta": "Spark tells no position of it but to a query with a checkpoint",
     "jdbc": "Spark does not stream it",
     "rate": "it counts from when its checkpoint was made",
@@ -83,7 +84,7 @@ KEYS = ConfigDef(
     ConfigKey(KEY_COLUMN, Type.STRING, "", _MEDIUM, "Column whose value is the record's key as well; empty = no keys."),
     ConfigKey(POLL_MS, Type.INT, 5_000, _MEDIUM, "Milliseconds between two looks for more.", at_least(1)),
     ConfigKey(BATCH_ROWS, Type.INT, 5_000, _LOW, "Rows handed on at once, at most.", at_least(1)),
-    replace(spark_settings.KEYS.keys[MEMORY]),
+    MEMORY_KEY,
     *(
         ConfigKey(f"{OPTION_PREFIX}kafka.{name}", Type.PASSWORD, None, _LOW, f"With kafka: its client's {name}.")
         for name in _SECRET_OPTIONS

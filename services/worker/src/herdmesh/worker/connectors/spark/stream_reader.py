@@ -24,7 +24,7 @@ from py4j.protocol import Py4JNetworkError  # pyright: ignore[reportMissingTypeS
 
 from herdmesh.sdk import ConfigError, ErrorClass, ScratchFolder, TaskFailed
 from herdmesh.sdk.spark import task_session
-from herdmesh.worker.connectors.spark.settings import FORMAT
+from herdmesh.worker.connectors.spark.session_settings import FORMAT
 from herdmesh.worker.connectors.spark.stream_config import StreamSettings
 from herdmesh.worker.connectors.spark.stream_slice import Slice
 

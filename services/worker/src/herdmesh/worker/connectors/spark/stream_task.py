@@ -25,7 +25,7 @@ from herdmesh.sdk import (
     waits,
 )
 from herdmesh.sdk.arrow import arrow_source_batch
-from herdmesh.worker.connectors.spark.settings import FORMAT
+from herdmesh.worker.connectors.spark.session_settings import FORMAT
 from herdmesh.worker.connectors.spark.stream_config import KAFKA, KEY_COLUMN, settings_of
 from herdmesh.worker.connectors.spark.stream_position import Position
 from herdmesh.worker.connectors.spark.stream_reader import Stream

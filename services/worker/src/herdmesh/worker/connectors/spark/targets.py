@@ -23,7 +23,8 @@ from typing import Any, ClassVar, Final, Protocol
 from herdmesh.connect.connection_urls import database_place
 from herdmesh.sdk import ConfigError
 from herdmesh.sdk.spark import task_session
-from herdmesh.worker.connectors.spark.settings import DELTA, FILE_FORMATS, FORMAT, ICEBERG, SparkSettings
+from herdmesh.worker.connectors.spark.session_settings import FILE_FORMATS, FORMAT, ICEBERG
+from herdmesh.worker.connectors.spark.settings import DELTA, SparkSettings
 
 _ATTEMPT: Final = "mapreduce.job.application.attempt.id"
 _LEAVE_OTHERS: Final = "mapreduce.fileoutputcommitter.cleanup.skipped"

@@ -1,38 +1,29 @@
-"""What sources of tables share, whichever way they reach their database.
+"""The base class of source connectors that read tables, by whichever way they reach the database.
 
-Owns what a mode promises, and that offsets are Confluent's. Which tables there are, and reading them, is each one's.
+Owns the delivery guarantee of each mode, and altering and rewinding offsets. Finding the tables and reading them: each
+source.
 
-Invariant: who takes such a source over from another of them goes on with its offsets.
+Invariant: offsets have Confluent's form, so one of these sources can continue where another stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from herdmesh.sdk import Config, OffsetMap, SourceConnector
 from herdmesh.worker.connectors.common import ReadConnector
-from herdmesh.worker.connectors.postgres.source_config import Mode
-from herdmesh.worker.connectors.postgres.source_place import check_offset, rewound
-
-
-class TableSettings(Protocol):
-    """A configuration, read."""
-
-    @property
-    def mode(self) -> Mode:
-        """How new rows are told from those that were read."""
-        ...
-
+from herdmesh.worker.connectors.table_source.offsets import check_offset, rewound
+from herdmesh.worker.connectors.table_source.settings import Mode, TableSettings
 
 T = TypeVar("T", bound=TableSettings)
 
 
 class TableSource(ReadConnector[T], SourceConnector):
-    """A source in the words of Confluent's JDBC source connector."""
+    """A source with the keys and offsets of Confluent's JDBC source connector."""
 
     def exactly_once_support(self, config: Config) -> bool | None:
-        """Not of bulk, which has no offsets: a run that dies in the middle begins anew."""
+        """False for bulk mode, which has no offsets: a run that fails in the middle starts again."""
         return self.answer_from(config, lambda settings: settings.mode is not Mode.BULK)
 
     def alter_offsets(
@@ -45,5 +36,5 @@ class TableSource(ReadConnector[T], SourceConnector):
     def offsets_at(
         self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
     ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
-        """By the rows' moments, in the modes that have them."""
+        """By the rows' timestamps, in the modes that have them."""
         return rewound(time_ms, committed, has_timestamp=self.read(config).mode.has_timestamp)

@@ -1,0 +1,181 @@
+"""Settings that all sources of tables share: the keys of Confluent's JDBC source, in its words, and the modes.
+
+Owns the definitions of the shared keys and what they mean for reading. Which tables there are, and further keys:
+`postgres.source.settings` and `spark.jdbc_source.settings`.
+
+Invariant: a shared key means the same in every source of tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from herdmesh.connect.config import parse_value
+from herdmesh.sdk import REQUIRED, Config, ConfigError, ConfigKey, Importance, Type, Validator
+from herdmesh.sdk.validators import at_least, non_empty_string, one_of
+
+URL, USER, PASSWORD = "connection.url", "connection.user", "connection.password"
+MODE = "mode"
+INCREMENTING = "incrementing.column.name"
+TIMESTAMP = "timestamp.column.name"
+TIMESTAMP_INITIAL = "timestamp.initial"
+INITIAL_MS = "timestamp.initial.ms"
+"""Aiven's name for `timestamp.initial`."""
+NON_NULL = "validate.non.null"
+QUERY, SUFFIX = "query", "query.suffix"
+WHITELIST = "table.whitelist"
+ZONE = "db.timezone"
+POLL_MS, MAX_ROWS, DELAY_MS = "poll.interval.ms", "batch.max.rows", "timestamp.delay.interval.ms"
+TOPIC_PREFIX = "topic.prefix"
+TASK_TABLES = "tables"
+"""The tables of one task, in its config."""
+JAVA_CLASSES = frozenset((
+    "io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector",
+    "JdbcSourceConnector", "JdbcSource",
+))  # fmt: skip
+"""Class names of Java's connectors, which read any database."""
+BATCH_ROWS = 5_000
+_FROM_NOW: Final = -1
+"""The value of `timestamp.initial` that means now."""
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+
+class Mode(StrEnum):
+    """How new and changed rows are told from those that were read."""
+
+    BULK = "bulk"
+    INCREMENTING = "incrementing"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_INCREMENTING = "timestamp+incrementing"
+
+    @property
+    def has_timestamp(self) -> bool:
+        """True where a row has a moment of its last change."""
+        return self in (Mode.TIMESTAMP, Mode.TIMESTAMP_INCREMENTING)
+
+    @property
+    def has_number(self) -> bool:
+        """True where a row has a number that grows."""
+        return self in (Mode.INCREMENTING, Mode.TIMESTAMP_INCREMENTING)
+
+
+def _check_zone(field: str, value: Any) -> None:
+    try:
+        ZoneInfo(value or "")
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ConfigError.for_value(
+            field, value, "Invalid time zone identifier", fix="UTC, or Europe/Berlin"
+        ) from error
+
+
+_WHAT, _HOW = "Mode", "Connector"
+_SHARED = (
+    ConfigKey(WHITELIST, Type.LIST, [], _MEDIUM, "Tables to read, as SQL names them: table, schema.table or "
+              "catalog.schema.table.", None, "Database", 8, "LONG", "Table Whitelist"),
+    ConfigKey(INCREMENTING, Type.STRING, "", _MEDIUM, "The column whose number grows with each new row.", None, _WHAT,
+              2, "MEDIUM", "Incrementing Column Name"),
+    ConfigKey(ZONE, Type.STRING, "UTC", _MEDIUM, "The time zone that timestamps without one are of.",
+              Validator("a time zone", _check_zone), "Database", 15, "MEDIUM", "DB time zone"),
+    ConfigKey(MODE, Type.STRING, REQUIRED, _HIGH, "bulk: everything, every poll.interval.ms. incrementing: rows whose "
+              "number is higher than the last. timestamp: rows whose moment is later than the last. "
+              "timestamp+incrementing: both, the number tells rows of one moment apart.", one_of(*Mode), _WHAT, 1,
+              "MEDIUM", "Table Loading Mode"),
+    ConfigKey(TIMESTAMP, Type.LIST, [], _MEDIUM, "The column with a row's last change; of several the first that is "
+              "not null.", None, _WHAT, 3, "MEDIUM", "Timestamp Column Name"),
+    ConfigKey(TIMESTAMP_INITIAL, Type.LONG, None, _LOW, "Where to begin without an offset: rows later than this, in "
+              "milliseconds since 1970; -1 = than now. Without it all rows.", None, _WHAT, 4, "MEDIUM",
+              "Unix time value of initial timestamp"),
+    ConfigKey(NON_NULL, Type.BOOLEAN, True, _LOW, "Refuse a table whose incrementing or timestamp column "
+              "may be null: such rows would not be read.", None, _WHAT, 5, "SHORT", "Validate Non Null"),
+    ConfigKey(QUERY, Type.STRING, "", _MEDIUM, "A query to read instead of tables. It may have a WHERE of its own.",
+              None, _WHAT, 6, "LONG", "Query"),
+    ConfigKey(SUFFIX, Type.STRING, "", _LOW, "Text behind every query that is sent.", None, _WHAT, 7, "SHORT",
+              "Query suffix"),
+    ConfigKey(POLL_MS, Type.INT, 5_000, _HIGH, "Milliseconds between two looks at a table.", at_least(1), _HOW, 2,
+              "SHORT", "Poll Interval (ms)"),
+    ConfigKey(MAX_ROWS, Type.INT, BATCH_ROWS, _LOW, "Rows fetched at once, at most.", at_least(1), _HOW, 3,
+              "SHORT", "Max Rows Per Batch"),
+    ConfigKey(TOPIC_PREFIX, Type.STRING, REQUIRED, _HIGH, "What a topic's name begins with; the table's name "
+              "follows. Of a query the whole name.", non_empty_string(), _HOW, 5, "MEDIUM", "Topic Prefix"),
+    ConfigKey(DELAY_MS, Type.LONG, 0, _HIGH, "How old a row's timestamp must be before it is "
+              "read, so that transactions that began earlier can commit.", at_least(0), _HOW, 6, "MEDIUM",
+              "Delay Interval (ms)"),
+)  # fmt: skip
+KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _SHARED}
+"""The shared keys by their names, in the groups and positions that Confluent's connector has them."""
+
+
+def login_keys(url_doc: str, group: str = "Database") -> tuple[ConfigKey, ConfigKey, ConfigKey]:
+    """The keys `connection.url`, `.user` and `.password`, as Confluent's JDBC connectors define them."""
+    return (
+        ConfigKey(URL, Type.STRING, REQUIRED, _HIGH, url_doc, non_empty_string(), group, 1, "LONG", "JDBC URL"),
+        ConfigKey(USER, Type.STRING, None, _HIGH, "JDBC connection user.", None, group, 2, "MEDIUM", "JDBC User"),
+        ConfigKey(PASSWORD, Type.PASSWORD, None, _HIGH, "JDBC connection password.", None, group, 3, "SHORT",
+                  "JDBC Password"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSettings:
+    """The settings that all sources of tables have."""
+
+    mode: Mode
+    incrementing: str
+    """The column with a number that grows; "" = the mode has none, or the source finds it."""
+    timestamps: tuple[str, ...]
+    """Columns with the moment of a row's last change, of which the first that is not null counts; () = the mode has
+    none."""
+    initial_us: int | None
+    """Where to begin without an offset, in microseconds since 1970; None = with the first row."""
+    from_now: bool
+    """Begin without an offset with the rows that come after the first look."""
+    delay_ms: int
+    """How old the moment of a row must be before the row is read."""
+    requires_not_null: bool
+    query: str
+    """"" = tables are read."""
+    suffix: str
+    """Appended to every query."""
+    topic_prefix: str
+    poll_ms: int
+    batch_rows: int
+
+
+def timestamps_of(values: Mapping[str, Any], mode: Mode) -> tuple[str, ...]:
+    """The timestamp columns that the config names. Raises ConfigError when the mode needs one and none is named."""
+    found = tuple(one for one in values[TIMESTAMP] or () if one)
+    if mode.has_timestamp and not found:
+        raise ConfigError(f"{TIMESTAMP}: mode={mode} needs it", field=TIMESTAMP, fix="name a column")
+    return found
+
+
+def shared_settings(config: Config, values: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
+    """The fields of `TableSettings` that every source reads in the same way: all but `mode`, `incrementing` and
+    `query`. Raises ConfigError whose field is the key."""
+    initial_ms = _initial_ms(config, values)
+    return {
+        "timestamps": timestamps_of(values, mode) if mode.has_timestamp else (),
+        "initial_us": None if initial_ms in (None, _FROM_NOW) else initial_ms * 1_000,
+        "from_now": initial_ms == _FROM_NOW,
+        "delay_ms": values[DELAY_MS],
+        "requires_not_null": values[NON_NULL],
+        "suffix": values[SUFFIX] or "",
+        "topic_prefix": values[TOPIC_PREFIX],
+        "poll_ms": values[POLL_MS],
+        "batch_rows": values[MAX_ROWS],
+    }
+
+
+def _initial_ms(config: Config, values: Mapping[str, Any]) -> int | None:
+    """Where to begin, in milliseconds since 1970; also by Aiven's key, whose 0 means all rows since 1970."""
+    text = (config.get(INITIAL_MS) or "").strip()
+    if values[TIMESTAMP_INITIAL] is not None or not text:
+        return values[TIMESTAMP_INITIAL]
+    found: int = parse_value(INITIAL_MS, text, Type.LONG)
+    if found < 0:
+        raise ConfigError.for_value(INITIAL_MS, text, "Value must be at least 0", fix=f"{TIMESTAMP_INITIAL}=-1 is now")
+    return found
