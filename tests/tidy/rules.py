@@ -63,7 +63,6 @@ WAITERS = (
     "libs/core/src/herdmesh/connect/",
     "libs/sdk/src/herdmesh/sdk/",
     "services/worker/src/herdmesh/worker/connectors/",
-    "services/worker/src/herdmesh/worker/spark/hadoop.py",
 )
 NO_WAITERS = ("libs/sdk/src/herdmesh/sdk/testing/",)
 WAITING_CALLS = {"sleep", "wait", "wait_for", "awaitTermination"}

@@ -25,8 +25,8 @@ TransactionContext Type Validator date_schema decimal_schema group_partitions pu
 timestamp_schema waits
 """
 SPARK = """
-ERRORS HOME_VARIABLE JARS_VARIABLE arrow_of begin cause_of end environment errors_translated has_failed java_class
-session_of
+ERRORS HOME_VARIABLE JARS_VARIABLE arrow_of begin cause_of end environment errors_translated has_failed jars_folder
+java_class session_of
 """
 ARROW = "arrow_schema arrow_source_batch connect_schema to_arrow"
 VALIDATORS = """

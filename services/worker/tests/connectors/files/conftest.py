@@ -10,7 +10,7 @@ import pytest
 
 from herdmesh.devstack.hdfs import HdfsServer
 from herdmesh.devstack.s3 import S3Server
-from herdmesh.worker.spark.hadoop import shared_jvm
+from herdmesh.worker.connectors.files.hadoop import shared_jvm
 from services.worker.tests.connectors.files.places import (
     KINDS,
     Place,

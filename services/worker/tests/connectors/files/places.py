@@ -14,9 +14,9 @@ from typing import Any
 from pyarrow import fs
 
 from herdmesh.engine.files import Files, LocalFiles
+from herdmesh.worker.connectors.files.hadoop import HadoopFileSystem, HadoopJvm, shared_jvm
 from herdmesh.worker.connectors.files.locations import Access, Location, opener
 from herdmesh.worker.connectors.files.remote import RemoteFiles
-from herdmesh.worker.spark.hadoop import HadoopFileSystem, HadoopJvm, shared_jvm
 from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
 
 _fs: Any = fs

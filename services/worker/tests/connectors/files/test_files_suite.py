@@ -12,9 +12,9 @@ from pyarrow import fs
 
 from herdmesh.sdk.testing import BadConfig, Form, SinkRunSuite, SinkSuite, SinkWorld
 from herdmesh.worker.connectors.files.file_sink import FileSink
+from herdmesh.worker.connectors.files.hadoop import shared_jvm
 from herdmesh.worker.connectors.files.hdfs_sink import HdfsSinkConnector
 from herdmesh.worker.connectors.files.s3_sink import S3SinkConnector
-from herdmesh.worker.spark.hadoop import shared_jvm
 from services.worker.tests.connectors.files.places import hadoop_place
 from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
 from tests.support.sizes import SOAKING

@@ -20,9 +20,9 @@ from pyarrow import fs
 
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.staging import StagingFolder
+from herdmesh.worker.connectors.files import hadoop
 from herdmesh.worker.connectors.files.locations import Access, Location, opener
 from herdmesh.worker.connectors.files.remote import RemoteFiles
-from herdmesh.worker.spark import hadoop
 from services.worker.tests.connectors.files.places import hdfs_place
 
 WAIT_S = 60.0
@@ -33,7 +33,7 @@ import sys
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.staging import StagingFolder
 from herdmesh.worker.connectors.files.locations import Access, opener
-from herdmesh.worker.spark.hadoop import shared_jvm
+from herdmesh.worker.connectors.files.hadoop import shared_jvm
 folder = StagingFolder(opener(Access())(sys.argv[1]), "group", "run-1")
 with folder.writing(folder.new_name(("flights", 0), 0, 9, ".txt")) as file:
     file.write(b"rows")

@@ -40,7 +40,6 @@ from herdmesh.connect.schemas import (
 from herdmesh.devstack.postgres import Postgres
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_query, columns_of_table
 from herdmesh.worker.connectors.postgres.common import Connection
-from herdmesh.worker.connectors.postgres.text_values import elements, text_reader
 from herdmesh.worker.connectors.postgres.types import (
     Column,
     Granularity,
@@ -53,6 +52,7 @@ from herdmesh.worker.connectors.postgres.types import (
     schema_of,
     sql_type,
 )
+from services.worker.tests.connectors.postgres.text_values import elements, text_reader
 
 PLAIN = TypeOptions()
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

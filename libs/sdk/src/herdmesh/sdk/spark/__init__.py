@@ -18,6 +18,7 @@ from herdmesh.sdk.spark.task_session import (
     environment,
     errors_translated,
     has_failed,
+    jars_folder,
     java_class,
     session_of,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "environment",
     "errors_translated",
     "has_failed",
+    "jars_folder",
     "java_class",
     "session_of",
 ]

@@ -18,9 +18,11 @@ from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from importlib import resources
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Final
 
+import pyspark
 from py4j.java_gateway import JavaPackage  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkConf, SparkContext, java_gateway
@@ -62,6 +64,11 @@ def environment(jars: str, home: str) -> Mapping[str, str]:
     let these start a JVM."""
     variables = {JARS_VARIABLE: jars, HOME_VARIABLE: home, _GRPC_FORKS: "0"}
     return {f"spark.executorEnv.{name}": value for name, value in variables.items() if value}
+
+
+def jars_folder() -> Path:
+    """The folder of pyspark's jars: Spark's, Hadoop's client and Py4J."""
+    return Path(pyspark.__file__).parent / "jars"
 
 
 def begin(memory: str, more: Mapping[str, str]) -> Future[SparkSession]:

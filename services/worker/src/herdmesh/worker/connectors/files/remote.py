@@ -237,7 +237,7 @@ def _s3(access: Access, attempts: int) -> Any:
 
 
 def _hadoop(location: Location, access: Access, attempts: int) -> Any:
-    from herdmesh.worker.spark import hadoop  # with pyspark, which S3 does without
+    from herdmesh.worker.connectors.files import hadoop  # with pyspark, which S3 does without
 
     address = f"{location.scheme}://{location.authority}"
     if attempts == ATTEMPTS_OF_PROBE:

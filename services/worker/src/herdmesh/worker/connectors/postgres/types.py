@@ -1,7 +1,7 @@
 """PostgreSQL's types and Connect's: the schema of a column, how its values are read, the column for a schema.
 
-Owns the one table of types, both ways. What columns a table has: `catalog`. The server's text form of values, as
-logical replication sends it: `text_values`.
+Owns the one table of types, both ways. What columns a table has: `catalog`. The text form of values, as logical
+replication sends it: `cdc_text`.
 
 A value is read in two steps, so that nothing is done per row that can be done per column. The SQL expression
 (`Reading.sql`) has the server bring it into a form that psycopg's own C code reads (`read_raw`): integers for dates and

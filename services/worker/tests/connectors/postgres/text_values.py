@@ -1,10 +1,9 @@
-"""Values in the server's text form, as logical replication sends them, to the raw form `types` reads.
+"""A second reading of PostgreSQL's values, from their text form, with which the tests compare the binary reading.
 
-Owns the parsing of text output: of numbers, bytes, dates and times (ISO style, which is the server's default and what a
-replication connection must have), and arrays. What becomes of raw values: `types.Reading.values`.
+Owns the parsing of text output: numbers, bytes, dates and times (ISO style, the server's default), and arrays.
 
 Invariant: a text gives the raw value that a binary cursor with `types.read_raw` gives for `Reading.sql` of the same
-column; shown by tests for every type.
+column.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Hadoop's file systems, by Hadoop's own client: a small JVM beside this process, with the jars that Spark brings.
+"""A client of Hadoop's file systems: Hadoop's own, in a small JVM beside this process, with the jars that Spark brings.
 
-Owns the JVM and the few calls that files need; what a folder of such a file system is good for is the connectors'
-(`connectors.files.remote`). Speaks pyarrow's words for file systems, as far as they are asked.
+Owns the JVM and the calls that files need, with the interface of pyarrow's file systems as far as it is used. Staging
+and publishing in such a folder: `remote`.
 
-What Hadoop is told: `HADOOP_CONF_DIR` (core-site.xml, hdfs-site.xml) of the worker's environment, and the jars of the
-worker's setting `spark_jars`, for file systems that Hadoop does not bring.
+Configuration: `HADOOP_CONF_DIR` (core-site.xml, hdfs-site.xml) of the worker's environment, and the jars of the
+worker's setting `spark_jars`, for file systems that do not come with Hadoop.
 
-Invariant: the JVM ends with its process, however that ends: the end of its input is its sign that its Python is gone.
+Invariant: the JVM ends with its process, however that ends: it exits when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -17,28 +17,27 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final
 
-import pyspark
 from py4j import java_gateway  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import Py4JError, Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
 from pyarrow import fs
 
 from herdmesh.connect import waits
 from herdmesh.scratch import java_options
-from herdmesh.sdk.spark.task_session import JARS_VARIABLE, cause_of
+from herdmesh.sdk.spark import JARS_VARIABLE, cause_of, jars_folder
 
 _HADOOP: Final = "org.apache.hadoop"
 _CONF_VARIABLE: Final = "HADOOP_CONF_DIR"
-#: Of Spark's jars. With all of them, and a log, its start takes three times the processor time (1.9 s to 0.6 s).
+#: The needed ones of Spark's jars. With all of them, and a log, the start takes three times the processor time (1.9 s
+#: instead of 0.6 s).
 _JARS: Final = ("hadoop-client-api-*.jar", "hadoop-client-runtime-*.jar", "slf4j-api-*.jar", "commons-logging-*.jar")
 _OPTIONS: Final = (
     *("-Xms16m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    "-Dslf4j.internal.verbosity=ERROR",  # that there is no log: what is wrong is told by what a call raises
+    "-Dslf4j.internal.verbosity=ERROR",  # there is no log; errors are raised by the calls
 )
-"""It moves bytes, and is not there for long."""
+"""A JVM that copies bytes and lives for one run."""
 _COPIED_BYTES: Final = 1 << 16
 _EXIT_TIMEOUT_S: Final = 10.0
 _SILENT: Final = frozenset(("java.net.SocketTimeoutException", f"{_HADOOP}.net.ConnectTimeoutException"))
@@ -47,10 +46,10 @@ _LOOK_AT: Final = (
     "ipc.client.connect.timeout, ipc.client.connect.max.retries.on.timeouts, ipc.client.rpc-timeout.ms)"
 )
 _CLIENT: Final = {
-    # A JVM whose Python is gone ends at once, and finishes no file.
+    # A JVM whose process has ended exits at once and completes no file.
     "fs.automatic.close": "false",
-    # HDFS closes a file when a data node has told the name node of its last block, mostly within milliseconds. Look for
-    # that more often than after 400, 800 ms and so on, and as long, 10 s.
+    # HDFS closes a file when a data node has reported its last block to the name node, mostly within milliseconds.
+    # Check that more often than the default (after 400, 800 ms, ...), and for as long, 10 s.
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
     "dfs.client.block.write.locateFollowingBlock.retries": "9",
 }
@@ -58,26 +57,26 @@ _CLIENT: Final = {
 _BUFFER_BYTES: Final = 1 << 16
 _py4j: Any = java_gateway
 _fs: Any = fs
-"""Untyped: one has no stubs, those of the other lack what newer versions have."""
+"""Untyped: py4j has no stubs, and those of pyarrow are older than it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a name node that does not answer is waited for. Hadoop's own: a quarter of an hour for one whose
-    packets are lost, two minutes for one that is connected to."""
+    """Time-outs of calls to a name node. Hadoop's own are a quarter of an hour when packets are lost, and two minutes
+    when the connection stands."""
 
     connect_ms: int = 10_000
     silent_retries: int = 2
-    """After a connect that was not answered in that time."""
+    """Retries of a connect that had no answer in that time."""
     answer_ms: int = 30_000
-    """Of a call."""
+    """Time-out of a call."""
     refused_retries: int | None = None
-    """After a connect that was refused, a second each; None = Hadoop's own, 10."""
+    """Retries of a refused connect, one a second; None = Hadoop's default, 10."""
     rules: bool = False
-    """Also where Hadoop's configuration files say otherwise."""
+    """Override Hadoop's configuration files."""
 
     def settings(self) -> Mapping[str, int]:
-        """As Hadoop's client calls them."""
+        """Under the names of Hadoop's client."""
         refused = self.refused_retries
         return {
             "ipc.client.connect.timeout": self.connect_ms,
@@ -97,8 +96,8 @@ class HadoopJvm:
         self._classes: dict[str, Any] = {}
 
     def named(self, name: str) -> Any:
-        """A class of Java's. It is looked for once: each part of a name is a question to the JVM. Raises OSError when
-        the JVM does not start."""
+        """A Java class; cached, because each part of a name is a call into the JVM. Raises OSError when the JVM does
+        not start."""
         with self._lock:
             gateway = self._gateway = self._gateway or self._started()
             found = self._classes.get(name)
@@ -121,7 +120,7 @@ class HadoopJvm:
                     self._process.wait(_EXIT_TIMEOUT_S)
 
     def _started(self) -> Any:
-        jars = Path(pyspark.__file__).parent / "jars"
+        jars = jars_folder()
         more = filter(None, (jar.strip() for jar in os.environ.get(JARS_VARIABLE, "").split(",")))
         ours = [str(jar) for pattern in _JARS for jar in jars.glob(pattern)]
         classpath = filter(None, (os.environ.get(_CONF_VARIABLE), *ours, *more))
@@ -145,7 +144,7 @@ class HadoopJvm:
 
 @cache
 def shared_jvm() -> HadoopJvm:
-    """This process' own, for as long as it lives."""
+    """The JVM of this process, for as long as the process lives."""
     return HadoopJvm()
 
 
@@ -153,12 +152,12 @@ _USUAL: Final = Patience()
 
 
 class HadoopFileSystem:
-    """One file system. Thread-safe. Calls raise FileNotFoundError, or OSError with what Hadoop says."""
+    """One file system. Thread-safe. Calls raise FileNotFoundError, or OSError with Hadoop's message."""
 
     type_name = "hadoop"
 
     def __init__(self, jvm: HadoopJvm, uri: str, user: str | None, patience: Patience = _USUAL) -> None:
-        """`user`: as whom, None = as the JVM's. The first of a JVM says how long a connect may take."""
+        """`user`: the user name, None = the JVM's. The first file system of a JVM sets the connect time-out."""
         self._jvm = jvm
         self._uri = uri
         self._user = user
@@ -168,33 +167,33 @@ class HadoopFileSystem:
 
     @contextmanager
     def open_output_stream(self, path: str, **_: Any) -> Generator[IO[bytes]]:
-        """A file that is there when the context ends without an error. It is written beside this process first, because
-        each write to a JVM is a call."""
+        """A file that exists when the context ends without an error. It is first written to a local temporary file,
+        because each write into the JVM is a call."""
         with tempfile.NamedTemporaryFile(prefix="herdmesh-") as spool:
             yield spool.file
             spool.flush()
-            with _told(path):
+            with _errors_translated(path):
                 self._upload(spool.name, path)
 
     @contextmanager
     def open_input_stream(self, path: str, **_: Any) -> Generator[IO[bytes]]:
-        """The file as it is now, copied to this machine."""
+        """The file's present content, copied to this machine."""
         with tempfile.TemporaryDirectory(prefix="herdmesh-") as folder:
             local = os.path.join(folder, "file")
-            with _told(path):
+            with _errors_translated(path):
                 self._there().copyToLocalFile(False, self._path(path), self._java_path(f"file:{local}"), True)
             with open(local, "rb") as stream:
                 yield stream
 
     def get_file_info(self, asked: Any) -> Any:
-        """Of one path, or of all in the folder of a selector. Raises FileNotFoundError for a folder that is not."""
+        """The info of one path, or of all in a selector's folder. Raises FileNotFoundError without that folder."""
         if isinstance(asked, str):
-            with _told(asked):
+            with _errors_translated(asked):
                 there = self._there()
                 path = self._path(asked)
                 is_file = there.exists(path) and there.getFileStatus(path).isFile()
             return _fs.FileInfo(asked, _fs.FileType.File if is_file else _fs.FileType.NotFound)
-        with _told(asked.base_dir):
+        with _errors_translated(asked.base_dir):
             there = self._there().listStatus(self._path(asked.base_dir))
             found = [(one.isFile(), one.getPath().getName()) for one in there]
         return [
@@ -203,20 +202,20 @@ class HadoopFileSystem:
         ]
 
     def create_dir(self, path: str, *, recursive: bool) -> None:
-        """With all folders above it."""
+        """Create a folder and its parents."""
         assert recursive
-        with _told(path):
+        with _errors_translated(path):
             self._there().mkdirs(self._path(path))
 
     def move(self, source: str, target: str) -> None:
-        """Rename. Raises OSError also where Hadoop only says that it did not."""
-        with _told(source):
+        """Rename. Raises OSError also where Hadoop only returns false."""
+        with _errors_translated(source):
             if not self._there().rename(self._path(source), self._path(target)):
                 raise OSError(f"{source} was not renamed to {target}")
 
     def delete_file(self, path: str) -> None:
         """Remove a file. Raises FileNotFoundError."""
-        with _told(path):
+        with _errors_translated(path):
             if not self._there().delete(self._path(path), False):
                 raise FileNotFoundError(path)
 
@@ -261,7 +260,7 @@ class HadoopFileSystem:
             source.close()
 
     def _created(self, path: Any) -> Any:
-        """A stream into a new file whose blocks HDFS has on its disks when they are full: `hsync` is of the last."""
+        """A stream into a new file. HDFS syncs each full block to disk; the last block is synced by `hsync`."""
         there = self._there()
         permission = self._jvm.named(f"{_HADOOP}.fs.permission.FsPermission")
         mode = permission.getFileDefault().applyUMask(permission.getUMask(there.getConf()))
@@ -272,13 +271,13 @@ class HadoopFileSystem:
 
 
 def _is_default(conf: Any, name: str) -> bool:
-    """No configuration file of the user's says what it is."""
+    """True when no configuration file of the user sets the property."""
     return all(source.endswith("-default.xml") for source in conf.getPropertySources(name) or ())
 
 
 @contextmanager
-def _told(path: str) -> Generator[None]:
-    """What Java raises as what Python does."""
+def _errors_translated(path: str) -> Generator[None]:
+    """Turn Java's exceptions into Python's."""
     try:
         yield
     except Py4JJavaError as error:
