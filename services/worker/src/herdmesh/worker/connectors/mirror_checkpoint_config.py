@@ -17,7 +17,8 @@ from herdmesh.connect.javaregex import matches
 from herdmesh.engine.source_cluster import SourceCluster
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string
-from herdmesh.worker.connectors import mirror_config, mirror_keys
+from herdmesh.worker.connectors import mirror_config as source_settings
+from herdmesh.worker.connectors import mirror_keys
 from herdmesh.worker.connectors.common import warned_settings
 from herdmesh.worker.connectors.mirror_clients import (
     BOOTSTRAP,
@@ -88,7 +89,7 @@ _RULES: Mapping[str, Validator] = {
 """What MirrorMaker does not look at when it validates."""
 #: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    **{name: mirror_config.WITHOUT_EFFECT[name] for name in (
+    **{name: source_settings.WITHOUT_EFFECT[name] for name in (
         "admin.timeout.ms", "topic.filter.class", "forwarding.admin.class", "metric.reporters", "metric.names.formats",
         "add.source.alias.to.metrics",
     )},
@@ -131,10 +132,10 @@ class CheckpointSettings:
 def settings_of(config: Config) -> CheckpointSettings:
     """Read the configuration. Raises ConfigError whose field is the key."""
     values = _checked(config)
-    naming = mirror_config.naming_of(values)
+    naming = source_settings.naming_of(values)
     topics = mirror_keys.KEYS.parse({SOURCE_ALIAS: "", BOOTSTRAP: "-", **_filters(config)})
     for key in (TOPICS, EXCLUDE):
-        mirror_config.require_regexes(key, topics[key] or [])
+        source_settings.require_regexes(key, topics[key] or [])
     source, target, _ = _clusters(config, values, naming)
     at_target = values[_LOCATION] == "target"
     return CheckpointSettings(
@@ -169,7 +170,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     asks_target = True
     try:
         values = _checked(config)
-        _, target, found = _clusters(config, values, mirror_config.naming_of(values))
+        _, target, found = _clusters(config, values, source_settings.naming_of(values))
         asks_target = target is not None
     except ConfigError:
         pass  # told as an error
@@ -183,11 +184,11 @@ def warnings_of(config: Config) -> list[FieldViolation]:
         return f"only {_SET} and {_LOCATION}=target have to do with it; checkpoints go to the workers' cluster"
 
     found += warned_settings(
-        config, {*KEYS.keys, TOPICS, EXCLUDE, _EMIT_SYNCS, ASSIGNED, *mirror_config.OF_TASKS}, ConnectorKind.SOURCE,
-        _WITHOUT_EFFECT, (*mirror_config.CONSUMERS, *clients), here=here,
+        config, {*KEYS.keys, TOPICS, EXCLUDE, _EMIT_SYNCS, ASSIGNED, *source_settings.OF_TASKS}, ConnectorKind.SOURCE,
+        _WITHOUT_EFFECT, (*source_settings.CONSUMERS, *clients), here=here,
         java="mirror-checkpoint",
     )  # fmt: skip
-    return [*mirror_config.converter_warnings(config), *found]
+    return [*source_settings.converter_warnings(config), *found]
 
 
 def _checked(config: Config) -> dict[str, Any]:
@@ -195,7 +196,7 @@ def _checked(config: Config) -> dict[str, Any]:
     for key, rule in _RULES.items():
         rule.check(key, values[key])
     for key in (GROUPS, GROUPS_EXCLUDE):
-        mirror_config.require_regexes(key, values[key] or [])
+        source_settings.require_regexes(key, values[key] or [])
     if values["enabled"] and not values[_EMIT]:
         text = f"MirrorCheckpointConnector can't run with {_EMIT} set to false"
         raise ConfigError(text, field=_EMIT, fix="write enabled=false, or leave it out")

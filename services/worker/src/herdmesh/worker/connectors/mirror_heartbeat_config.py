@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string
-from herdmesh.worker.connectors import mirror_checkpoint_config, mirror_config, mirror_keys
+from herdmesh.worker.connectors import mirror_checkpoint_config as checkpoint_settings
+from herdmesh.worker.connectors import mirror_config as source_settings
+from herdmesh.worker.connectors import mirror_keys
 from herdmesh.worker.connectors.common import warned_settings
 from herdmesh.worker.connectors.mirror_keys import INTERNAL_SEPARATOR, SOURCE_ALIAS, TARGET_ALIAS, check_interval
 
@@ -39,7 +41,7 @@ _RULES: Mapping[str, Validator] = {
 """What MirrorMaker does not look at when it validates."""
 #: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    **{name: mirror_config.WITHOUT_EFFECT[name] for name in (
+    **{name: source_settings.WITHOUT_EFFECT[name] for name in (
         "admin.timeout.ms", "forwarding.admin.class", "metric.reporters", "add.source.alias.to.metrics",
     )},
     "enabled": (f"as in Java heartbeats do not depend on it, but on {_EMIT}", ("true",)),
@@ -64,7 +66,7 @@ def settings_of(config: Config) -> HeartbeatSettings:
     values = KEYS.parse(config)
     for key, rule in _RULES.items():
         rule.check(key, values[key])
-    mirror_config.naming_of(values)
+    source_settings.naming_of(values)
     emits = values[_EMIT] and values[_EMIT_S] > 0
     interval_s = values[_EMIT_S] if emits else None
     return HeartbeatSettings(values[SOURCE_ALIAS], values[TARGET_ALIAS], interval_s, values[REPLICATION])
@@ -73,18 +75,18 @@ def settings_of(config: Config) -> HeartbeatSettings:
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
     return [
-        *mirror_config.converter_warnings(config),
+        *source_settings.converter_warnings(config),
         *warned_settings(
-            config, {*KEYS.keys, *mirror_config.OF_TASKS}, ConnectorKind.SOURCE, _WITHOUT_EFFECT,
-            mirror_config.CONSUMERS, foreign=_foreign, java="mirror-heartbeat",
+            config, {*KEYS.keys, *source_settings.OF_TASKS}, ConnectorKind.SOURCE, _WITHOUT_EFFECT,
+            source_settings.CONSUMERS, foreign=_foreign, java="mirror-heartbeat",
         ),
     ]  # fmt: skip
 
 
 def _foreign(name: str) -> str | None:
-    if (why := mirror_config.to_target(name)) is not None:
+    if (why := source_settings.to_target(name)) is not None:
         return why
     if name.startswith(_SOURCES_PREFIXES):
         return "a heartbeat asks nothing of the source cluster"
-    is_others = name in mirror_keys.KEYS.keys or name in mirror_checkpoint_config.KEYS.keys
+    is_others = name in mirror_keys.KEYS.keys or name in checkpoint_settings.KEYS.keys
     return "it is a setting of the mirror's other connectors" if is_others else None

@@ -30,7 +30,8 @@ from herdmesh.sdk import (
 )
 from herdmesh.sdk.validators import at_least, non_empty_string, one_of, one_of_ignoring_case
 from herdmesh.worker.connectors.common import no_effect
-from herdmesh.worker.connectors.files import file_sink, settings, without_effect
+from herdmesh.worker.connectors.files import file_sink, settings
+from herdmesh.worker.connectors.files import without_effect as key_warnings
 from herdmesh.worker.connectors.files.partitioners import TIMES
 
 TOPICS_DIR, FLUSH_SIZE, PARQUET_CODEC = "topics.dir", "flush.size", "parquet.codec"
@@ -299,4 +300,4 @@ def warnings_of(dialect: Dialect, config: Config) -> list[FieldViolation]:
     if (config.get(_ROTATE_MS) or "-1").strip() != "-1":
         message = f"{_ROTATE_MS} is how long the oldest record waits here, not a span of the records' own times"
         found.append(FieldViolation(_ROTATE_MS, message, f"or use {_SCHEDULE_MS}"))
-    return [*found, *without_effect.unknown(config, {*dialect.keys.keys, *silent, *dialect.refused}, dialect.java)]
+    return [*found, *key_warnings.unknown(config, {*dialect.keys.keys, *silent, *dialect.refused}, dialect.java)]

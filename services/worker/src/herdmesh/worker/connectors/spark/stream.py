@@ -13,7 +13,7 @@ from typing import Any
 
 from herdmesh.sdk import Config, ConfigDef, FieldViolation, SourceConnector
 from herdmesh.worker.connectors.common import ReadConnector
-from herdmesh.worker.connectors.spark import stream_config
+from herdmesh.worker.connectors.spark import stream_config as stream_settings
 from herdmesh.worker.connectors.spark.stream_config import StreamSettings, settings_of
 from herdmesh.worker.connectors.spark.stream_position import check_offset
 
@@ -27,14 +27,14 @@ class SparkStreamSource(ReadConnector[StreamSettings], SourceConnector):
 
     @classmethod
     def config_def(cls) -> ConfigDef:
-        return stream_config.KEYS
+        return stream_settings.KEYS
 
     @classmethod
     def read(cls, config: Config) -> StreamSettings:
         return settings_of(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
-        return stream_config.warnings_of(config)
+        return stream_settings.warnings_of(config)
 
     def exactly_once_support(self, config: Config) -> bool | None:
         return True
