@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from herdmesh.connect import offsets_topic
 from herdmesh.connect.errors import ConfigError
-from herdmesh.worker.connectors.postgres.catalog import TableId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.table_source import QUERY_PARTITION, Place, table_partition
 from herdmesh.worker.connectors.table_source.offsets import rewound
@@ -52,7 +51,7 @@ def test_javas_offsets(offset: dict[str, Any] | None, place: Place) -> None:
 
 def test_javas_partitions() -> None:
     """A HashMap's order, which is part of the key of a record in the offsets topic."""
-    key = offsets_topic.encode_key("c", table_partition(TableId("db", "public", "orders")))
+    key = offsets_topic.encode_key("c", table_partition("db.public.orders"))
     assert key == b'["c",{"protocol":"1","table":"db.public.orders"}]'
     assert offsets_topic.encode_key("c", QUERY_PARTITION) == b'["c",{"query":"query"}]'
 
