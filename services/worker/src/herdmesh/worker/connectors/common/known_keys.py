@@ -95,7 +95,8 @@ _PATTERNS: Sequence[tuple[tuple[str, ...], re.Pattern[str], str]] = tuple(
 @cache
 def published() -> Mapping[str, frozenset[str]]:
     """The keys of each definition, by its name."""
-    text = resources.files("herdmesh.worker.connectors.common").joinpath("published_keys.json").read_text(encoding="utf-8")
+    file = resources.files("herdmesh.worker.connectors.common").joinpath("published_keys.json")
+    text = file.read_text(encoding="utf-8")
     return {name: frozenset(keys) for name, keys in json.loads(text).items()}
 
 

@@ -24,8 +24,8 @@ from py4j import java_gateway  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import Py4JError, Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
 from pyarrow import fs
 
-from herdmesh.connect import waits
 from herdmesh.scratch import java_options
+from herdmesh.sdk import waits
 from herdmesh.sdk.spark import JARS_VARIABLE, cause_of, jars_folder
 
 _HADOOP: Final = "org.apache.hadoop"

@@ -14,16 +14,7 @@ from typing import Any
 
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.javaregex import compiled, matches
-from herdmesh.sdk import (
-    Config,
-    ConfigDef,
-    ConfigError,
-    ConfigKey,
-    FieldViolation,
-    Importance,
-    Type,
-    Validator,
-)
+from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, one_of
 from herdmesh.worker.connectors.common import check_topics, warned_settings
 from herdmesh.worker.connectors.postgres.catalog import TABLE_TYPES, TableId

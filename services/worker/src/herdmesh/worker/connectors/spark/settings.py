@@ -14,16 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from herdmesh.sdk import (
-    REQUIRED,
-    Config,
-    ConfigDef,
-    ConfigError,
-    ConfigKey,
-    FieldViolation,
-    Importance,
-    Type,
-)
+from herdmesh.sdk import REQUIRED, Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.sdk.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.files.locations import folder_problem
 from herdmesh.worker.connectors.files.without_effect import unknown
