@@ -16,14 +16,15 @@ from herdmesh.configstore.state import writes
 from herdmesh.configstore.state.election import Election, HeartbeatReceived, SendReserved
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.engine import claims
-from herdmesh.herder.state.calls import initial_offsets, loggers, offset_changes
+from herdmesh.herder.state.calls import initial_offsets, loggers
+from herdmesh.herder.state.calls.offset_changes import ChangeOffsetsHandler
 from herdmesh.herder.state.handlers import leadership_changes, worker_sessions
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import Call, Command, Connector, Member, Mesh, Stage, Unit
 from herdmesh.herder.state.model import Holding, restart_policy
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.instructions import StartUnit
-from herdmesh.herder.state.model.requests import ChangeOffsets, OffsetsTold
+from herdmesh.herder.state.model.requests import OffsetsTold
 from herdmesh.herder.state.units import balance, holds, lifecycle, task_sets
 from herdmesh.herder.state.workers import drains
 from herdmesh.statusstore.state.leases import LeaseTable
@@ -265,15 +266,15 @@ def _statuses_left() -> Generator[None]:
 def _told_before_made() -> Generator[None]:
     """A change of offsets is acknowledged once a worker was asked for it: it is in the leader's memory alone, and is
     dropped with the leader."""
-    written = offset_changes.written
+    written = ChangeOffsetsHandler.written
 
-    def hasty(mesh: Mesh, call: Call, request: ChangeOffsets, event: ev.WriteDone) -> OffsetsTold | None:
-        told = written(mesh, call, request, event)
+    def hasty(self: ChangeOffsetsHandler, mesh: Mesh, call: Call, event: ev.WriteDone) -> Any:
+        told, request = written(self, mesh, call, event), self.request
         if told is None and call.stage is Stage.CHANGING_OFFSETS:
             return OffsetsTold((call.offsets_before or OffsetsTold(())).offsets if request.reset else request.offsets)
         return told
 
-    with patch.object(offset_changes, "written", hasty):
+    with patch.object(ChangeOffsetsHandler, "written", hasty):
         yield
 
 
@@ -292,8 +293,8 @@ def _offsets_dropped() -> Generator[None]:
     """A connector is made without the offsets that its create brings."""
     answered = initial_offsets.answered
 
-    def dropping(mesh: Mesh, call: Call, command: Command, reply: ev.CommandReplied) -> bool:
-        ready = answered(mesh, call, command, reply)
+    def dropping(mesh: Mesh, call: Call, request: Any, command: Command, reply: ev.CommandReplied) -> bool:
+        ready = answered(mesh, call, request, command, reply)
         call.prepared_offsets = None
         return ready
 

@@ -8,47 +8,81 @@ Invariant: a replay is asked of a second worker only under a request id, by whic
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Final
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.calls.connector_names import given_name
+from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
-from herdmesh.herder.state.model.requests import DeadLettersTold, ListDeadLetters, ReplayDeadLetters
+from herdmesh.herder.state.model.requests import Answer, DeadLettersTold, ListDeadLetters, ReplayDeadLetters
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, DeadLettersRefused, NoWorker
 
 _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
-def ask(mesh: Mesh, call: Call, request: ListDeadLetters | ReplayDeadLetters) -> None:
-    """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
-    call.name = given_name(mesh, request.name)
-    entry = mesh.entries.get(call.name)
-    if entry is None or not entry.has_config:
-        raise ConnectorNotFound(call.name)
-    call.stage = Stage.DEAD_LETTERS
-    if isinstance(request, ListDeadLetters):
-        commands.ask_able(mesh, call, AskDeadLetters(entry.config, request.wire))
-    else:
-        commands.ask_able(mesh, call, AskReplay(entry.config, request.wire))
+@dataclass(frozen=True)
+class _DeadLetterHandler(RequestHandler):
+    """What listing and replaying have in common."""
+
+    request: ListDeadLetters | ReplayDeadLetters
+
+    @abstractmethod
+    def question(self, entry: ConnectorEntry) -> AskDeadLetters | AskReplay:
+        """What a worker is asked."""
+
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
+        call.name = given_name(mesh, self.request.name)
+        entry = mesh.entries.get(call.name)
+        if entry is None or not entry.has_config:
+            raise ConnectorNotFound(call.name)
+        call.stage = Stage.DEAD_LETTERS
+        commands.ask_able(mesh, call, self.question(entry))
+        return None
+
+    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+        """Raises NoWorker for a failure that may go away by itself, DeadLettersRefused for any other."""
+        failure = reply.failure
+        if failure is not None and failure.error_class in _RETRIABLE:
+            raise NoWorker(f"worker {command.worker_id} could not do it: {failure.message}; try again")
+        if failure is not None:
+            raise DeadLettersRefused(call.name, failure.message)
+        return DeadLettersTold(reply.dead_letters)
+
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """Another worker is asked. Raises as `begin`."""
+        return self.begin(mesh, call)
 
 
-def answered(call: Call, command: Command, reply: CommandReplied) -> DeadLettersTold:
-    """A worker told, or could not. Raises NoWorker for what may go away by itself, DeadLettersRefused."""
-    failure = reply.failure
-    if failure is not None and failure.error_class in _RETRIABLE:
-        raise NoWorker(f"worker {command.worker_id} could not do it: {failure.message}; try again")
-    if failure is not None:
-        raise DeadLettersRefused(call.name, failure.message)
-    return DeadLettersTold(reply.dead_letters)
+@dataclass(frozen=True)
+class ListDeadLettersHandler(_DeadLetterHandler):
+    """Lists of dead letters."""
+
+    request: ListDeadLetters
+
+    def question(self, entry: ConnectorEntry) -> AskDeadLetters:
+        return AskDeadLetters(entry.config, self.request.wire)
 
 
-def lost(mesh: Mesh, call: Call, request: ListDeadLetters | ReplayDeadLetters, command: Command) -> None:
-    """The worker went without answering: another one is asked where that is safe. Raises as `ask`."""
-    if isinstance(request, ReplayDeadLetters) and not call.options.request_id:
-        raise NoWorker(
-            f"worker {command.worker_id} went away before it answered; it may have put letters back: list them"
-        )
-    ask(mesh, call, request)
+@dataclass(frozen=True)
+class ReplayDeadLettersHandler(_DeadLetterHandler):
+    """Replays of dead letters."""
+
+    request: ReplayDeadLetters
+
+    def question(self, entry: ConnectorEntry) -> AskReplay:
+        return AskReplay(entry.config, self.request.wire)
+
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """Another worker is asked where that is safe. Raises as `begin`."""
+        if not call.options.request_id:
+            raise NoWorker(
+                f"worker {command.worker_id} went away before it answered; it may have put letters back: list them"
+            )
+        return self.begin(mesh, call)

@@ -14,79 +14,104 @@ Invariant: a caller with a request id is answered only after the config store ha
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Call, Member, Mesh, Op, OpKind, Stage
+from herdmesh.herder.state.memory import Call, Command, Member, Mesh, Op, OpKind, Stage
 from herdmesh.herder.state.model import HELD_STATES
+from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.instructions import RecordDrain
 from herdmesh.herder.state.model.questions import SetDraining
-from herdmesh.herder.state.model.requests import Draining, DrainWorker, UndrainWorker
+from herdmesh.herder.state.model.requests import Answer, Draining, DrainWorker, UndrainWorker
 from herdmesh.herder.state.workers import commands, drains
-from herdmesh.rpc.errors import NoWorker, WorkerNotFound
+from herdmesh.rpc.errors import HerdmeshError, NoWorker, RequestIdUnknown, StaleEpoch, WorkerNotFound
 
 
-def begin(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> None:
-    """Begin or end a drain, or look whether that was done before. Raises as `tell` does."""
-    if call.options.request_id:
-        call.stage = Stage.LOOKING_BACK
-        _record(mesh, call, request, retry_only=True)
-    else:
-        tell(mesh, call, request)
+@dataclass(frozen=True)
+class DrainHandler(RequestHandler):
+    """Drains of a worker, and their ends."""
 
+    request: DrainWorker | UndrainWorker
+    #: False = the request ends a drain.
+    drains: bool
 
-def tell(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> None:
-    """Tell the worker. The caller is answered when it has confirmed it: then the next leader hears of it too.
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Begin or end a drain, or look whether that was done before. Raises as `_tell_worker`."""
+        if call.options.request_id:
+            call.stage = Stage.LOOKING_BACK
+            self._record(mesh, call, retry_only=True)
+        else:
+            self._tell_worker(mesh, call)
+        return None
 
-    Raises WorkerNotFound for a worker that is not there, NoWorker for one that cannot be told now.
-    """
-    member = mesh.members.get(request.worker_id)
-    if member is None:
-        _require_known(mesh, request.worker_id)
-        raise WorkerNotFound(request.worker_id)
-    if member.session is None:
-        raise NoWorker(f"the stream of worker {member.worker_id} broke a moment ago; try again")
-    member.drain_asked = isinstance(request, DrainWorker)
-    member.draining = member.drain_asked or member.leaving
-    mesh.unrest_ms = mesh.now
-    mesh.place_again = True
-    mesh.show_worker(member.worker_id)
-    call.stage = Stage.DRAINING
-    commands.ask(mesh, call, member, SetDraining(member.drain_asked))
+    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+        """The worker has confirmed: the answer, or None while that is recorded."""
+        if not call.options.request_id:
+            return Draining(self.request.worker_id)
+        call.stage = Stage.WRITING
+        self._record(mesh, call, retry_only=False)
+        return None
 
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """Raises NoWorker: the caller asks again, and is told how the worker is by then."""
+        raise NoWorker(f"worker {command.worker_id} went away before it took note; try again")
 
-def confirmed(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> Draining | None:
-    """The worker has taken note: the answer, or None while that is recorded."""
-    if not call.options.request_id:
-        return Draining(request.worker_id)
-    call.stage = Stage.WRITING
-    _record(mesh, call, request, retry_only=False)
-    return None
+    def written(self, mesh: Mesh, call: Call, event: WriteDone) -> Answer | None:
+        """The record is there, of now or of an earlier request of this id. Raises NoLeader or NotLeader when another
+        herder is to say how the worker is by now, and NoWorker while nobody can."""
+        refused = leadership_queries.refusal(mesh)
+        if refused is not None:
+            raise refused
+        worker_id = self.request.worker_id
+        if worker_id not in mesh.members and worker_id not in mesh.departed:
+            _require_known(mesh, worker_id)
+            held = any(
+                status.worker_id == worker_id and status.state in HELD_STATES
+                for of_connector in mesh.statuses.values()
+                for status in of_connector.values()
+            )
+            if self.drains and not held:
+                member = Member(worker_id, "", "", 0, (), None, mesh.now, mesh.now, draining=True)
+                drains.add_departed(mesh, member)
+        return Draining(worker_id)
 
+    def write_failed(self, mesh: Mesh, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+        """The drain was not recorded. Where an earlier request of this id was looked up and never made, it is carried
+        out. If the request id has expired, nothing is done: the worker may have been undrained since."""
+        if isinstance(error, StaleEpoch):
+            return super().write_failed(mesh, call, error)
+        if call.stage is not Stage.LOOKING_BACK or not isinstance(error, RequestIdUnknown):
+            return error
+        refused = leadership_queries.refusal(mesh)
+        if refused is not None:
+            return refused
+        self._tell_worker(mesh, call)
+        return None
 
-def recorded(mesh: Mesh, request: DrainWorker | UndrainWorker) -> Draining:
-    """The record is there, of now or of an earlier request of this id. Raises NoLeader or NotLeader when somebody else
-    is to say how the worker is by now, and NoWorker while nobody can."""
-    refused = leadership_queries.refusal(mesh)
-    if refused is not None:
-        raise refused
-    worker_id = request.worker_id
-    if worker_id not in mesh.members and worker_id not in mesh.departed:
-        _require_known(mesh, worker_id)
-        held = any(
-            status.worker_id == worker_id and status.state in HELD_STATES
-            for of_connector in mesh.statuses.values()
-            for status in of_connector.values()
-        )
-        if isinstance(request, DrainWorker) and not held:
-            drains.add_departed(mesh, Member(worker_id, "", "", 0, (), None, mesh.now, mesh.now, draining=True))
-    return Draining(worker_id)
+    def _tell_worker(self, mesh: Mesh, call: Call) -> None:
+        """Tell the worker. The caller is answered when it has confirmed: then the next leader learns of it too.
 
+        Raises WorkerNotFound for a worker that is not there, NoWorker for one that cannot be reached now.
+        """
+        member = mesh.members.get(self.request.worker_id)
+        if member is None:
+            _require_known(mesh, self.request.worker_id)
+            raise WorkerNotFound(self.request.worker_id)
+        if member.session is None:
+            raise NoWorker(f"the stream of worker {member.worker_id} broke a moment ago; try again")
+        member.drain_asked = self.drains
+        member.draining = member.drain_asked or member.leaving
+        mesh.unrest_ms = mesh.now
+        mesh.place_again = True
+        mesh.show_worker(member.worker_id)
+        call.stage = Stage.DRAINING
+        commands.ask(mesh, call, member, SetDraining(member.drain_asked))
 
-def _record(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker, *, retry_only: bool) -> None:
-    op, draining = mesh.op(Op(OpKind.CALL, call=call.id)), isinstance(request, DrainWorker)
-    options = replace(call.options, retry_only=retry_only)
-    mesh.out.append(RecordDrain(op, request.worker_id, draining, options))
+    def _record(self, mesh: Mesh, call: Call, *, retry_only: bool) -> None:
+        op = mesh.op(Op(OpKind.CALL, call=call.id))
+        options = replace(call.options, retry_only=retry_only)
+        mesh.out.append(RecordDrain(op, self.request.worker_id, self.drains, options))
 
 
 def _require_known(mesh: Mesh, worker_id: str) -> None:

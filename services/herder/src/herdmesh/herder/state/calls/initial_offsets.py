@@ -22,7 +22,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks
-from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, UpdateConnector
+from herdmesh.herder.state.model.requests import CreateConnector
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorExists, FieldViolation, InvalidConfig, NoWorker, OffsetsRefused
 
@@ -33,34 +33,39 @@ _RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
 def hold(mesh: Mesh, call: Call) -> bool:
-    """True when the connector must not be written yet; what is missing has been asked for, or waits for `WAITING`.
+    """True when another call holds the connector, so that this one must not write it yet: see `WAITING`."""
+    holder = mesh.calls.get(mesh.offsets_under_way.get(call.name, call.id))
+    if holder is None or holder.id == call.id:
+        return False
+    if holder.changes_offsets:
+        call.stage = Stage.OTHER_OFFSETS  # whatever this call does: a resume above all
+        return True
+    if call.may_create:
+        call.stage = Stage.OTHER_CREATE
+        return True
+    return False
+
+
+def prepare(mesh: Mesh, call: Call, request: CreateConnector) -> bool:
+    """Take the next step towards a create with offsets. True when the connector may be written now; otherwise what is
+    missing has been asked for, or waits for `WAITING`.
 
     Raises ConnectorExists: of a create with offsets that nobody has prepared, which the store would take for one
     without any, if the name is free by then.
     """
-    holder = mesh.calls.get(mesh.offsets_under_way.get(call.name, call.id))
-    if holder is not None and holder.id != call.id:
-        if isinstance(holder.request, ChangeOffsets):
-            call.stage = Stage.OTHER_OFFSETS  # whatever it is: a resume above all
-            return True
-        if _may_create(call):
-            call.stage = Stage.OTHER_CREATE
-            return True
-    request = call.request
+    if not request.initial_offsets or call.offsets_ready:
+        return True  # whether the name is free is the store's to say
     entry = mesh.entries.get(call.name)
-    exists = entry is not None and entry.has_config
-    if not isinstance(request, CreateConnector) or not request.initial_offsets or call.offsets_ready:
-        return False  # whether the name is free is the store's to say
-    if exists:
+    if entry is not None and entry.has_config:
         raise ConnectorExists(call.name)
-    if any(other.name == call.name and other.stage in _WRITING and _may_create(other) for other in mesh.calls.values()):
+    if any(other.name == call.name and other.stage in _WRITING and other.may_create for other in mesh.calls.values()):
         call.stage = Stage.OTHER_CREATE
-        return True
+        return False
     mesh.offsets_under_way[call.name] = call.id
     connector = mesh.connectors.get(call.name)
     if connector is not None and any(next(unit.holds(), None) is not None for unit in connector.units.values()):
         call.stage = Stage.WINDING_DOWN
-        return True
+        return False
     if connector is not None and connector.unfenced:
         call.stage = Stage.FENCING
         members = [member for member in mesh.members.values() if member.session is not None]
@@ -69,20 +74,19 @@ def hold(mesh: Mesh, call: Call) -> bool:
         member = commands.preferred(mesh, members)
         commands.ask(mesh, call, member, FenceTasks(call.name, max(connector.unfenced) + 1))
     else:
-        _prepare(mesh, call, request)
-    return True
+        _ask_to_prepare(mesh, call, request)
+    return False
 
 
-def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> bool:
+def answered(mesh: Mesh, call: Call, request: CreateConnector, command: Command, reply: CommandReplied) -> bool:
     """A worker fenced, or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
-    assert isinstance(call.request, CreateConnector)
     failure = reply.failure
     if failure is not None and (isinstance(command.question, FenceTasks) or failure.error_class in _RETRIABLE):
         raise NoWorker(f"worker {command.worker_id} could not do it: {failure.message}; try again")
     if failure is not None:
         raise OffsetsRefused(call.name, failure.message)
     if isinstance(command.question, FenceTasks):
-        _prepare(mesh, call, call.request)
+        _ask_to_prepare(mesh, call, request)
         return False
     call.offsets_ready, call.prepared_offsets = True, reply.prepared
     return True
@@ -94,7 +98,7 @@ def forget(mesh: Mesh, call: Call) -> None:
         del mesh.offsets_under_way[call.name]
 
 
-def _prepare(mesh: Mesh, call: Call, request: CreateConnector) -> None:
+def _ask_to_prepare(mesh: Mesh, call: Call, request: CreateConnector) -> None:
     _refuse_too_large(call)
     call.stage = Stage.OFFSETS
     left_ms = commands.time_left_ms(mesh, call)
@@ -111,8 +115,3 @@ def _refuse_too_large(call: Call) -> None:
     if size_bytes > config_topic.RECORD_BYTES_MAX:
         text = f"takes {size_bytes} bytes as a record, at most {config_topic.RECORD_BYTES_MAX} fit"
         raise InvalidConfig([FieldViolation("config", text)])
-
-
-def _may_create(call: Call) -> bool:
-    request = call.request
-    return isinstance(request, CreateConnector) or (isinstance(request, UpdateConnector) and request.allow_missing)

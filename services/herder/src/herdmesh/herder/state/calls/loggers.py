@@ -18,9 +18,11 @@ id twice: a level that was set later stands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.memory import Call, Command, Member, Mesh, Op, OpKind, Role, Stage
 from herdmesh.herder.state.model import ClusterLevel
 from herdmesh.herder.state.model.events import CommandReplied, LoggerRecorded
@@ -29,7 +31,9 @@ from herdmesh.herder.state.model.questions import ListLoggers, SetLogger
 from herdmesh.herder.state.model.requests import Answer, GetLoggers, LoggersListed, LoggersSet, SetLoggers
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import (
+    HerdmeshError,
     LoggerNotFound,
+    NoLeader,
     NoWorker,
     RequestInvalid,
     WorkerNotFound,
@@ -41,33 +45,97 @@ LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL
 REMEMBERED_MAX: Final = 1_000
 
 
-def list_levels(mesh: Mesh, call: Call, request: GetLoggers) -> None:
-    """Ask every connected worker. Raises NoWorker."""
-    members = [member for member in mesh.members.values() if member.session is not None]
-    if not members:
-        raise NoWorker("no worker is connected, so there are no loggers to list; start a worker and try again")
-    call.stage = Stage.LOGGERS
-    for member in members:
-        commands.ask(mesh, call, member, ListLoggers(request.logger.strip()))
+@dataclass(frozen=True)
+class _LoggerHandler(RequestHandler):
+    """What listing and setting levels have in common: several workers answer."""
+
+    request: GetLoggers | SetLoggers
+
+    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+        """A worker listed its loggers, or set a level. Raises RequestInvalid, NoWorker."""
+        if reply.failure is not None and reply.failure.error_class is ErrorClass.BAD_CONFIG:
+            raise RequestInvalid(reply.failure.message, "request_id")
+        if reply.failure is not None:
+            raise NoWorker(f"worker {command.worker_id} could not do it: {reply.failure.message}")
+        call.loggers.extend((command.worker_id, logger) for logger in reply.loggers)
+        return self.outcome(mesh, call)
+
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """Answer with what the others reported."""
+        return self.outcome(mesh, call)
 
 
-def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> None:
-    """Ask the worker, or write the record. Raises RequestInvalid for a bad level, WorkerNotFound."""
-    logger, level = _wanted(request)
-    if not logger:
-        raise RequestInvalid("name the logger; `root` is the root logger", "logger")
-    if level not in LEVELS:
-        text = f"invalid log level {request.level!r}: use one of {', '.join(LEVELS)}"
-        raise RequestInvalid(text, "level")
-    if not request.worker_id:
-        call.stage = Stage.WRITING
-        mesh.out.append(PutLogger(mesh.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options))
-        return
-    member = mesh.members.get(request.worker_id)
-    if member is None or member.session is None:
-        raise WorkerNotFound(request.worker_id)
-    call.stage = Stage.LOGGERS
-    commands.ask(mesh, call, member, SetLogger(logger, level, request_id=call.options.request_id))
+@dataclass(frozen=True)
+class GetLoggersHandler(_LoggerHandler):
+    """Lists of the levels on every worker."""
+
+    request: GetLoggers
+
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Ask every connected worker. Raises NoWorker."""
+        members = [member for member in mesh.members.values() if member.session is not None]
+        if not members:
+            raise NoWorker("no worker is connected, so there are no loggers to list; start a worker and try again")
+        call.stage = Stage.LOGGERS
+        for member in members:
+            commands.ask(mesh, call, member, ListLoggers(self.request.logger.strip()))
+        return None
+
+    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+        """The answer once every worker that was asked has answered, or is gone. Raises LoggerNotFound."""
+        if call.asked:
+            return None
+        if not call.loggers and self.request.logger.strip():
+            raise LoggerNotFound(self.request.logger)
+        return LoggersListed(tuple(sorted(call.loggers, key=lambda item: (item[1].logger, item[0]))))
+
+
+@dataclass(frozen=True)
+class SetLoggersHandler(_LoggerHandler):
+    """Changes of a level, on one worker or in the cluster."""
+
+    request: SetLoggers
+
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Ask the worker, or write the record. Raises RequestInvalid for a bad level, WorkerNotFound."""
+        logger, level = self.request.logger.strip(), self.request.level.strip().upper()
+        if not logger:
+            raise RequestInvalid("name the logger; `root` is the root logger", "logger")
+        if level not in LEVELS:
+            text = f"invalid log level {self.request.level!r}: use one of {', '.join(LEVELS)}"
+            raise RequestInvalid(text, "level")
+        if not self.request.worker_id:
+            call.stage = Stage.WRITING
+            call.cluster_level = (logger, level)
+            mesh.out.append(PutLogger(mesh.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options))
+            return None
+        member = mesh.members.get(self.request.worker_id)
+        if member is None or member.session is None:
+            raise WorkerNotFound(self.request.worker_id)
+        call.stage = Stage.LOGGERS
+        commands.ask(mesh, call, member, SetLogger(logger, level, request_id=call.options.request_id))
+        return None
+
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """Raises NoWorker when it was the only one asked."""
+        if self.request.worker_id:
+            raise NoWorker(f"worker {command.worker_id} went away before it answered; it may have set the level")
+        return self.outcome(mesh, call)
+
+    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+        """The answer once every worker that was asked has answered, or is gone, and the record was read back."""
+        if call.asked:
+            return None
+        if call.cluster_level is not None:
+            if call.stage is not Stage.READING_BACK or not mesh.applied(call.revision):
+                return None
+            if not call.told:
+                _repeat(mesh, call, *call.cluster_level)
+        return None if call.asked else LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
+
+    def deposed(self, call: Call, why: str) -> HerdmeshError | None:
+        """A level is in effect only when a leader has told the workers, so no stage is seen through."""
+        return NoLeader(f"this herder stopped leading: {why}")
 
 
 def read(mesh: Mesh, levels: Sequence[ClusterLevel]) -> None:
@@ -120,45 +188,10 @@ def catch_up(mesh: Mesh, member: Member, told: Revision | None) -> None:
             mesh.send(member.session, Ask("", _question(level)))
 
 
-def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-    """A worker listed its loggers, or set a level."""
-    if reply.failure is not None and reply.failure.error_class is ErrorClass.BAD_CONFIG:
-        raise RequestInvalid(reply.failure.message, "request_id")
-    if reply.failure is not None:
-        raise NoWorker(f"worker {command.worker_id} could not do it: {reply.failure.message}")
-    call.loggers.extend((command.worker_id, logger) for logger in reply.loggers)
-    return settled(mesh, call)
-
-
-def lost(mesh: Mesh, call: Call, command: Command) -> Answer | None:
-    """A worker went without answering."""
-    if isinstance(call.request, SetLoggers) and call.request.worker_id:
-        raise NoWorker(f"worker {command.worker_id} went away before it answered; it may have set the level")
-    return settled(mesh, call)
-
-
-def settled(mesh: Mesh, call: Call) -> Answer | None:
-    """The answer once everybody asked has said, or gone, and what was written has been read back."""
-    if call.asked:
-        return None
-    if isinstance(call.request, SetLoggers):
-        if not call.request.worker_id and not (call.stage is Stage.READING_BACK and mesh.applied(call.revision)):
-            return None
-        if not call.request.worker_id and not call.told:
-            _ask_again(mesh, call, call.request)
-            return settled(mesh, call)
-        return LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
-    assert isinstance(call.request, GetLoggers)
-    if not call.loggers and call.request.logger.strip():
-        raise LoggerNotFound(call.request.logger)
-    return LoggersListed(tuple(sorted(call.loggers, key=lambda item: (item[1].logger, item[0]))))
-
-
-def _ask_again(mesh: Mesh, call: Call, request: SetLoggers) -> None:
+def _repeat(mesh: Mesh, call: Call, logger: str, level: str) -> None:
     """The store had the level before this call, so every connected worker was told it, or others set since: nothing is
-    left to do, and they say what it changed."""
+    left to do, and they report what it changed."""
     call.told = True
-    logger, level = _wanted(request)
     known = mesh.logger_levels.get(logger)
     if known is None or known.level != level:
         known = next(reversed(mesh.logger_levels.values()), None)
@@ -167,19 +200,9 @@ def _ask_again(mesh: Mesh, call: Call, request: SetLoggers) -> None:
 
 
 def _waits_for(call: Call, level: ClusterLevel) -> bool:
-    request = call.request
-    return (
-        isinstance(request, SetLoggers)
-        and not request.worker_id
-        and not call.told
-        and _wanted(request) == (level.logger, level.level)
-    )
+    return call.cluster_level == (level.logger, level.level) and not call.told
 
 
 def _question(level: ClusterLevel, call: Call | None = None) -> SetLogger:
     request_id = "" if call is None else call.options.request_id
     return SetLogger(level.logger, level.level, level.revision, request_id)
-
-
-def _wanted(request: SetLoggers) -> tuple[str, str]:
-    return request.logger.strip(), request.level.strip().upper()

@@ -22,29 +22,28 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.calls import offset_records
 from herdmesh.herder.state.calls.connector_names import given_name
+from herdmesh.herder.state.calls.handler import SEEN_THROUGH, RequestHandler, no_longer_leads
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import Call, Command, Mesh, Op, OpKind, Stage
 from herdmesh.herder.state.model import ConnectorEntry, TargetState
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.instructions import DeleteStatuses
 from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks, ReadOffsets
-from herdmesh.herder.state.model.requests import ChangeOffsets, GetOffsets, OffsetsTold
+from herdmesh.herder.state.model.requests import Answer, ChangeOffsets, GetOffsets, OffsetsTold
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import (
     ConnectorNotFound,
     ConnectorNotStopped,
     HerdmeshError,
-    NoLeader,
     NoWorker,
     OffsetsRefused,
     RequestInvalid,
-    Timeout,
     WriteOutcomeUnknown,
 )
 
@@ -54,158 +53,225 @@ _CHANGING: Final = (Stage.CHANGING_OFFSETS, Stage.FORGETTING, Stage.WRITING)
 _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
-def read(mesh: Mesh, call: Call, request: GetOffsets) -> None:
-    """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
-    call.name = given_name(mesh, request.name)
-    entry = _entry(mesh, call.name)
-    call.stage = Stage.READING_OFFSETS
-    commands.ask_able(mesh, call, ReadOffsets(call.name, entry.config))
+@dataclass(frozen=True)
+class GetOffsetsHandler(RequestHandler):
+    """Requests for all offsets of a connector."""
+
+    request: GetOffsets
+
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
+        call.name = given_name(mesh, self.request.name)
+        entry = _entry(mesh, call.name)
+        call.stage = Stage.READING_OFFSETS
+        commands.ask_able(mesh, call, ReadOffsets(call.name, entry.config))
+        return None
+
+    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+        """Raises NoWorker for a failure that may go away by itself, OffsetsRefused for any other."""
+        failure = reply.failure
+        if failure is not None and failure.error_class in _RETRIABLE:
+            raise NoWorker(f"worker {command.worker_id} could not read the offsets: {failure.message}; try again")
+        if failure is not None:
+            raise OffsetsRefused(call.name, failure.message, "read")
+        return reply.offsets or OffsetsTold(())
+
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """Another worker is asked. Raises as `begin`."""
+        return self.begin(mesh, call)
 
 
-def was_read(call: Call, command: Command, reply: CommandReplied) -> OffsetsTold:
-    """A worker told, or could not. Raises NoWorker for what may go away by itself, OffsetsRefused."""
-    failure = reply.failure
-    if failure is not None and failure.error_class in _RETRIABLE:
-        raise NoWorker(f"worker {command.worker_id} could not read the offsets: {failure.message}; try again")
-    if failure is not None:
-        raise OffsetsRefused(call.name, failure.message, "read")
-    return reply.offsets or OffsetsTold(())
+@dataclass(frozen=True)
+class ChangeOffsetsHandler(RequestHandler):
+    """Changes of the offsets of a stopped connector.
 
-
-def begin(mesh: Mesh, call: Call, request: ChangeOffsets) -> OffsetsTold | None:
-    """Start a change. Raises as `go_on`, and RequestInvalid."""
-    if not (request.offsets or request.reset or request.rewind_to_ms is not None):
-        raise RequestInvalid("Partitions / offsets need to be provided for an alter offsets request", "offsets")
-    call.name = given_name(mesh, request.name)
-    call.stage = Stage.STOPPING
-    return go_on(mesh, call, request)
-
-
-def go_on(mesh: Mesh, call: Call, request: ChangeOffsets) -> OffsetsTold | None:
-    """Take the next step that waits for nobody's answer.
-
-    Raises:
+    Its steps raise:
         ConnectorNotFound, ConnectorNotStopped: as it is now.
-        NoWorker: nobody is there to do it.
+        NoWorker: nobody is there to do it, or a worker could not, and changed nothing.
         InvalidConfig: no worker has the class.
-        WriteOutcomeUnknown: any of these, when somebody may have changed them before.
+        OffsetsRefused: with the worker's words, or the connector's.
+        WriteOutcomeUnknown: any of these, when a worker may have changed the offsets before.
     """
-    if call.stage is Stage.FORGETTING:
-        return _told_when_forgotten(mesh, call, request)
-    if call.stage is Stage.BEGUN and mesh.applied(call.revision):
-        mesh.reading_back.discard(call.id)
+
+    request: ChangeOffsets
+
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Also raises RequestInvalid for a request that changes nothing."""
+        request = self.request
+        if not (request.offsets or request.reset or request.rewind_to_ms is not None):
+            raise RequestInvalid("Partitions / offsets need to be provided for an alter offsets request", "offsets")
+        call.name, call.changes_offsets = given_name(mesh, request.name), True
+        call.stage = Stage.STOPPING
+        return self.look_again(mesh, call)
+
+    def look_again(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Take the next step that waits for nobody's answer."""
+        if call.stage is Stage.FORGETTING:
+            return self._end_when_forgotten(mesh, call)
+        if call.stage is Stage.BEGUN and mesh.applied(call.revision):
+            mesh.reading_back.discard(call.id)
+            with _truly(mesh, call):
+                self._ask(mesh, call, _stopped(mesh, call.name))
+        elif call.stage in _WAITING:
+            with _truly(mesh, call):
+                entry = _stopped(mesh, call.name)
+                if _is_free(mesh, call) and _has_wound_down(mesh, entry):
+                    mesh.offsets_under_way[call.name] = call.id
+                    self._prepare(mesh, call, entry)
+        return None
+
+    def waits_for_time(self, call: Call) -> bool:
+        return True
+
+    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+        """A worker fenced the tasks, read the offsets or changed them, or could not."""
         with _truly(mesh, call):
-            _ask(mesh, call, request, _stopped(mesh, call.name))
-    elif call.stage in _WAITING:
+            match command.question:
+                case FenceTasks():
+                    if reply.failure is not None:
+                        raise _not_done(command, "fence the earlier tasks", reply.failure.message)
+                    self._read_or_begin(mesh, call, _stopped(mesh, call.name))
+                case ReadOffsets():
+                    # A worker that cannot read what a reset forgets (too much for one answer, say) may still forget it.
+                    call.offsets_before = reply.offsets if reply.failure is None else None
+                    offset_records.begins(mesh, call, self.request)
+                case AlterOffsets():
+                    _require_changed(call, command, reply)
+                    return self._changed(mesh, call, reply.offsets or OffsetsTold(()))
+                case _:
+                    raise AssertionError(f"{command.question} changes no offsets")
+        return None
+
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """Another worker is asked."""
+        call.stage = Stage.STOPPING
+        if isinstance(command.question, AlterOffsets) and not self.request.dry_run:
+            call.may_have = f"worker {command.worker_id} went away while it changed the offsets of {call.name}"
+        return self.look_again(mesh, call)
+
+    def written(self, mesh: Mesh, call: Call, event: WriteDone) -> Answer | None:
+        """A store has done what it was asked for: the config store recorded, or told what it had recorded; or the
+        status store removed the tasks' statuses."""
+        recorded = event.offsets
+        if recorded is None:
+            return self._end_when_forgotten(mesh, call)
+        if recorded.ended:
+            return recorded.told if recorded.repeated else call.offsets_told
+        if recorded.repeated and offset_records.in_doubt(mesh, call):
+            # This request's own beginning, when the store's first answer to it was lost, looks the same.
+            call.may_have = f"a request of this id is on record as having begun to change the offsets of {call.name}"
+            call.offsets_before = recorded.told
         with _truly(mesh, call):
-            entry = _stopped(mesh, call.name)
-            if _is_free(mesh, call) and _has_wound_down(mesh, entry):
-                mesh.offsets_under_way[call.name] = call.id
-                _prepare(mesh, call, request, entry)
-    return None
+            if call.refusal is not None:
+                raise call.refusal
+            call.begun, call.revision = True, event.revision
+            if call.may_have and recorded.overtaken:
+                raise WriteOutcomeUnknown(
+                    f"{call.may_have}, and may have done it; the connector was changed since, and doing it again might "
+                    "undo what came of that: look at the offsets, and ask again under a new request_id"
+                )
+        call.stage = Stage.BEGUN
+        mesh.reading_back.add(call.id)
+        return self.look_again(mesh, call)
 
-
-def answered(
-    mesh: Mesh, call: Call, request: ChangeOffsets, command: Command, reply: CommandReplied
-) -> OffsetsTold | None:
-    """A worker fenced, or read them, or changed them, or could not.
-
-    Raises:
-        NoWorker: it could not, and changed nothing.
-        WriteOutcomeUnknown: it, or one that was asked before, may have changed them.
-        OffsetsRefused: with its words, or the connector's.
-    """
-    with _truly(mesh, call):
-        match command.question:
-            case FenceTasks():
-                if reply.failure is not None:
-                    raise _not_done(command, "fence the earlier tasks", reply.failure.message)
-                _look(mesh, call, request, _stopped(mesh, call.name))
-            case ReadOffsets():
-                # Who cannot tell what a reset forgets, such as too much for one answer, may forget it all the same.
-                call.offsets_before = reply.offsets if reply.failure is None else None
-                offset_records.begins(mesh, call, request)
-            case AlterOffsets():
-                _require_changed(call, command, reply)
-                return _was_changed(mesh, call, request, reply.offsets or OffsetsTold(()))
-            case _:
-                raise AssertionError(f"{command.question} changes no offsets")
-    return None
-
-
-def lost(mesh: Mesh, call: Call, request: ChangeOffsets, command: Command) -> OffsetsTold | None:
-    """The worker went without answering: another one is asked. Raises as `go_on`."""
-    call.stage = Stage.STOPPING
-    if isinstance(command.question, AlterOffsets) and not request.dry_run:
-        call.may_have = f"worker {command.worker_id} went away while it changed the offsets of {call.name}"
-    return go_on(mesh, call, request)
-
-
-def written(mesh: Mesh, call: Call, request: ChangeOffsets, event: WriteDone) -> OffsetsTold | None:
-    """A store has done what it was asked for: the config store recorded, or told what it had recorded; or the status
-    store removed the tasks' statuses.
-
-    Raises:
-        WriteOutcomeUnknown: a request of this id was begun, and nobody knows how it ended.
-        HerdmeshError: as `go_on`.
-    """
-    recorded = event.offsets
-    if recorded is None:
-        return _told_when_forgotten(mesh, call, request)
-    if recorded.ended:
-        return recorded.told if recorded.repeated else call.offsets_told
-    if recorded.repeated and offset_records.in_doubt(mesh, call):
-        # This request's own beginning, when the store's first answer to it was lost, looks the same.
-        call.may_have = f"a request of this id is on record as having begun to change the offsets of {call.name}"
-        call.offsets_before = recorded.told
-    with _truly(mesh, call):
-        if call.refusal is not None:
-            raise call.refusal
-        call.begun, call.revision = True, event.revision
-        if call.may_have and recorded.overtaken:
-            raise WriteOutcomeUnknown(
-                f"{call.may_have}, and may have done it; the connector was changed since, and doing it again might "
-                "undo what came of that: look at the offsets, and ask again under a new request_id"
+    def write_failed(self, mesh: Mesh, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+        """A store did not do, or did not tell, what it was asked for."""
+        if call.stage is Stage.FORGETTING:
+            error = WriteOutcomeUnknown(
+                "the offsets were forgotten, but the tasks' statuses still say that there were some: "
+                f"{error.message}; repeat the request, or the tasks fail when they start"
             )
-    call.stage = Stage.BEGUN
-    mesh.reading_back.add(call.id)
-    return go_on(mesh, call, request)
+        else:
+            error = offset_records.not_recorded(call, error)
+        return no_longer_leads(mesh, error) or error
 
+    def may_be_recorded(self, call: Call) -> bool:
+        return not self.request.dry_run and not call.begun
 
-def not_written(call: Call, error: HerdmeshError) -> HerdmeshError:
-    """What the caller is told when a store did not do, or did not tell, what it was asked for."""
-    if call.stage is Stage.FORGETTING:
+    def look_back(self, mesh: Mesh, call: Call) -> None:
+        offset_records.look_back(mesh, call, self.request)
+
+    def expired(self, call: Call) -> HerdmeshError:
+        """The outcome is not known once a worker was asked to write."""
+        if not self._may_be_made(call):
+            return super().expired(call)
         return WriteOutcomeUnknown(
-            "the offsets were forgotten, but the tasks' statuses still say that there were some: "
-            f"{error.message}; repeat the request, or the tasks fail when they start"
+            f"the deadline passed while {call.stage.value}: whether the offsets of {call.name} were changed is not "
+            "known; look at them, or repeat the request with a longer deadline"
         )
-    return offset_records.not_recorded(call, error)
 
+    def deposed(self, call: Call, why: str) -> HerdmeshError | None:
+        """The outcome is not known once a worker was asked to write."""
+        if call.stage in SEEN_THROUGH or not self._may_be_made(call):
+            return super().deposed(call, why)
+        return WriteOutcomeUnknown(
+            f"this herder stopped leading ({why}) while {call.stage.value}: whether the offsets of {call.name} were "
+            "changed is not known; look at them, or repeat the request"
+        )
 
-def too_late(call: Call) -> HerdmeshError:
-    """What the caller of a change is told at its deadline: that it is not known, once somebody was asked to write."""
-    if not _may_be_made(call):
-        return Timeout(call.stage.value)
-    return WriteOutcomeUnknown(
-        f"the deadline passed while {call.stage.value}: whether the offsets of {call.name} were changed is not known; "
-        "look at them, or repeat the request with a longer deadline"
-    )
+    def _may_be_made(self, call: Call) -> bool:
+        return not self.request.dry_run and (bool(call.may_have) or call.stage in _CHANGING)
 
+    def _prepare(self, mesh: Mesh, call: Call, entry: ConnectorEntry) -> None:
+        unfenced = mesh.connector(call.name).unfenced
+        if self.request.dry_run:
+            self._ask(mesh, call, entry)
+        elif unfenced:
+            _fence(mesh, call, max(unfenced) + 1)
+        else:
+            self._read_or_begin(mesh, call, entry)
 
-def deposed(call: Call, why: str) -> HerdmeshError:
-    """What the caller of a change is told when this herder stops leading: as `too_late`."""
-    if not _may_be_made(call):
-        return NoLeader(f"this herder stopped leading: {why}")
-    return WriteOutcomeUnknown(
-        f"this herder stopped leading ({why}) while {call.stage.value}: whether the offsets of {call.name} were "
-        "changed is not known; look at them, or repeat the request"
-    )
+    def _read_or_begin(self, mesh: Mesh, call: Call, entry: ConnectorEntry) -> None:
+        """What a reset forgets nobody can look up afterwards, should the worker go that does it."""
+        if self.request.reset and call.offsets_before is None and not call.may_have:
+            call.stage = Stage.READING_OFFSETS
+            commands.ask_able(mesh, call, ReadOffsets(call.name, entry.config))
+        else:
+            offset_records.begins(mesh, call, self.request)
 
+    def _ask(self, mesh: Mesh, call: Call, entry: ConnectorEntry) -> None:
+        """Ask a worker. It looks for whatever is written of the connector after the beginning; the watch has brought
+        what was written before."""
+        call.stage = Stage.CHANGING_OFFSETS
+        question = AlterOffsets(
+            call.name,
+            entry.config,
+            self.request.offsets,
+            call.revision,
+            entry.incarnation,
+            self.request.reset,
+            self.request.rewind_to_ms,
+            self.request.dry_run,
+            self.request.allow_forward,
+            timeout_ms=commands.time_left_ms(mesh, call),
+        )
+        commands.ask_able(mesh, call, question)
 
-def _may_be_made(call: Call) -> bool:
-    change = call.request
-    assert isinstance(change, ChangeOffsets)
-    return not change.dry_run and (bool(call.may_have) or call.stage in _CHANGING)
+    def _changed(self, mesh: Mesh, call: Call, told: OffsetsTold) -> Answer | None:
+        if self.request.reset and call.may_have and not told.offsets and call.offsets_before is not None:
+            # All or none: there was nothing left to forget, because whoever was asked before forgot it.
+            told = replace(told, offsets=call.offsets_before.offsets)
+        call.offsets_told = told
+        forgets = self.request.reset or any(one.offset_json is None for one in self.request.offsets)
+        if self.request.dry_run:
+            return told
+        if not forgets or not _task_statuses(mesh, call.name):
+            return self._end(mesh, call, told)
+        call.stage = Stage.FORGETTING
+        op = mesh.op(Op(OpKind.CALL, call=call.id))
+        mesh.out.append(DeleteStatuses(op, call.name, 0, mesh.next_generation))
+        return None
+
+    def _end_when_forgotten(self, mesh: Mesh, call: Call) -> Answer | None:
+        assert call.offsets_told is not None
+        return None if _task_statuses(mesh, call.name) else self._end(mesh, call, call.offsets_told)
+
+    def _end(self, mesh: Mesh, call: Call, told: OffsetsTold) -> Answer | None:
+        """Everything is done: the answer, or None while it is recorded for whoever asks again."""
+        if not call.options.request_id:
+            return told
+        offset_records.ended(mesh, call, self.request, told)
+        return None
 
 
 @contextmanager
@@ -224,50 +290,12 @@ def _truly(mesh: Mesh, call: Call) -> Generator[None]:
         ) from error
 
 
-def _prepare(mesh: Mesh, call: Call, request: ChangeOffsets, entry: ConnectorEntry) -> None:
-    unfenced = mesh.connector(call.name).unfenced
-    if request.dry_run:
-        _ask(mesh, call, request, entry)
-    elif unfenced:
-        _fence(mesh, call, max(unfenced) + 1)
-    else:
-        _look(mesh, call, request, entry)
-
-
 def _fence(mesh: Mesh, call: Call, task_count: int) -> None:
     members = [member for member in mesh.members.values() if member.session is not None]
     if not members:
         raise NoWorker("no worker is connected that could fence the connector's earlier tasks; try again")
     call.stage = Stage.FENCING_STOPPED
     commands.ask(mesh, call, commands.preferred(mesh, members), FenceTasks(call.name, task_count))
-
-
-def _look(mesh: Mesh, call: Call, request: ChangeOffsets, entry: ConnectorEntry) -> None:
-    """What a reset forgets nobody can look up afterwards, should the worker go that does it."""
-    if request.reset and call.offsets_before is None and not call.may_have:
-        call.stage = Stage.READING_OFFSETS
-        commands.ask_able(mesh, call, ReadOffsets(call.name, entry.config))
-    else:
-        offset_records.begins(mesh, call, request)
-
-
-def _ask(mesh: Mesh, call: Call, request: ChangeOffsets, entry: ConnectorEntry) -> None:
-    """Ask a worker. It is to find whatever is written of the connector after the beginning; what was written before it
-    the watch has brought."""
-    call.stage = Stage.CHANGING_OFFSETS
-    question = AlterOffsets(
-        call.name,
-        entry.config,
-        request.offsets,
-        call.revision,
-        entry.incarnation,
-        request.reset,
-        request.rewind_to_ms,
-        request.dry_run,
-        request.allow_forward,
-        timeout_ms=commands.time_left_ms(mesh, call),
-    )
-    commands.ask_able(mesh, call, question)
 
 
 def _require_changed(call: Call, command: Command, reply: CommandReplied) -> None:
@@ -286,35 +314,6 @@ def _require_changed(call: Call, command: Command, reply: CommandReplied) -> Non
 
 def _not_done(command: Command, what: str, why: str) -> NoWorker:
     return NoWorker(f"worker {command.worker_id} could not {what}: {why}; nothing was changed, try again")
-
-
-def _was_changed(mesh: Mesh, call: Call, request: ChangeOffsets, told: OffsetsTold) -> OffsetsTold | None:
-    if request.reset and call.may_have and not told.offsets and call.offsets_before is not None:
-        # All or none: there was nothing left to forget, because whoever was asked before forgot it.
-        told = replace(told, offsets=call.offsets_before.offsets)
-    call.offsets_told = told
-    forgets = request.reset or any(one.offset_json is None for one in request.offsets)
-    if request.dry_run:
-        return told
-    if not forgets or not _task_statuses(mesh, call.name):
-        return _end(mesh, call, request, told)
-    call.stage = Stage.FORGETTING
-    op = mesh.op(Op(OpKind.CALL, call=call.id))
-    mesh.out.append(DeleteStatuses(op, call.name, 0, mesh.next_generation))
-    return None
-
-
-def _told_when_forgotten(mesh: Mesh, call: Call, request: ChangeOffsets) -> OffsetsTold | None:
-    assert call.offsets_told is not None
-    return None if _task_statuses(mesh, call.name) else _end(mesh, call, request, call.offsets_told)
-
-
-def _end(mesh: Mesh, call: Call, request: ChangeOffsets, told: OffsetsTold) -> OffsetsTold | None:
-    """Everything is done: the answer, or None while it is recorded for whoever asks again."""
-    if not call.options.request_id:
-        return told
-    offset_records.ended(mesh, call, request, told)
-    return None
 
 
 def _entry(mesh: Mesh, name: str) -> ConnectorEntry:

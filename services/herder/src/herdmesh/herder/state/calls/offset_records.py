@@ -44,11 +44,6 @@ def ended(mesh: Mesh, call: Call, request: ChangeOffsets, told: OffsetsTold) -> 
     _record(mesh, call, request, told, ended=True)
 
 
-def may_be_recorded(call: Call) -> bool:
-    """True when a change that is refused may be the retry of one that was made."""
-    return isinstance(call.request, ChangeOffsets) and not call.request.dry_run and not call.begun
-
-
 def left_alone(mesh: Mesh, call: Call) -> None:
     """The call is refused, and nobody has written anything for its id: a retry need not doubt that."""
     if call.begun and call.options.request_id:

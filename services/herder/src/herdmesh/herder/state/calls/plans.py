@@ -14,50 +14,57 @@ Invariant: planning changes nothing but the call; a plan is true of the moment i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from herdmesh.herder.state.calls import plan_notes
 from herdmesh.herder.state.calls.connector_names import checked_name, given_name, own_name
-from herdmesh.herder.state.memory import Call, Mesh, Stage, Unit
+from herdmesh.herder.state.calls.handler import RequestHandler
+from herdmesh.herder.state.calls.validations import ask_for_validation
+from herdmesh.herder.state.memory import Call, Command, Mesh, Stage, Unit
 from herdmesh.herder.state.model import NAME_KEY, ConnectorEntry, Failure, Properties, TargetState, UnitId
 from herdmesh.herder.state.model.events import CommandReplied
-from herdmesh.herder.state.model.questions import PlanTaskConfigs, Question, ValidateOnWorker
-from herdmesh.herder.state.model.requests import PlanAction, PlanConfig, Planned, PlanStep
+from herdmesh.herder.state.model.questions import PlanTaskConfigs, ValidateOnWorker
+from herdmesh.herder.state.model.requests import Answer, PlanAction, PlanConfig, Planned, PlanStep
 from herdmesh.herder.state.units import holds, lifecycle, placement, task_sets
 from herdmesh.herder.state.workers import commands, plugin_eligibility
 
 
-def begin(mesh: Mesh, call: Call, request: PlanConfig) -> None:
-    """Check the name and have the config validated. Raises as a create does."""
-    given = request.config.get(NAME_KEY)
-    written = request.name or (given if isinstance(given, str) else "")
-    call.name = checked_name(written and given_name(mesh, written))
-    call.config = {**request.config, NAME_KEY: own_name(request.config, call.name)}
-    call.stage = Stage.VALIDATING
-    commands.ask_able(mesh, call, ValidateOnWorker(call.config))
+@dataclass(frozen=True)
+class PlanHandler(RequestHandler):
+    """Plans of a config."""
 
+    request: PlanConfig
 
-def answered(mesh: Mesh, call: Call, question: Question, reply: CommandReplied) -> Planned | None:
-    """A worker validated the config, or made task configs."""
-    assert call.config is not None
-    before = mesh.entries.get(call.name)
-    entry = _after(before, call.name, call.config)
-    if isinstance(question, PlanTaskConfigs):
-        return _planned(mesh, call, before, entry, reply.tasks, reply.failure)
-    call.validation = commands.verdict(reply)
-    if call.validation.violations:
-        return Planned(call.validation, notes=("The config is refused: nothing would change.",))
-    if entry.wanted_state is not TargetState.STARTED:
-        return _planned(mesh, call, before, entry, None, None)
-    call.stage = Stage.PLANNING
-    commands.ask_able(mesh, call, PlanTaskConfigs(entry.config, entry.tasks_max))
-    return None
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Check the name and have the config validated. Raises as a create does."""
+        config = self.request.config
+        given = config.get(NAME_KEY)
+        written = self.request.name or (given if isinstance(given, str) else "")
+        call.name = checked_name(written and given_name(mesh, written))
+        ask_for_validation(mesh, call, {**config, NAME_KEY: own_name(config, call.name)})
+        return None
 
+    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+        """A worker validated the config, or made task configs."""
+        assert call.config is not None
+        before = mesh.entries.get(call.name)
+        entry = _after(before, call.name, call.config)
+        if isinstance(command.question, PlanTaskConfigs):
+            return _planned(mesh, call, before, entry, reply.tasks, reply.failure)
+        call.validation = commands.verdict(reply)
+        if call.validation.violations:
+            return Planned(call.validation, notes=("The config is refused: nothing would change.",))
+        if entry.wanted_state is not TargetState.STARTED:
+            return _planned(mesh, call, before, entry, None, None)
+        call.stage = Stage.PLANNING
+        commands.ask_able(mesh, call, PlanTaskConfigs(entry.config, entry.tasks_max))
+        return None
 
-def ask_again(mesh: Mesh, call: Call, question: Question) -> None:
-    """The worker that was asked is gone: another is asked the same."""
-    assert isinstance(question, ValidateOnWorker | PlanTaskConfigs)
-    commands.ask_able(mesh, call, question)
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """Another worker is asked the same."""
+        assert isinstance(command.question, ValidateOnWorker | PlanTaskConfigs)
+        commands.ask_able(mesh, call, command.question)
+        return None
 
 
 def _after(before: ConnectorEntry | None, name: str, config: Properties) -> ConnectorEntry:

@@ -18,34 +18,92 @@ being stopped for the first is started once for both.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from herdmesh.herder.state.memory import Connector, Mesh
-from herdmesh.herder.state.model import RunState, UnitId
+from herdmesh.herder.state.calls.config_writes import StoreWrite
+from herdmesh.herder.state.calls.connector_names import given_name
+from herdmesh.herder.state.memory import Call, Connector, Mesh
+from herdmesh.herder.state.model import ConnectorEntry, RunState, UnitId
 from herdmesh.herder.state.model.events import RestartRecorded
-from herdmesh.herder.state.model.requests import RestartConnector, RestartItem, RestartTask
+from herdmesh.herder.state.model.instructions import RequestRestart
+from herdmesh.herder.state.model.requests import (
+    Answer,
+    RestartConnector,
+    Restarting,
+    RestartItem,
+    RestartTask,
+    WriteOptions,
+)
 from herdmesh.herder.state.units import restarts
 from herdmesh.herder.state.views import views
 from herdmesh.rpc.errors import ConnectorNotFound, StatusNotFound, TaskNotFound
 
 
-def wanted(mesh: Mesh, name: str, request: RestartConnector | RestartTask) -> tuple[RestartItem, ...]:
-    """What a request restarts.
+@dataclass(frozen=True)
+class _RestartHandler(StoreWrite):
+    """What a restart of a connector and one of a task have in common."""
 
-    Raises ConnectorNotFound, TaskNotFound, or StatusNotFound for a plan of a connector that has no status yet.
-    """
-    connector = mesh.connectors.get(name)
-    entry = connector.stored if connector is not None else None
-    if connector is None or entry is None:
-        raise ConnectorNotFound(name)
-    if isinstance(request, RestartTask):
-        if not 0 <= request.task < len(entry.tasks):
-            raise TaskNotFound(name, request.task)
-        worker_id = views.unit_view(mesh, connector, connector.unit(request.task)).worker_id
-        return (RestartItem(request.task, RunState.RESTARTING, True, worker_id),)
-    if (request.include_tasks or request.only_failed) and not _has_status(mesh, connector):
-        raise StatusNotFound(name)
-    return planned(mesh, connector, request.include_tasks, request.only_failed)
+    request: RestartConnector | RestartTask
+
+    @abstractmethod
+    def items(self, mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
+        """What the request restarts. Raises what it is to be refused with."""
+
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Raises ConnectorNotFound, TaskNotFound, or StatusNotFound for a plan of a connector without a status."""
+        call.name = given_name(mesh, self.request.name)
+        self.write_when_free(mesh, call)
+        return None
+
+    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> RequestRestart:
+        items = self._wanted(mesh, call.name) if call.refusal is None else ()
+        return RequestRestart(op, call.name, options, items, mesh.next_generation, mesh.epoch)
+
+    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+        return Restarting(call.restarted)
+
+    def _wanted(self, mesh: Mesh, name: str) -> tuple[RestartItem, ...]:
+        connector = mesh.connectors.get(name)
+        entry = connector.stored if connector is not None else None
+        if connector is None or entry is None:
+            raise ConnectorNotFound(name)
+        return self.items(mesh, connector, entry)
+
+
+@dataclass(frozen=True)
+class RestartConnectorHandler(_RestartHandler):
+    """Restarts of a connector, with or without its tasks."""
+
+    request: RestartConnector
+
+    def items(self, mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
+        request = self.request
+        if (request.include_tasks or request.only_failed) and not _has_status(mesh, connector):
+            raise StatusNotFound(connector.name)
+        return planned(mesh, connector, request.include_tasks, request.only_failed)
+
+    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> RequestRestart:
+        asked = super().instruction(mesh, call, op, options)
+        return replace(asked, include_tasks=self.request.include_tasks, only_failed=self.request.only_failed)
+
+
+@dataclass(frozen=True)
+class RestartTaskHandler(_RestartHandler):
+    """Restarts of one task."""
+
+    request: RestartTask
+
+    def items(self, mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
+        task = self.request.task
+        if not 0 <= task < len(entry.tasks):
+            raise TaskNotFound(connector.name, task)
+        worker_id = views.unit_view(mesh, connector, connector.unit(task)).worker_id
+        return (RestartItem(task, RunState.RESTARTING, True, worker_id),)
+
+    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> RequestRestart:
+        return replace(super().instruction(mesh, call, op, options), task=self.request.task)
 
 
 def planned(mesh: Mesh, connector: Connector, include_tasks: bool, only_failed: bool) -> tuple[RestartItem, ...]:

@@ -355,6 +355,6 @@ def _end_session(mesh: Mesh, member: Member) -> None:
     mesh.sessions.pop(session, None)
     for command in commands.orphans(mesh, session):
         if command.call is not None:
-            calls.ask_again(mesh, command.call, command)
+            calls.worker_lost(mesh, command.call, command)
         else:
             task_sets.fence_again(mesh, command.connector)

@@ -317,6 +317,12 @@ class Call:
     #: what workers said so far, where one question is not all.
     validation: Validation | None = None
     loggers: list[tuple[str, LoggerLevel]] = field(default_factory=list[tuple[str, LoggerLevel]])
+    #: it changes the connector's offsets, and no other call may change the connector meanwhile.
+    changes_offsets: bool = False
+    #: its write may create the connector.
+    may_create: bool = False
+    #: the logger and the level that it sets in the whole cluster.
+    cluster_level: tuple[str, str] | None = None
     #: the workers were told the logger level it sets.
     told: bool = False
 

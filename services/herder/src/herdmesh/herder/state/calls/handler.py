@@ -1,0 +1,92 @@
+"""Request handler: the base of the classes that carry out one kind of request each.
+
+Owns the steps of a call (begin, a worker answered, a worker was lost, a store wrote, the deadline passed, this herder
+stopped leading) and what a kind of request does at a step where it needs nothing of its own. Does not own the table of
+calls, nor the one answer of each call: `calls.py` runs the steps and answers.
+
+Each step returns the answer, or None while something is awaited, and raises the error to refuse the call with. A
+refusal of a request that a store may know from an earlier call of its id is looked up there first (`look_back`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
+
+from herdmesh.herder.state.leadership import leadership_queries
+from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.model.events import CommandReplied, WriteDone
+from herdmesh.herder.state.model.requests import Answer
+from herdmesh.rpc.errors import HerdmeshError, NoLeader, RequestIdUnknown, RequestInvalid, StaleEpoch, Timeout
+
+#: The store carries the write out whoever leads, and the config watch brings it to followers too.
+SEEN_THROUGH: Final = (Stage.WRITING, Stage.LOOKING_BACK, Stage.READING_BACK)
+
+
+@dataclass(frozen=True)
+class RequestHandler(ABC):
+    """How one kind of request is carried out. Has no state: what a call remembers is in its `Call`."""
+
+    @abstractmethod
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Start the call."""
+
+    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+        """A worker answered a command of the call."""
+        raise AssertionError(f"{type(self).__name__} has no commands")
+
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        """The worker that was to answer is gone."""
+        raise AssertionError(f"{type(self).__name__} has no commands")
+
+    def written(self, mesh: Mesh, call: Call, event: WriteDone) -> Answer | None:
+        """The store acknowledged the call's write, or knew it from before. It is answered once it was read back."""
+        call.stage = Stage.READING_BACK
+        call.revision, call.created, call.restarted = event.revision, event.created, event.restarted
+        mesh.reading_back.add(call.id)
+        return self.look_again(mesh, call)
+
+    def write_failed(self, mesh: Mesh, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+        """The store refused the call's write, or its outcome is unknown. An error that is returned answers the call."""
+        if call.refusal is not None:
+            # An earlier request of this id was looked up: there is none, or one that asked for something else.
+            return call.refusal if isinstance(error, RequestIdUnknown | RequestInvalid) else error
+        return no_longer_leads(mesh, error) or error
+
+    def look_again(self, mesh: Mesh, call: Call) -> Answer | None:
+        """The config watch moved on, or time has passed: take the step that no other event announces."""
+        if call.stage is Stage.READING_BACK and mesh.applied(call.revision):
+            return self.outcome(mesh, call)
+        return None
+
+    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+        """The answer to a write that was read back."""
+        raise AssertionError(f"{type(self).__name__} reads nothing back")
+
+    def waits_for_time(self, call: Call) -> bool:
+        """True when the call is to be looked at again with every tick."""
+        return False
+
+    def may_be_recorded(self, call: Call) -> bool:
+        """True when a store may know the request from an earlier call of its id."""
+        return False
+
+    def look_back(self, mesh: Mesh, call: Call) -> None:
+        """Ask the store for the outcome of an earlier request of this id; `call.refusal` stands if there was none."""
+        raise AssertionError(f"{type(self).__name__} is not recorded")
+
+    def expired(self, call: Call) -> HerdmeshError:
+        """The answer at the deadline."""
+        return Timeout(call.stage.value)
+
+    def deposed(self, call: Call, why: str) -> HerdmeshError | None:
+        """The answer when this herder stops leading; None for a call that is seen through all the same."""
+        return None if call.stage in SEEN_THROUGH else NoLeader(f"this herder stopped leading: {why}")
+
+
+def no_longer_leads(mesh: Mesh, error: HerdmeshError) -> HerdmeshError | None:
+    """The answer to a write that was refused because another epoch was granted; None for any other error."""
+    if not isinstance(error, StaleEpoch):
+        return None
+    return leadership_queries.refusal(mesh) or NoLeader("another herder was elected meanwhile; try again")

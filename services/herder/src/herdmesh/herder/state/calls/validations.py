@@ -1,0 +1,43 @@
+"""Validations of a config on a worker: requests for nothing else, and the first step of others.
+
+Owns the handler of `ValidateConfig` and asking a worker for a verdict. What a verdict leads to in a create, an update,
+a patch or a plan is the matter of their handlers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from herdmesh.herder.state.calls.handler import RequestHandler
+from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.model import Properties
+from herdmesh.herder.state.model.events import CommandReplied
+from herdmesh.herder.state.model.questions import ValidateOnWorker
+from herdmesh.herder.state.model.requests import Answer, ValidateConfig, Validated
+from herdmesh.herder.state.workers import commands
+
+
+@dataclass(frozen=True)
+class ValidateHandler(RequestHandler):
+    """Validations alone, of which nothing is written."""
+
+    request: ValidateConfig
+
+    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+        """Raises as `commands.ask_able`."""
+        ask_for_validation(mesh, call, self.request.config)
+        return None
+
+    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+        return Validated(commands.verdict(reply))
+
+    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+        ask_for_validation(mesh, call, self.request.config)
+        return None
+
+
+def ask_for_validation(mesh: Mesh, call: Call, config: Properties) -> None:
+    """Have a worker validate a config. Raises as `commands.ask_able`."""
+    call.config = config
+    call.stage = Stage.VALIDATING
+    commands.ask_able(mesh, call, ValidateOnWorker(config))
