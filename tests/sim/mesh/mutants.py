@@ -20,10 +20,22 @@ from herdmesh.herder.state.calls import initial_offsets, loggers
 from herdmesh.herder.state.calls.offset_changes import ChangeOffsetsHandler
 from herdmesh.herder.state.handlers import leadership_changes, worker_sessions
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Call, Command, Connector, Member, Mesh, Stage, Unit
+from herdmesh.herder.state.memory import (
+    Agenda,
+    Call,
+    Connector,
+    Fleet,
+    HerderMemory,
+    Inventory,
+    Leadership,
+    Member,
+    Stage,
+    Step,
+    Unit,
+)
 from herdmesh.herder.state.model import Holding, restart_policy
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model.instructions import StartUnit
+from herdmesh.herder.state.model.instructions import Message, StartUnit
 from herdmesh.herder.state.model.requests import OffsetsTold
 from herdmesh.herder.state.units import balance, holds, lifecycle, task_sets
 from herdmesh.herder.state.workers import drains
@@ -41,9 +53,9 @@ def _nothing(*_: object, **__: object) -> None:
 def _no_fence() -> Generator[None]:
     """A changed task set starts without initialising the ids of tasks that may run on a worker nobody can ask."""
 
-    def forget(mesh: Mesh, connector: Connector, entry: Any) -> None:
+    def forget(memory: HerderMemory, connector: Connector, entry: Any) -> None:
         connector.unfenced.clear()
-        mesh.touch(connector.name)
+        memory.agenda.touch(connector.name)
 
     with patch.object(task_sets, "_fence", forget):
         yield
@@ -68,8 +80,8 @@ def _stale_epoch() -> Generator[None]:
         self.epoch_max = 0
         return command(self, event, now)
 
-    def welcome(mesh: Mesh, event: ev.WorkerHello) -> None:
-        hello(mesh, replace(event, epoch_max=0))
+    def welcome(memory: HerderMemory, event: ev.WorkerHello) -> None:
+        hello(memory, replace(event, epoch_max=0))
 
     with patch.object(WorkerState, "_command", obey), patch.object(worker_sessions, "hello", welcome):
         yield
@@ -89,38 +101,37 @@ def _adoption_by_generation() -> Generator[None]:
 
 def _equal_generations() -> Generator[None]:
     """Units are started with the generation of the one before."""
-    start = holds.start
+    take = Leadership.take_generation
 
-    def begin(mesh: Mesh, *args: Any, **named: Any) -> None:
-        start(mesh, *args, **named)
-        mesh.next_generation -= 1
+    def repeated(self: Leadership) -> int:
+        taken = take(self)
+        self._next_generation -= 1  # pyright: ignore[reportPrivateUsage]
+        return taken
 
-    with patch.object(holds, "start", begin):
+    with patch.object(Leadership, "take_generation", repeated):
         yield
 
 
 def _lost_timer() -> Generator[None]:
     """Nothing is ever looked at again because its time has come."""
-    with patch.object(Mesh, "wake", _nothing), patch.object(Mesh, "wake_unit", _nothing):
+    with patch.object(Agenda, "wake", _nothing), patch.object(Agenda, "wake_unit", _nothing):
         yield
 
 
 def _double_start() -> Generator[None]:
     """A unit is started on another worker beside its own."""
-    start = holds.start
+    tell = Fleet.tell
 
-    def twice(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
-        start(mesh, connector, unit, worker_id)
-        sent = mesh.out[-1]
-        message = getattr(sent, "message", None)
-        other = next((one for one in mesh.members.values() if one.session is not None), None)
+    def twice(self: Fleet, worker_id: str, message: Message) -> bool:
+        reached = tell(self, worker_id, message)
+        other = next(iter(self.connected()), None)
         if isinstance(message, StartUnit) and other is not None and other.worker_id != worker_id:
             assert other.session is not None
-            assignment = replace(message.assignment, generation=mesh.next_generation)
-            mesh.next_generation += 1
-            mesh.send(other.session, replace(message, assignment=assignment))
+            generation = self._leadership.take_generation()  # pyright: ignore[reportPrivateUsage]
+            self.send(other.session, replace(message, assignment=replace(message.assignment, generation=generation)))
+        return reached
 
-    with patch.object(holds, "start", twice):
+    with patch.object(Fleet, "tell", twice):
         yield
 
 
@@ -128,11 +139,11 @@ def _no_wait_for_acknowledgement() -> Generator[None]:
     """A unit that was told to stop counts as stopped."""
     stop = holds.stop
 
-    def hasty(mesh: Mesh, connector: Connector, unit: Unit, *args: Any, **named: Any) -> None:
+    def hasty(fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, *args: Any, **named: Any) -> None:
         before = list(unit.strays)
-        stop(mesh, connector, unit, *args, **named)
+        stop(fleet, inventory, connector, unit, *args, **named)
         for stray in [stray for stray in unit.strays if stray not in before]:
-            mesh.drop(unit, stray)
+            inventory.drop(unit, stray)
 
     with patch.object(holds, "stop", hasty):
         yield
@@ -186,13 +197,13 @@ def _forgotten_stray() -> Generator[None]:
     """What a worker claims after a broken session and may not keep is forgotten, before the worker has stopped it."""
     adopt = worker_sessions._adopt  # pyright: ignore[reportPrivateUsage]
 
-    def forget(mesh: Mesh, member: Member, holding: Holding, *args: Any, **named: Any) -> bool:
-        unit = mesh.connector(holding.unit.connector).unit(holding.unit.task)
+    def forget(memory: HerderMemory, member: Member, holding: Holding, *args: Any, **named: Any) -> bool:
+        unit = memory.inventory.connector(holding.unit.connector).unit(holding.unit.task)
         before = list(unit.strays)
-        adopted = adopt(mesh, member, holding, *args, **named)
+        adopted = adopt(memory, member, holding, *args, **named)
         for stray in [stray for stray in unit.strays if stray not in before]:
             if stray.assignment == holding.assignment:
-                mesh.drop(unit, stray)
+                memory.inventory.drop(unit, stray)
         return adopted
 
     with patch.object(worker_sessions, "_adopt", forget):
@@ -208,7 +219,7 @@ def _drained_gets_work() -> Generator[None]:
 def _no_adoption_time() -> Generator[None]:
     """A new leader places everything at once, without waiting for workers to dial in with what they run."""
 
-    def nobody(mesh: Mesh, *_: Any) -> bool:
+    def nobody(*_: Any) -> bool:
         return False
 
     with ExitStack() as stack:
@@ -239,8 +250,8 @@ def _claims_without_bound() -> Generator[None]:
     """A leader gives out generations beyond its epoch's block, from the beginning of the one before."""
     granted = leadership_changes.granted
 
-    def backwards(mesh: Mesh, event: ev.LeadershipGranted) -> None:
-        granted(mesh, replace(event, generation_first=1))
+    def backwards(memory: HerderMemory, event: ev.LeadershipGranted) -> None:
+        granted(memory, replace(event, generation_first=1))
 
     with patch.object(leadership_changes, "granted", backwards):
         yield
@@ -268,8 +279,8 @@ def _told_before_made() -> Generator[None]:
     dropped with the leader."""
     written = ChangeOffsetsHandler.written
 
-    def hasty(self: ChangeOffsetsHandler, mesh: Mesh, call: Call, event: ev.WriteDone) -> Any:
-        told, request = written(self, mesh, call, event), self.request
+    def hasty(self: ChangeOffsetsHandler, memory: HerderMemory, call: Call, event: ev.WriteDone) -> Any:
+        told, request = written(self, memory, call, event), self.request
         if told is None and call.stage is Stage.CHANGING_OFFSETS:
             return OffsetsTold((call.offsets_before or OffsetsTold(())).offsets if request.reset else request.offsets)
         return told
@@ -293,8 +304,8 @@ def _offsets_dropped() -> Generator[None]:
     """A connector is made without the offsets that its create brings."""
     answered = initial_offsets.answered
 
-    def dropping(mesh: Mesh, call: Call, request: Any, command: Command, reply: ev.CommandReplied) -> bool:
-        ready = answered(mesh, call, request, command, reply)
+    def dropping(memory: HerderMemory, call: Call, *args: Any) -> bool:
+        ready = answered(memory, call, *args)
         call.prepared_offsets = None
         return ready
 
@@ -327,12 +338,15 @@ def _leaver_taken_in() -> Generator[None]:
     """A worker that left dials in again before its process is over, and is taken for one that wants work."""
     greet = drains.greet
 
-    def forgetful(mesh: Mesh, member: Member, before: Member | None, hello: ev.WorkerHello) -> None:
-        mesh.left.clear()
-        greet(mesh, member, before, replace(hello, leaving=False))
+    def forgetful(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: ev.WorkerHello) -> None:
+        greet(step, fleet, member, before, replace(hello, leaving=False))
+
+    def never(*_: object) -> bool:
+        return False
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(drains, "greet", forgetful))
+        stack.enter_context(patch.object(Fleet, "has_left", never))
         stack.enter_context(patch.object(WorkerState, "leaving", PropertyMock(return_value=False)))
         yield
 
@@ -340,7 +354,7 @@ def _leaver_taken_in() -> Generator[None]:
 def _leavers_not_gathered() -> Generator[None]:
     """What a worker that leaves has moves at once to another that leaves a moment later."""
 
-    def never(_: Mesh) -> bool:
+    def never(_: Fleet) -> bool:
         return False
 
     with patch.object(drains, "gathers_leavers", never):
@@ -351,10 +365,11 @@ def _balance_without_bound() -> Generator[None]:
     """All that is to move for balance moves at once."""
     begin = balance.tick
 
-    def tick(mesh: Mesh) -> None:
-        rules, mesh.rules = mesh.rules, replace(mesh.rules, balance_moves_max=1_000)
-        begin(mesh)
-        mesh.rules = rules
+    def tick(memory: HerderMemory) -> None:
+        step = memory.step
+        rules, step.rules = step.rules, replace(step.rules, balance_moves_max=1_000)
+        begin(memory)
+        step.rules = rules
 
     with patch.object(balance, "tick", tick):
         yield

@@ -42,8 +42,9 @@ def world() -> World:
 
 def left(world: World) -> dict[str, int]:
     """How much of calls a herder still keeps."""
-    mesh = world.herder._mesh  # pyright: ignore[reportPrivateUsage]
-    kept = {"calls": mesh.calls, "ops": mesh.ops, "commands": mesh.commands, "reading back": mesh.reading_back}
+    table = world.herder._memory.call_table  # pyright: ignore[reportPrivateUsage]
+    waiting = table.waiting_for_watch()
+    kept = {"calls": table.calls, "ops": table.ops, "commands": table.commands, "reading back": waiting}
     return {what: len(table) for what, table in kept.items() if table}
 
 

@@ -85,13 +85,13 @@ def test_a_block_reserved_for_another_epoch_or_told_twice_changes_nothing() -> N
     herder = Herder(Rules(herder_id="h1"))
     herder.handle(ev.ConfigSnapshot([], revision(5), epoch=4), 0)
     herder.handle(ev.LeadershipGranted(4, 100, 101, 10**9, "h1", "here:1"), 0)
-    mesh = herder._mesh  # pyright: ignore[reportPrivateUsage]
+    leadership = herder._memory.leadership  # pyright: ignore[reportPrivateUsage]
     for told in (ev.GenerationsReserved(3, 9_000), ev.GenerationsReserved(5, 9_000), ev.GenerationsReserved(4, 50)):
         herder.handle(told, 1)
-        assert mesh.generation_limit == 101
+        assert leadership.generation_limit == 101
     for _ in range(2):
         herder.handle(ev.GenerationsReserved(4, 201), 2)
-        assert (mesh.next_generation, mesh.generation_limit) == (100, 201)
+        assert (leadership.next_generation, leadership.generation_limit) == (100, 201)
 
 
 def test_the_same_epoch_granted_again_brings_the_block_whose_answer_was_lost() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.memory import Connector, Hold, Member, Mesh
+from herdmesh.herder.state.memory import Connector, HerderMemory, Hold, Member, new_memory
 from herdmesh.herder.state.model import Assignment, RateUse, TaskProgress, UnitId
 from herdmesh.herder.state.model.instructions import Send, SetRate
 from herdmesh.herder.state.units.rate_limits import level, settle
@@ -58,46 +58,46 @@ def test_together_they_take_the_limit_and_nobody_is_shut_out(uses: list[RateUse]
         assert total == pytest.approx(LIMIT), "all of it, and no more"
 
 
-def _mesh(workers: int, tasks: int) -> tuple[Mesh, Connector]:
+def _memory(workers: int, tasks: int) -> tuple[HerderMemory, Connector]:
     """A connector whose tasks are on the workers in turn."""
-    mesh = Mesh(Rules(herder_id="h"))
+    memory = new_memory(Rules(herder_id="h"))
     for number in range(workers):
         name = f"w{number}"
-        mesh.members[name] = Member(name, "life", f"{name}:1", 8, (), 100 + number, 0, 0)
-        mesh.sessions[100 + number] = name
-    connector = mesh.connector("c")
+        memory.fleet.join(Member(name, "life", f"{name}:1", 8, (), 100 + number, 0, 0), 100 + number)
+    connector = memory.inventory.connector("c")
     for task in range(tasks):
         unit = connector.unit(task)
-        mesh.take(unit, Hold(f"w{task % workers}", Assignment(1, task + 1), 0))
-    return mesh, connector
+        memory.inventory.take(unit, Hold(f"w{task % workers}", Assignment(1, task + 1), 0))
+    return memory, connector
 
 
-def _tell(mesh: Mesh, connector: Connector, *uses: RateUse | None) -> list[tuple[int, float]]:
+def _tell(memory: HerderMemory, connector: Connector, *uses: RateUse | None) -> list[tuple[int, float]]:
     """Each task's use in turn; the sessions that are told a level of records."""
     for task, used in enumerate(uses):
         connector.unit(task).progress = TaskProgress(UnitId("c", task), records_rate=used)
-    mesh.out.clear()
-    settle(mesh, connector)
-    sent = [(one.session, one.message) for one in mesh.out if isinstance(one, Send)]
+    memory.step.take_instructions()
+    settle(memory.fleet, connector)
+    sent = [(one.session, one.message) for one in memory.step.take_instructions() if isinstance(one, Send)]
     return [(session, message.records_per_second) for session, message in sent if isinstance(message, SetRate)]
 
 
 def test_workers_with_limited_tasks_are_told_when_the_level_changes() -> None:
-    mesh, connector = _mesh(2, 3)
-    assert _tell(mesh, connector, hungry(), hungry(), hungry()) == [(100, 30.0), (101, 30.0)]
-    assert _tell(mesh, connector, hungry(), hungry(), hungry()) == [], "they know"
-    assert _tell(mesh, connector, hungry(), use(30.0), hungry()) == [], "the same level"
-    assert _tell(mesh, connector, hungry(), use(10.0), hungry()) == [(100, 40.0), (101, 40.0)]
-    assert _tell(mesh, connector, hungry(), None, hungry()) == [(100, 45.0)], "the other has no task that runs"
-    assert _tell(mesh, connector, None, None, None) == []
+    memory, connector = _memory(2, 3)
+    assert _tell(memory, connector, hungry(), hungry(), hungry()) == [(100, 30.0), (101, 30.0)]
+    assert _tell(memory, connector, hungry(), hungry(), hungry()) == [], "they know"
+    assert _tell(memory, connector, hungry(), use(30.0), hungry()) == [], "the same level"
+    assert _tell(memory, connector, hungry(), use(10.0), hungry()) == [(100, 40.0), (101, 40.0)]
+    assert _tell(memory, connector, hungry(), None, hungry()) == [(100, 45.0)], "the other has no task that runs"
+    assert _tell(memory, connector, None, None, None) == []
 
 
 def test_a_worker_that_dials_in_again_is_told_again() -> None:
-    mesh, connector = _mesh(1, 1)
-    assert _tell(mesh, connector, hungry()) == [(100, 90.0)]
-    mesh.members["w0"].session = None
-    assert _tell(mesh, connector, use(10.0)) == []
-    before = mesh.members["w0"]
-    mesh.members["w0"] = Member("w0", "life", "w0:1", 8, (), 200, 0, 0)
-    mesh.members["w0"].load = before.load
-    assert _tell(mesh, connector, hungry()) == [(200, 90.0)]
+    memory, connector = _memory(1, 1)
+    assert _tell(memory, connector, hungry()) == [(100, 90.0)]
+    before = memory.fleet.members["w0"]
+    memory.fleet.end_session(before)
+    assert _tell(memory, connector, use(10.0)) == []
+    again = Member("w0", "life", "w0:1", 8, (), 200, 0, 0)
+    again.load = before.load
+    memory.fleet.join(again, 200)
+    assert _tell(memory, connector, hungry()) == [(200, 90.0)]

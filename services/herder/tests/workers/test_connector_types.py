@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.herder.state.memory import Mesh
+from herdmesh.herder.state.memory import Member, new_memory
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Plugin, PluginKind, Properties, Rules
 from herdmesh.herder.state.model.requests import CreateConnector
 from herdmesh.herder.state.workers import plugin_catalog
@@ -38,14 +38,14 @@ def test_names_tell_the_type_of_every_connector_that_ships() -> None:
     ],
 )
 def test_a_class_that_no_worker_told_of_is_known_by_its_name(class_name: str, expected: ConnectorType) -> None:
-    assert plugin_catalog.type_of(Mesh(Rules()), _entry(class_name)) is expected
+    assert plugin_catalog.type_of(new_memory(Rules()).fleet, _entry(class_name)) is expected
 
 
 def test_a_class_whose_name_does_not_tell_is_known_by_its_stored_tasks() -> None:
-    mesh = Mesh(Rules())
+    fleet = new_memory(Rules()).fleet
     known, unknown = (_entry("com.example.Mover", {"task.class": named}) for named in ("x.MoverSinkTask", None))
-    assert plugin_catalog.type_of(mesh, known) is ConnectorType.SINK
-    assert plugin_catalog.type_of(mesh, unknown) is ConnectorType.UNKNOWN
+    assert plugin_catalog.type_of(fleet, known) is ConnectorType.SINK
+    assert plugin_catalog.type_of(fleet, unknown) is ConnectorType.UNKNOWN
 
 
 def test_what_a_worker_told_goes_before_names_and_outlives_the_worker() -> None:
@@ -63,7 +63,8 @@ def test_what_a_worker_told_goes_before_names_and_outlives_the_worker() -> None:
 
 
 def test_what_a_worker_told_outlives_the_reign() -> None:
-    mesh = Mesh(Rules())
-    mesh.connectors_told["Mover"] = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
-    mesh.reset_reign()
-    assert plugin_catalog.type_of(mesh, _entry("Mover")) is ConnectorType.SOURCE
+    memory = new_memory(Rules())
+    mover = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
+    memory.fleet.note_plugins(Member("w1", "life", "here:1", 8, (mover,), 1, 0, 0))
+    memory.end_reign()
+    assert plugin_catalog.type_of(memory.fleet, _entry("Mover")) is ConnectorType.SOURCE

@@ -22,7 +22,10 @@ from herdmesh.herder.state.handlers import (
     write_results,
 )
 from herdmesh.herder.state.leadership import leadership_queries, session_keys
-from herdmesh.herder.state.memory import Mesh, Role
+from herdmesh.herder.state.memory import (
+    Role,
+    new_memory,
+)
 from herdmesh.herder.state.model import Plugin, RefusedPlugin, Rules
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.instructions import Instruction, RenewEpoch, Reply
@@ -42,100 +45,99 @@ class Herder:
     """One herder: follower or leader. `now` is milliseconds of one clock that never goes back."""
 
     def __init__(self, rules: Rules) -> None:
-        self._mesh = Mesh(rules)
+        self._memory = new_memory(rules)
         self._tick_ms: int | None = None
         self._was_adopting = False
         self._was_gathering = False
 
     def handle(self, event: ev.Event, now: int) -> list[Instruction]:
         """Take in one event. Returns what is to be done, in order."""
-        mesh = self._mesh
-        mesh.now = max(mesh.now, now)
+        memory = self._memory
+        memory.step.begin(now)
         if self._tick_ms is None:
-            self._tick_ms = mesh.now
+            self._tick_ms = memory.step.now
         if isinstance(event, ev.LeaseExtended):
-            mesh.lease_until_ms = max(mesh.lease_until_ms, event.until_ms)
+            memory.leadership.extend_lease(event.until_ms)
         elif isinstance(event, ev.LeaseShortened):
-            mesh.lease_until_ms = min(mesh.lease_until_ms, event.until_ms)
-        if mesh.role is not Role.FOLLOWING and mesh.now >= mesh.lease_until_ms:
-            mesh.out.append(RenewEpoch(mesh.epoch, give_up=False))
-            leadership_changes.step_down(mesh, "the config store did not confirm its leadership in time")
+            memory.leadership.shorten_lease(event.until_ms)
+        if memory.leadership.is_over:
+            memory.step.emit(RenewEpoch(memory.leadership.epoch, give_up=False))
+            leadership_changes.step_down(memory, "the config store did not confirm its leadership in time")
         self._dispatch(event)
         self._settle()
-        return mesh.flush()
+        memory.agenda.announce_views()
+        return memory.step.take_instructions()
 
     # --- reading
 
     @property
     def unsettled(self) -> bool:
         """True when there is more to do at once: hand in `Settle` if nothing else comes."""
-        mesh = self._mesh
-        return mesh.role is Role.LEADING and bool(
-            mesh.dirty or mesh.dirty_later or mesh.place_again or mesh.place_names
-        )
+        memory = self._memory
+        return memory.leadership.role is Role.LEADING and not memory.agenda.is_empty
 
     @property
     def refusal(self) -> HerdmeshError | None:
         """Why this herder answers nobody now; None when it leads."""
-        return leadership_queries.refusal(self._mesh)
+        return leadership_queries.refusal(self._memory.step, self._memory.leadership)
 
     @property
     def config_revision(self) -> Revision | None:
         """Where the config watch stands."""
-        return self._mesh.config_revision
+        return self._memory.stores.config_revision
 
     def connector(self, name: str) -> views.ConnectorView | None:
         """One connector; None when there is none."""
-        return views.connector_view(self._mesh, name)
+        return views.connector_view(self._memory, name)
 
     def name_of(self, given: str) -> str:
         """The name of the connector that a request means (`connector_names.given_name`). Raises RequestInvalid."""
-        return given_name(self._mesh, given)
+        return given_name(self._memory.stores, given)
 
     def has_connector(self, name: str) -> bool:
         """True when there is a connector of that name."""
-        entry = self._mesh.entries.get(name)
+        entry = self._memory.stores.entries.get(name)
         return entry is not None and entry.has_config
 
     def connector_names(self) -> list[str]:
         """All connectors, sorted."""
-        return views.names(self._mesh)
+        return views.names(self._memory.stores)
 
     def worker(self, worker_id: str) -> views.WorkerView | None:
         """One worker, also one that drained and left since; None when it is gone for another reason."""
-        return views.worker_view(self._mesh, worker_id)
+        return views.worker_view(self._memory, worker_id)
 
     def workers(self) -> tuple[views.WorkerView, ...]:
         """All workers, sorted by id."""
-        return views.worker_views(self._mesh)
+        return views.worker_views(self._memory)
 
     def cluster(self) -> views.ClusterView:
         """Who leads; works on followers too."""
-        return views.cluster_view(self._mesh)
+        return views.cluster_view(self._memory)
 
     def plugins(self) -> list[Plugin]:
         """The plugins of the connected workers, sorted by class."""
-        return plugin_catalog.plugins(self._mesh)
+        return plugin_catalog.plugins(self._memory.fleet)
 
     def refused_plugins(self) -> list[tuple[RefusedPlugin, list[str]]]:
         """What connected workers found and cannot use, each with the workers that say so."""
-        return plugin_catalog.refused_plugins(self._mesh)
+        return plugin_catalog.refused_plugins(self._memory.fleet)
 
     # --- events
 
     def _dispatch(self, event: ev.Event) -> None:
-        mesh = self._mesh
+        memory = self._memory
         match event:
             case ev.Tick():
                 self._tick()
             case ev.LeadershipGranted():
-                leadership_changes.granted(mesh, event)
+                leadership_changes.granted(memory, event)
             case ev.GenerationsReserved():
-                leadership_changes.reserved(mesh, event)
+                leadership_changes.reserved(memory.agenda, memory.leadership, event)
             case ev.LeadershipFollowing():
-                leadership_changes.following(mesh, event)
+                leadership_changes.following(memory, event)
             case ev.LeadershipLost():
-                leadership_changes.step_down(mesh, event.reason)
+                leadership_changes.step_down(memory, event.reason)
             case ev.LeaseExtended() | ev.LeaseShortened():
                 pass  # taken in before the check of the lease
             case ev.Settle():
@@ -149,19 +151,19 @@ class Herder:
                 | ev.SessionKeyRecorded()
                 | ev.LoggerRecorded()
             ):
-                config_events.handle(mesh, event)
+                config_events.handle(memory, event)
             case ev.StatusSnapshot() | ev.StatusPut() | ev.StatusDeleted() | ev.LeasesChanged():
-                status_events.handle(mesh, event)
+                status_events.handle(memory, event)
             case ev.RequestReceived():
-                refused = leadership_queries.refusal(mesh)
+                refused = leadership_queries.refusal(memory.step, memory.leadership)
                 if refused is None:
-                    calls.begin(mesh, event)
+                    calls.begin(memory, event)
                 else:
-                    mesh.out.append(Reply(event.call, refused))
+                    memory.step.emit(Reply(event.call, refused))
             case ev.RequestCancelled():
-                calls.cancel(mesh, event.call)
+                calls.cancel(memory.call_table, event.call)
             case ev.WriteDone() | ev.WriteFailed():
-                write_results.handle(mesh, event)
+                write_results.handle(memory, event)
             case (
                 ev.WorkerHello()
                 | ev.WorkerHeartbeat()
@@ -177,78 +179,76 @@ class Herder:
                 assert_never(event)
 
     def _worker(self, event: ev.Event) -> None:
-        mesh = self._mesh
+        memory = self._memory
         match event:
             case ev.WorkerHello():
-                worker_sessions.hello(mesh, event)
+                worker_sessions.hello(memory, event)
             case ev.WorkerHeartbeat():
-                worker_sessions.heartbeat(mesh, event)
+                worker_sessions.heartbeat(memory.step, memory.fleet, memory.inventory, event)
             case ev.UnitReported():
-                worker_sessions.reported(mesh, event)
+                worker_sessions.reported(memory.step, memory.fleet, memory.inventory, event)
             case ev.TaskConfigsMade():
-                worker_sessions.task_configs(mesh, event)
+                worker_sessions.task_configs(memory.step, memory.fleet, memory.inventory, event)
             case ev.CommandReplied():
-                worker_sessions.replied(mesh, event)
+                worker_sessions.replied(memory, event)
             case ev.WorkerLeft():
-                worker_sessions.leaving(mesh, event)
+                worker_sessions.leaving(memory.step, memory.agenda, memory.fleet, event)
             case ev.PluginsTold():
-                plugin_catalog.folders_changed(mesh, event)
+                plugin_catalog.folders_changed(memory.step, memory.agenda, memory.fleet, event)
             case ev.StreamBroken():
-                worker_sessions.broken(mesh, event)
+                worker_sessions.broken(memory, event)
             case _:
                 raise AssertionError(f"nobody handles {event}")
 
     def _tick(self) -> None:
-        mesh = self._mesh
-        late = mesh.now - (self._tick_ms or mesh.now)
-        self._tick_ms = mesh.now
-        config_events.unpark(mesh)
-        calls.expire(mesh)
-        hedged_commands.tick(mesh)
-        if mesh.role is not Role.LEADING:
+        memory = self._memory
+        late = memory.step.now - (self._tick_ms or memory.step.now)
+        self._tick_ms = memory.step.now
+        config_events.unpark(memory)
+        calls.expire(memory)
+        hedged_commands.tick(memory.step, memory.fleet, memory.call_table)
+        if memory.leadership.role is not Role.LEADING:
             return
-        leadership_changes.give_up_used_up(mesh)
-        if mesh.role is not Role.LEADING:
+        leadership_changes.give_up_used_up(memory)
+        if memory.leadership.role is not Role.LEADING:
             return
-        worker_sessions.tick(mesh, late if late >= STALL_MS else 0)
-        session_keys.rotate_if_due(mesh)
-        mesh.touch_due()
-        balance.tick(mesh)
+        worker_sessions.tick(memory, late if late >= STALL_MS else 0)
+        session_keys.rotate_if_due(memory)
+        memory.agenda.touch_due(memory.inventory.connectors)
+        balance.tick(memory)
 
     def _settle(self) -> None:
         """Look at the connectors that something happened to, at most `SETTLE_MAX`, and when none is left, place. A
         reign may end in between."""
-        mesh = self._mesh
-        adopting = mesh.role is Role.LEADING and leadership_queries.adopting(mesh)
-        if self._was_adopting and not adopting and mesh.role is Role.LEADING:
-            mesh.place_again = True
-            for name in mesh.connectors:
-                mesh.touch(name)
+        memory = self._memory
+        adopting = memory.leadership.role is Role.LEADING and leadership_queries.adopting(memory)
+        if self._was_adopting and not adopting and memory.leadership.role is Role.LEADING:
+            memory.agenda.place_all()
+            for name in memory.inventory.connectors:
+                memory.agenda.touch(name)
         self._was_adopting = adopting
-        gathering = adopting and leadership_queries.gathering(mesh)
-        mesh.place_again = mesh.place_again or (self._was_gathering and not gathering)
+        gathering = adopting and leadership_queries.gathering(memory)
+        if self._was_gathering and not gathering:
+            memory.agenda.place_all()
         self._was_gathering = gathering
         left = SETTLE_MAX
-        mesh.touch_deferred()
+        memory.agenda.touch_deferred()
         while left > 0 and self.unsettled:
-            names = sorted(mesh.dirty)[:left]
-            left -= max(1, len(names))
-            for name, tasks in [(name, mesh.dirty.pop(name)) for name in names]:
-                connector = mesh.connectors.get(name)
-                if connector is not None and mesh.role is Role.LEADING:
-                    lifecycle.settle(mesh, connector, tasks)
-            if mesh.dirty or mesh.role is not Role.LEADING:
+            marked = memory.agenda.take_dirty(left)
+            left -= max(1, len(marked))
+            for name, tasks in marked:
+                connector = memory.inventory.connectors.get(name)
+                if connector is not None and memory.leadership.role is Role.LEADING:
+                    lifecycle.settle(memory, connector, tasks)
+            if memory.agenda.has_dirty or memory.leadership.role is not Role.LEADING:
                 continue
-            if mesh.dirty_later:
+            if memory.agenda.has_deferred:
                 break  # nothing gets a place before everything was looked at
-            if mesh.place_again:
-                mesh.place_again = False
-                mesh.place_names.clear()
-                placement.place(mesh)
-            elif mesh.place_names:
-                names, mesh.place_names = mesh.place_names, set()
-                placement.place_some(mesh, names)
-            if mesh.place_again or mesh.place_names:
+            if memory.agenda.take_place_all():
+                placement.place(memory)
+            elif names := memory.agenda.take_place_names():
+                placement.place_some(memory, names)
+            if memory.agenda.has_places_to_find:
                 break  # it has done what one step may
-        if mesh.role is Role.LEADING:
-            worker_sessions.release_leavers(mesh)
+        if memory.leadership.role is Role.LEADING:
+            worker_sessions.release_leavers(memory)

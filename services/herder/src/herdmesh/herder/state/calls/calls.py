@@ -21,147 +21,156 @@ true whichever herder leads by then, or says to ask again.
 
 from __future__ import annotations
 
-from herdmesh.herder.state.calls import hedged_commands, initial_offsets
+from herdmesh.herder.state.calls import hedged_commands
 from herdmesh.herder.state.calls.handlers_by_request import handler_of
-from herdmesh.herder.state.memory import Call, Command, Mesh
+from herdmesh.herder.state.memory import (
+    Call,
+    CallTable,
+    Command,
+    HerderMemory,
+    Step,
+)
 from herdmesh.herder.state.model.events import CommandReplied, RequestReceived, WriteDone
 from herdmesh.herder.state.model.instructions import Reply
 from herdmesh.herder.state.model.requests import Answer
-from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import HerdmeshError, QueueFull
 
 #: Each keeps its request until it is answered; more are told to slow down.
 CALLS_MAX = 4_000
 
 
-def begin(mesh: Mesh, event: RequestReceived) -> None:
+def begin(memory: HerderMemory, event: RequestReceived) -> None:
     """Start a call on the leader."""
     call = Call(event.call, event.request, event.options, event.deadline_ms)
-    if len(mesh.calls) >= CALLS_MAX:
-        _reply(mesh, call, QueueFull(f"{CALLS_MAX} calls are under way; try again a little later"))
+    if len(memory.call_table.calls) >= CALLS_MAX:
+        _reply(
+            memory.step,
+            memory.call_table,
+            call,
+            QueueFull(f"{CALLS_MAX} calls are under way; try again a little later"),
+        )
         return
-    mesh.calls[call.id] = call
+    memory.call_table.add(call)
     try:
-        _reply_if_known(mesh, call, handler_of(call.request).begin(mesh, call))
+        _reply_if_known(memory.step, memory.call_table, call, handler_of(call.request).begin(memory, call))
     except HerdmeshError as error:
-        _refuse(mesh, call, error)
+        _refuse(memory, call, error)
 
 
-def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) -> None:
+def answered(memory: HerderMemory, call_id: int, command: Command, reply: CommandReplied) -> None:
     """A worker answered a command of a call."""
-    call = mesh.calls.get(call_id)
+    call = memory.call_table.calls.get(call_id)
     if call is None:
         return
     call.asked.discard(command.id)
     if isinstance(command.question, hedged_commands.ASKED_TWICE):
-        commands.forget(mesh, call)
+        memory.call_table.forget_commands(call)
     try:
-        _reply_if_known(mesh, call, handler_of(call.request).answered(mesh, call, command, reply))
+        _reply_if_known(
+            memory.step, memory.call_table, call, handler_of(call.request).answered(memory, call, command, reply)
+        )
     except HerdmeshError as error:
-        _refuse(mesh, call, error)
+        _refuse(memory, call, error)
 
 
-def worker_lost(mesh: Mesh, call_id: int, command: Command) -> None:
+def worker_lost(memory: HerderMemory, call_id: int, command: Command) -> None:
     """The worker that was to answer a command of a call is gone."""
-    call = mesh.calls.get(call_id)
+    call = memory.call_table.calls.get(call_id)
     if call is None:
         return
     call.asked.discard(command.id)
     if call.asked and isinstance(command.question, hedged_commands.ASKED_TWICE):
         return  # another worker was asked the same meanwhile
     try:
-        _reply_if_known(mesh, call, handler_of(call.request).worker_lost(mesh, call, command))
+        _reply_if_known(
+            memory.step, memory.call_table, call, handler_of(call.request).worker_lost(memory, call, command)
+        )
     except HerdmeshError as error:
-        _refuse(mesh, call, error)
+        _refuse(memory, call, error)
 
 
-def written(mesh: Mesh, call_id: int, event: WriteDone) -> None:
+def written(memory: HerderMemory, call_id: int, event: WriteDone) -> None:
     """The store acknowledged a call's write, or knew it from before."""
-    call = mesh.calls.get(call_id)
+    call = memory.call_table.calls.get(call_id)
     if call is None:
         return
     try:
-        _reply_if_known(mesh, call, handler_of(call.request).written(mesh, call, event))
+        _reply_if_known(memory.step, memory.call_table, call, handler_of(call.request).written(memory, call, event))
     except HerdmeshError as error:
-        _refuse(mesh, call, error)
+        _refuse(memory, call, error)
 
 
-def write_failed(mesh: Mesh, call_id: int, error: HerdmeshError) -> None:
+def write_failed(memory: HerderMemory, call_id: int, error: HerdmeshError) -> None:
     """The store refused a call's write, or its outcome is unknown."""
-    call = mesh.calls.get(call_id)
+    call = memory.call_table.calls.get(call_id)
     if call is None:
         return
     try:
-        _reply_if_known(mesh, call, handler_of(call.request).write_failed(mesh, call, error))
+        _reply_if_known(
+            memory.step, memory.call_table, call, handler_of(call.request).write_failed(memory, call, error)
+        )
     except HerdmeshError as refusal:
-        _refuse(mesh, call, refusal)
+        _refuse(memory, call, refusal)
 
 
-def answer_applied(mesh: Mesh) -> None:
+def answer_applied(memory: HerderMemory) -> None:
     """The config watch moved on: answer the calls whose write it has brought, and take up those that waited for it."""
-    for call in [mesh.calls[number] for number in sorted(mesh.reading_back)]:
-        _look_again(mesh, call)
+    for call in memory.call_table.waiting_for_watch():
+        _look_again(memory, call)
 
 
-def expire(mesh: Mesh) -> None:
+def expire(memory: HerderMemory) -> None:
     """Answer the calls whose deadline has passed, and look again at those that wait for time."""
-    for call in list(mesh.calls.values()):
+    for call in list(memory.call_table.calls.values()):
         handler = handler_of(call.request)
-        if mesh.now >= call.deadline_ms:
-            _reply(mesh, call, handler.expired(call))
+        if memory.step.now >= call.deadline_ms:
+            _reply(memory.step, memory.call_table, call, handler.expired(call))
         elif handler.waits_for_time(call):
-            _look_again(mesh, call)
+            _look_again(memory, call)
 
 
-def cancel(mesh: Mesh, call_id: int) -> None:
+def cancel(call_table: CallTable, call_id: int) -> None:
     """Nobody waits for the answer any more."""
-    call = mesh.calls.pop(call_id, None)
+    call = call_table.calls.get(call_id)
     if call is not None:
-        _forget(mesh, call)
+        call_table.remove(call)
 
 
-def fail_unwritten(mesh: Mesh, why: str) -> None:
+def fail_unwritten(memory: HerderMemory, why: str) -> None:
     """This herder stops leading, and no worker answers it any more: calls whose write is not under way, or which
     workers are to carry out, are to be tried elsewhere."""
-    for call in list(mesh.calls.values()):
+    for call in list(memory.call_table.calls.values()):
         answer = handler_of(call.request).deposed(call, why)
         if answer is not None:
-            _reply(mesh, call, answer)
+            _reply(memory.step, memory.call_table, call, answer)
         call.asked.clear()
-    answer_applied(mesh)
+    answer_applied(memory)
 
 
-def _look_again(mesh: Mesh, call: Call) -> None:
+def _look_again(memory: HerderMemory, call: Call) -> None:
     try:
-        _reply_if_known(mesh, call, handler_of(call.request).look_again(mesh, call))
+        _reply_if_known(memory.step, memory.call_table, call, handler_of(call.request).look_again(memory, call))
     except HerdmeshError as error:
-        _refuse(mesh, call, error)
+        _refuse(memory, call, error)
 
 
-def _refuse(mesh: Mesh, call: Call, error: HerdmeshError) -> None:
+def _refuse(memory: HerderMemory, call: Call, error: HerdmeshError) -> None:
     """Refuse a call, unless it is the retry of one that was applied."""
     handler = handler_of(call.request)
     may_be_retry = bool(call.options.request_id and call.name) and call.refusal is None
     if may_be_retry and handler.may_be_recorded(call):
         call.refusal = error
-        mesh.reading_back.discard(call.id)
-        handler.look_back(mesh, call)
+        memory.call_table.stop_waiting(call)
+        handler.look_back(memory, call)
     else:
-        _reply(mesh, call, error)
+        _reply(memory.step, memory.call_table, call, error)
 
 
-def _reply_if_known(mesh: Mesh, call: Call, answer: Answer | HerdmeshError | None) -> None:
+def _reply_if_known(step: Step, call_table: CallTable, call: Call, answer: Answer | HerdmeshError | None) -> None:
     if answer is not None:
-        _reply(mesh, call, answer)
+        _reply(step, call_table, call, answer)
 
 
-def _reply(mesh: Mesh, call: Call, answer: Answer | HerdmeshError) -> None:
-    mesh.calls.pop(call.id, None)
-    _forget(mesh, call)
-    mesh.out.append(Reply(call.id, answer))
-
-
-def _forget(mesh: Mesh, call: Call) -> None:
-    mesh.reading_back.discard(call.id)
-    initial_offsets.forget(mesh, call)
-    commands.forget(mesh, call)
+def _reply(step: Step, call_table: CallTable, call: Call, answer: Answer | HerdmeshError) -> None:
+    call_table.remove(call)
+    step.emit(Reply(call.id, answer))

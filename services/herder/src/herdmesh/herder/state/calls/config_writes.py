@@ -22,7 +22,14 @@ from herdmesh.herder.state.calls.connector_names import checked_name, given_name
 from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.calls.validations import ask_for_validation
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Call, Command, Mesh, Op, OpKind, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    Command,
+    HerderMemory,
+    Op,
+    OpKind,
+    Stage,
+)
 from herdmesh.herder.state.model import NAME_KEY, Properties
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.instructions import DeleteConfig, PutConfig, PutTarget, RequestRestart
@@ -50,36 +57,36 @@ class StoreWrite(RequestHandler):
     """A request that the config store carries out, and knows again by its id."""
 
     @abstractmethod
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> StoreWriteInstruction:
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> StoreWriteInstruction:
         """What the store is to write. Raises what the call is to be refused with."""
 
-    def write(self, mesh: Mesh, call: Call) -> None:
+    def write(self, memory: HerderMemory, call: Call) -> None:
         """Have it written; or, where the call is to be refused, only an earlier request of its id looked up."""
-        op = mesh.next_number()
+        op = memory.call_table.next_number()
         options = replace(call.options, retry_only=call.refusal is not None)
-        instruction = self.instruction(mesh, call, op, options)
+        instruction = self.instruction(memory, call, op, options)
         if call.refusal is None:
-            mesh.traces.begin(call.name, call.options.traceparent, mesh.now)
+            memory.inventory.traces.begin(call.name, call.options.traceparent, memory.step.now)
         call.stage = Stage.WRITING if call.refusal is None else Stage.LOOKING_BACK
-        mesh.ops[op] = Op(OpKind.CALL, call=call.id)
-        mesh.out.append(instruction)
+        memory.call_table.add_op(op, Op(OpKind.CALL, call=call.id))
+        memory.step.emit(instruction)
 
-    def write_when_free(self, mesh: Mesh, call: Call) -> None:
+    def write_when_free(self, memory: HerderMemory, call: Call) -> None:
         """Have it written now, or as soon as no other call holds the connector."""
-        if not initial_offsets.hold(mesh, call) and self.prepare(mesh, call):
-            self.write(mesh, call)
+        if not initial_offsets.hold(memory.call_table, call) and self.prepare(memory, call):
+            self.write(memory, call)
 
-    def prepare(self, mesh: Mesh, call: Call) -> bool:
+    def prepare(self, memory: HerderMemory, call: Call) -> bool:
         """Take the last steps before the write. False while they are under way."""
         return True
 
-    def look_again(self, mesh: Mesh, call: Call) -> Answer | None:
+    def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
         if self.waits_for_time(call):
-            self.write_when_free(mesh, call)
+            self.write_when_free(memory, call)
             return None
-        return super().look_again(mesh, call)
+        return super().look_again(memory, call)
 
-    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+    def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
         return Written(call.name, call.revision, call.created, call.validation)
 
     def waits_for_time(self, call: Call) -> bool:
@@ -88,30 +95,30 @@ class StoreWrite(RequestHandler):
     def may_be_recorded(self, call: Call) -> bool:
         return True
 
-    def look_back(self, mesh: Mesh, call: Call) -> None:
-        self.write(mesh, call)
+    def look_back(self, memory: HerderMemory, call: Call) -> None:
+        self.write(memory, call)
 
 
 @dataclass(frozen=True)
 class ValidatedWrite(StoreWrite):
     """A write of a config, which a worker validates first."""
 
-    def validate(self, mesh: Mesh, call: Call, config: Properties) -> None:
+    def validate(self, memory: HerderMemory, call: Call, config: Properties) -> None:
         """Have a worker validate the config that is to be written."""
-        ask_for_validation(mesh, call, {**config, NAME_KEY: own_name(config, call.name)})
+        ask_for_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """The worker's verdict. Raises InvalidConfig, NoWorker."""
         validation = commands.verdict(reply)
         if validation.violations:
             raise InvalidConfig(validation.violations)
         call.validation = validation
-        self.write_when_free(mesh, call)
+        self.write_when_free(memory, call)
         return None
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `commands.ask_able`."""
-        ask_for_validation(mesh, call, call.config or {})
+        ask_for_validation(memory, call, call.config or {})
         return None
 
 
@@ -121,33 +128,33 @@ class CreateHandler(ValidatedWrite):
 
     request: CreateConnector
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Raises InvalidConfig for a name that Connect would not take."""
         given = self.request.config.get(NAME_KEY)
         named = trimmed(self.request.name) or (trimmed(given) if isinstance(given, str) else "")
         call.name, call.may_create = checked_name(named), True
-        self.validate(mesh, call, self.request.config)
+        self.validate(memory, call, self.request.config)
         return None
 
-    def prepare(self, mesh: Mesh, call: Call) -> bool:
-        return initial_offsets.prepare(mesh, call, self.request)
+    def prepare(self, memory: HerderMemory, call: Call) -> bool:
+        return initial_offsets.prepare(memory, call, self.request)
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """The worker's verdict, or a step towards the offsets that the create brings."""
         if isinstance(command.question, ValidateOnWorker):
-            return super().answered(mesh, call, command, reply)
-        if initial_offsets.answered(mesh, call, self.request, command, reply):
-            self.write(mesh, call)
+            return super().answered(memory, call, command, reply)
+        if initial_offsets.answered(memory, call, self.request, command, reply):
+            self.write(memory, call)
         return None
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `commands.ask_able`."""
         if isinstance(command.question, ValidateOnWorker):
-            return super().worker_lost(mesh, call, command)
-        self.write_when_free(mesh, call)
+            return super().worker_lost(memory, call, command)
+        self.write_when_free(memory, call)
         return None
 
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> PutConfig:
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutConfig:
         return PutConfig(
             op,
             call.name,
@@ -165,13 +172,16 @@ class UpdateHandler(ValidatedWrite):
 
     request: UpdateConnector
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Raises InvalidConfig for a name that Connect would not take."""
-        call.name, call.may_create = checked_name(given_name(mesh, self.request.name)), self.request.allow_missing
-        self.validate(mesh, call, self.request.config)
+        call.name, call.may_create = (
+            checked_name(given_name(memory.stores, self.request.name)),
+            self.request.allow_missing,
+        )
+        self.validate(memory, call, self.request.config)
         return None
 
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> PutConfig:
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutConfig:
         return PutConfig(op, call.name, call.config or {}, options, must_exist=not self.request.allow_missing)
 
 
@@ -181,50 +191,50 @@ class PatchHandler(ValidatedWrite):
 
     request: PatchConnector
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Raises ConnectorNotFound."""
-        call.name = given_name(mesh, self.request.name)
-        self._merge(mesh, call)
+        call.name = given_name(memory.stores, self.request.name)
+        self._merge(memory, call)
         return None
 
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> PutConfig:
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutConfig:
         # What was merged is only right on top of what it was merged with.
         options = replace(options, expected_revision=options.expected_revision or call.revision)
         return PutConfig(op, call.name, call.config or {}, options, must_exist=True, patch=self.request.patch)
 
-    def write_failed(self, mesh: Mesh, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+    def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         raced = isinstance(error, RevisionMismatch) and call.options.expected_revision is None
         if not raced or call.refusal is not None:
-            return super().write_failed(mesh, call, error)
-        refused = leadership_queries.refusal(mesh)
+            return super().write_failed(memory, call, error)
+        refused = leadership_queries.refusal(memory.step, memory.leadership)
         if refused is not None or call.attempts >= PATCH_ATTEMPTS_MAX:
             return refused or error
         # The patch lost a race that it did not ask to lose: nothing was written.
         call.attempts += 1
         call.stage = Stage.VALIDATING
         call.config = None
-        mesh.reading_back.add(call.id)
-        return self.look_again(mesh, call)
+        memory.call_table.wait_for_watch(call)
+        return self.look_again(memory, call)
 
-    def look_again(self, mesh: Mesh, call: Call) -> Answer | None:
-        if call.id not in mesh.reading_back or call.stage is Stage.READING_BACK:
-            return super().look_again(mesh, call)
-        entry = mesh.entries.get(call.name)
+    def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
+        if not memory.call_table.waits_for_watch(call) or call.stage is Stage.READING_BACK:
+            return super().look_again(memory, call)
+        entry = memory.stores.entries.get(call.name)
         if entry is not None and entry.has_config and entry.config_revision == call.revision:
             return None  # the watch has not brought the config that won the race
-        mesh.reading_back.discard(call.id)
-        self._merge(mesh, call)
+        memory.call_table.stop_waiting(call)
+        self._merge(memory, call)
         return None
 
-    def _merge(self, mesh: Mesh, call: Call) -> None:
-        entry = mesh.entries.get(call.name)
+    def _merge(self, memory: HerderMemory, call: Call) -> None:
+        entry = memory.stores.entries.get(call.name)
         if entry is None or not entry.has_config:
             raise ConnectorNotFound(call.name)
         call.revision = entry.config_revision
         config = merged(entry.config, self.request.patch)
         if NAME_KEY in config:
             config = {**config, NAME_KEY: own_name(config, call.name)}
-        ask_for_validation(mesh, call, config)
+        ask_for_validation(memory, call, config)
 
 
 @dataclass(frozen=True)
@@ -233,12 +243,12 @@ class DeleteHandler(StoreWrite):
 
     request: DeleteConnector
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
-        call.name = given_name(mesh, self.request.name)
-        self.write_when_free(mesh, call)
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
+        call.name = given_name(memory.stores, self.request.name)
+        self.write_when_free(memory, call)
         return None
 
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> DeleteConfig:
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> DeleteConfig:
         return DeleteConfig(op, call.name, options)
 
 
@@ -248,10 +258,10 @@ class SetTargetHandler(StoreWrite):
 
     request: SetTarget
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
-        call.name = given_name(mesh, self.request.name)
-        self.write_when_free(mesh, call)
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
+        call.name = given_name(memory.stores, self.request.name)
+        self.write_when_free(memory, call)
         return None
 
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> PutTarget:
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutTarget:
         return PutTarget(op, call.name, self.request.target, options)

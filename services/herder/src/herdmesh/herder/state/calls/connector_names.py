@@ -5,7 +5,9 @@ Owns these few rules; everything else about a config is a worker's to judge, bec
 
 from __future__ import annotations
 
-from herdmesh.herder.state.memory import Mesh
+from herdmesh.herder.state.memory import (
+    StoreViews,
+)
 from herdmesh.herder.state.model import NAME_KEY, Properties
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
 from herdmesh.rpc.properties import PropertyValue
@@ -22,13 +24,13 @@ def trimmed(name: str) -> str:
     return name.strip(_TRIMMED)
 
 
-def given_name(mesh: Mesh, name: str) -> str:
+def given_name(stores: StoreViews, name: str) -> str:
     """The name that a request means: exactly as given where such a connector is there, else as a create takes it.
     (Java's PUT makes a connector with blanks around its name, which only the exact name means.) Raises RequestInvalid
     for an empty one."""
     if not name:
         raise RequestInvalid("name the connector", "name")
-    entry = mesh.entries.get(name)
+    entry = stores.entries.get(name)
     return name if entry is not None and entry.has_config else trimmed(name) or name
 
 

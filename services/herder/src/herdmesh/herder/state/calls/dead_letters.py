@@ -15,7 +15,12 @@ from typing import Final
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.calls.connector_names import given_name
 from herdmesh.herder.state.calls.handler import RequestHandler
-from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    Command,
+    HerderMemory,
+    Stage,
+)
 from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
@@ -36,17 +41,17 @@ class _DeadLetterHandler(RequestHandler):
     def question(self, entry: ConnectorEntry) -> AskDeadLetters | AskReplay:
         """What a worker is asked."""
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
-        call.name = given_name(mesh, self.request.name)
-        entry = mesh.entries.get(call.name)
+        call.name = given_name(memory.stores, self.request.name)
+        entry = memory.stores.entries.get(call.name)
         if entry is None or not entry.has_config:
             raise ConnectorNotFound(call.name)
         call.stage = Stage.DEAD_LETTERS
-        commands.ask_able(mesh, call, self.question(entry))
+        commands.ask_able(memory, call, self.question(entry))
         return None
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """Raises NoWorker for a failure that may go away by itself, DeadLettersRefused for any other."""
         failure = reply.failure
         if failure is not None and failure.error_class in _RETRIABLE:
@@ -55,9 +60,9 @@ class _DeadLetterHandler(RequestHandler):
             raise DeadLettersRefused(call.name, failure.message)
         return DeadLettersTold(reply.dead_letters)
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `begin`."""
-        return self.begin(mesh, call)
+        return self.begin(memory, call)
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,10 @@ class ReplayDeadLettersHandler(_DeadLetterHandler):
     def question(self, entry: ConnectorEntry) -> AskReplay:
         return AskReplay(entry.config, self.request.wire)
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked where that is safe. Raises as `begin`."""
         if not call.options.request_id:
             raise NoWorker(
                 f"worker {command.worker_id} went away before it answered; it may have put letters back: list them"
             )
-        return self.begin(mesh, call)
+        return self.begin(memory, call)

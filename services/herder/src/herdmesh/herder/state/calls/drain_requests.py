@@ -18,13 +18,22 @@ from dataclasses import dataclass, replace
 
 from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Call, Command, Member, Mesh, Op, OpKind, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    Command,
+    HerderMemory,
+    Member,
+    Op,
+    OpKind,
+    Stage,
+    StoreViews,
+)
 from herdmesh.herder.state.model import HELD_STATES
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.instructions import RecordDrain
 from herdmesh.herder.state.model.questions import SetDraining
 from herdmesh.herder.state.model.requests import Answer, Draining, DrainWorker, UndrainWorker
-from herdmesh.herder.state.workers import commands, drains
+from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import HerdmeshError, NoWorker, RequestIdUnknown, StaleEpoch, WorkerNotFound
 
 
@@ -36,86 +45,86 @@ class DrainHandler(RequestHandler):
     #: False = the request ends a drain.
     drains: bool
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Begin or end a drain, or look whether that was done before. Raises as `_tell_worker`."""
         if call.options.request_id:
             call.stage = Stage.LOOKING_BACK
-            self._record(mesh, call, retry_only=True)
+            self._record(memory, call, retry_only=True)
         else:
-            self._tell_worker(mesh, call)
+            self._tell_worker(memory, call)
         return None
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """The worker has confirmed: the answer, or None while that is recorded."""
         if not call.options.request_id:
             return Draining(self.request.worker_id)
         call.stage = Stage.WRITING
-        self._record(mesh, call, retry_only=False)
+        self._record(memory, call, retry_only=False)
         return None
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Raises NoWorker: the caller asks again, and is told how the worker is by then."""
         raise NoWorker(f"worker {command.worker_id} went away before it took note; try again")
 
-    def written(self, mesh: Mesh, call: Call, event: WriteDone) -> Answer | None:
+    def written(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
         """The record is there, of now or of an earlier request of this id. Raises NoLeader or NotLeader when another
         herder is to say how the worker is by now, and NoWorker while nobody can."""
-        refused = leadership_queries.refusal(mesh)
+        refused = leadership_queries.refusal(memory.step, memory.leadership)
         if refused is not None:
             raise refused
         worker_id = self.request.worker_id
-        if worker_id not in mesh.members and worker_id not in mesh.departed:
-            _require_known(mesh, worker_id)
+        if worker_id not in memory.fleet.members and worker_id not in memory.fleet.departed:
+            _require_known(memory.stores, worker_id)
             held = any(
                 status.worker_id == worker_id and status.state in HELD_STATES
-                for of_connector in mesh.statuses.values()
+                for of_connector in memory.stores.statuses.values()
                 for status in of_connector.values()
             )
             if self.drains and not held:
-                member = Member(worker_id, "", "", 0, (), None, mesh.now, mesh.now, draining=True)
-                drains.add_departed(mesh, member)
+                member = Member(worker_id, "", "", 0, (), None, memory.step.now, memory.step.now, draining=True)
+                memory.fleet.add_departed(member)
         return Draining(worker_id)
 
-    def write_failed(self, mesh: Mesh, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+    def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         """The drain was not recorded. Where an earlier request of this id was looked up and never made, it is carried
         out. If the request id has expired, nothing is done: the worker may have been undrained since."""
         if isinstance(error, StaleEpoch):
-            return super().write_failed(mesh, call, error)
+            return super().write_failed(memory, call, error)
         if call.stage is not Stage.LOOKING_BACK or not isinstance(error, RequestIdUnknown):
             return error
-        refused = leadership_queries.refusal(mesh)
+        refused = leadership_queries.refusal(memory.step, memory.leadership)
         if refused is not None:
             return refused
-        self._tell_worker(mesh, call)
+        self._tell_worker(memory, call)
         return None
 
-    def _tell_worker(self, mesh: Mesh, call: Call) -> None:
+    def _tell_worker(self, memory: HerderMemory, call: Call) -> None:
         """Tell the worker. The caller is answered when it has confirmed: then the next leader learns of it too.
 
         Raises WorkerNotFound for a worker that is not there, NoWorker for one that cannot be reached now.
         """
-        member = mesh.members.get(self.request.worker_id)
+        member = memory.fleet.members.get(self.request.worker_id)
         if member is None:
-            _require_known(mesh, self.request.worker_id)
+            _require_known(memory.stores, self.request.worker_id)
             raise WorkerNotFound(self.request.worker_id)
         if member.session is None:
             raise NoWorker(f"the stream of worker {member.worker_id} broke a moment ago; try again")
         member.drain_asked = self.drains
         member.draining = member.drain_asked or member.leaving
-        mesh.unrest_ms = mesh.now
-        mesh.place_again = True
-        mesh.show_worker(member.worker_id)
+        memory.fleet.note_unrest()
+        memory.agenda.place_all()
+        memory.agenda.show_worker(member.worker_id)
         call.stage = Stage.DRAINING
-        commands.ask(mesh, call, member, SetDraining(member.drain_asked))
+        commands.ask(memory.step, memory.fleet, memory.call_table, call, member, SetDraining(member.drain_asked))
 
-    def _record(self, mesh: Mesh, call: Call, *, retry_only: bool) -> None:
-        op = mesh.op(Op(OpKind.CALL, call=call.id))
+    def _record(self, memory: HerderMemory, call: Call, *, retry_only: bool) -> None:
+        op = memory.call_table.op(Op(OpKind.CALL, call=call.id))
         options = replace(call.options, retry_only=retry_only)
-        mesh.out.append(RecordDrain(op, self.request.worker_id, self.drains, options))
+        memory.step.emit(RecordDrain(op, self.request.worker_id, self.drains, options))
 
 
-def _require_known(mesh: Mesh, worker_id: str) -> None:
+def _require_known(stores: StoreViews, worker_id: str) -> None:
     """Raises NoWorker while it is not known whether a worker that did not dial in is there."""
-    lease = mesh.leases.get(worker_id)
-    if not mesh.leases_known or (lease is not None and lease.live):
+    lease = stores.leases.get(worker_id)
+    if not stores.leases_known or (lease is not None and lease.live):
         raise NoWorker(f"worker {worker_id} has not dialled in to this leader yet; try again")

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    Command,
+    HerderMemory,
+    Leadership,
+    Stage,
+    Step,
+)
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.requests import Answer
 from herdmesh.rpc.errors import HerdmeshError, NoLeader, RequestIdUnknown, RequestInvalid, StaleEpoch, Timeout
@@ -29,38 +36,38 @@ class RequestHandler(ABC):
     """How one kind of request is carried out. Has no state: what a call remembers is in its `Call`."""
 
     @abstractmethod
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Start the call."""
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker answered a command of the call."""
         raise AssertionError(f"{type(self).__name__} has no commands")
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """The worker that was to answer is gone."""
         raise AssertionError(f"{type(self).__name__} has no commands")
 
-    def written(self, mesh: Mesh, call: Call, event: WriteDone) -> Answer | None:
+    def written(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
         """The store acknowledged the call's write, or knew it from before. It is answered once it was read back."""
         call.stage = Stage.READING_BACK
         call.revision, call.created, call.restarted = event.revision, event.created, event.restarted
-        mesh.reading_back.add(call.id)
-        return self.look_again(mesh, call)
+        memory.call_table.wait_for_watch(call)
+        return self.look_again(memory, call)
 
-    def write_failed(self, mesh: Mesh, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+    def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         """The store refused the call's write, or its outcome is unknown. An error that is returned answers the call."""
         if call.refusal is not None:
             # An earlier request of this id was looked up: there is none, or one that asked for something else.
             return call.refusal if isinstance(error, RequestIdUnknown | RequestInvalid) else error
-        return no_longer_leads(mesh, error) or error
+        return no_longer_leads(memory.step, memory.leadership, error) or error
 
-    def look_again(self, mesh: Mesh, call: Call) -> Answer | None:
+    def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
         """The config watch moved on, or time has passed: take the step that no other event announces."""
-        if call.stage is Stage.READING_BACK and mesh.applied(call.revision):
-            return self.outcome(mesh, call)
+        if call.stage is Stage.READING_BACK and memory.stores.applied(call.revision):
+            return self.outcome(memory, call)
         return None
 
-    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+    def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
         """The answer to a write that was read back."""
         raise AssertionError(f"{type(self).__name__} reads nothing back")
 
@@ -72,7 +79,7 @@ class RequestHandler(ABC):
         """True when a store may know the request from an earlier call of its id."""
         return False
 
-    def look_back(self, mesh: Mesh, call: Call) -> None:
+    def look_back(self, memory: HerderMemory, call: Call) -> None:
         """Ask the store for the outcome of an earlier request of this id; `call.refusal` stands if there was none."""
         raise AssertionError(f"{type(self).__name__} is not recorded")
 
@@ -85,8 +92,8 @@ class RequestHandler(ABC):
         return None if call.stage in SEEN_THROUGH else NoLeader(f"this herder stopped leading: {why}")
 
 
-def no_longer_leads(mesh: Mesh, error: HerdmeshError) -> HerdmeshError | None:
+def no_longer_leads(step: Step, leadership: Leadership, error: HerdmeshError) -> HerdmeshError | None:
     """The answer to a write that was refused because another epoch was granted; None for any other error."""
     if not isinstance(error, StaleEpoch):
         return None
-    return leadership_queries.refusal(mesh) or NoLeader("another herder was elected meanwhile; try again")
+    return leadership_queries.refusal(step, leadership) or NoLeader("another herder was elected meanwhile; try again")

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from herdmesh.herder.state.memory import Call, Command, Member, Mesh
+from herdmesh.herder.state.memory import (
+    Call,
+    CallTable,
+    Command,
+    Fleet,
+    Member,
+    Step,
+)
 from herdmesh.herder.state.model.questions import (
     DescribePlugin,
     PlanTaskConfigs,
@@ -29,31 +36,31 @@ WORKERS_MAX: Final = 3
 ASKED_TWICE: Final = ValidateOnWorker | PlanTaskConfigs | DescribePlugin | ReadOffsets
 
 
-def tick(mesh: Mesh) -> None:
+def tick(step: Step, fleet: Fleet, call_table: CallTable) -> None:
     """Ask one more worker whatever has waited for too long."""
     by_call: dict[int, list[Command]] = {}
-    for command in mesh.commands.values():
+    for command in call_table.commands.values():
         if command.call is not None and isinstance(command.question, ASKED_TWICE):
             by_call.setdefault(command.call, []).append(command)
     for number, asked in by_call.items():
-        call = mesh.calls.get(number)
-        if call is not None and len(asked) < WORKERS_MAX and mesh.now - asked[-1].asked_ms >= HEDGE_MS:
-            _ask_another(mesh, call, asked)
+        call = call_table.calls.get(number)
+        if call is not None and len(asked) < WORKERS_MAX and step.now - asked[-1].asked_ms >= HEDGE_MS:
+            _ask_another(step, fleet, call_table, call, asked)
 
 
-def _ask_another(mesh: Mesh, call: Call, asked: list[Command]) -> None:
+def _ask_another(step: Step, fleet: Fleet, call_table: CallTable, call: Call, asked: list[Command]) -> None:
     question = asked[-1].question
     already = {command.worker_id for command in asked}
-    others = [member for member in _able(mesh, question) if member.worker_id not in already]
+    others = [member for member in _able(fleet, question) if member.worker_id not in already]
     if others:
-        commands.ask(mesh, call, commands.preferred(mesh, others), question)
+        commands.ask(step, fleet, call_table, call, commands.preferred(step, others), question)
 
 
-def _able(mesh: Mesh, question: Question) -> list[Member]:
+def _able(fleet: Fleet, question: Question) -> list[Member]:
     match question:
         case ValidateOnWorker(config=config) | PlanTaskConfigs(config=config) | ReadOffsets(config=config):
-            return commands.able(mesh, config)
+            return commands.able(fleet, config)
         case DescribePlugin(class_name=class_name):
-            return plugin_catalog.workers_with(mesh, class_name)
+            return plugin_catalog.workers_with(fleet, class_name)
         case _:
             raise AssertionError(f"{question} is asked once")

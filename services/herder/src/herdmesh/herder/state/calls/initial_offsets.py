@@ -19,7 +19,13 @@ from __future__ import annotations
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConnectorRecord
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    CallTable,
+    Command,
+    HerderMemory,
+    Stage,
+)
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks
 from herdmesh.herder.state.model.requests import CreateConnector
@@ -32,10 +38,10 @@ _WRITING = (Stage.WRITING, Stage.READING_BACK)
 _RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
-def hold(mesh: Mesh, call: Call) -> bool:
+def hold(call_table: CallTable, call: Call) -> bool:
     """True when another call holds the connector, so that this one must not write it yet: see `WAITING`."""
-    holder = mesh.calls.get(mesh.offsets_under_way.get(call.name, call.id))
-    if holder is None or holder.id == call.id:
+    holder = call_table.offsets_holder(call)
+    if holder is None:
         return False
     if holder.changes_offsets:
         call.stage = Stage.OTHER_OFFSETS  # whatever this call does: a resume above all
@@ -46,7 +52,7 @@ def hold(mesh: Mesh, call: Call) -> bool:
     return False
 
 
-def prepare(mesh: Mesh, call: Call, request: CreateConnector) -> bool:
+def prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> bool:
     """Take the next step towards a create with offsets. True when the connector may be written now; otherwise what is
     missing has been asked for, or waits for `WAITING`.
 
@@ -55,30 +61,39 @@ def prepare(mesh: Mesh, call: Call, request: CreateConnector) -> bool:
     """
     if not request.initial_offsets or call.offsets_ready:
         return True  # whether the name is free is the store's to say
-    entry = mesh.entries.get(call.name)
+    entry = memory.stores.entries.get(call.name)
     if entry is not None and entry.has_config:
         raise ConnectorExists(call.name)
-    if any(other.name == call.name and other.stage in _WRITING and other.may_create for other in mesh.calls.values()):
+    if any(other.stage in _WRITING and other.may_create for other in memory.call_table.others_of(call)):
         call.stage = Stage.OTHER_CREATE
         return False
-    mesh.offsets_under_way[call.name] = call.id
-    connector = mesh.connectors.get(call.name)
+    memory.call_table.hold_offsets(call)
+    connector = memory.inventory.connectors.get(call.name)
     if connector is not None and any(next(unit.holds(), None) is not None for unit in connector.units.values()):
         call.stage = Stage.WINDING_DOWN
         return False
     if connector is not None and connector.unfenced:
         call.stage = Stage.FENCING
-        members = [member for member in mesh.members.values() if member.session is not None]
+        members = [member for member in memory.fleet.members.values() if member.session is not None]
         if not members:
             raise NoWorker("no worker is connected that could fence the tasks of an earlier connector; try again")
-        member = commands.preferred(mesh, members)
-        commands.ask(mesh, call, member, FenceTasks(call.name, max(connector.unfenced) + 1))
+        member = commands.preferred(memory.step, members)
+        commands.ask(
+            memory.step,
+            memory.fleet,
+            memory.call_table,
+            call,
+            member,
+            FenceTasks(call.name, max(connector.unfenced) + 1),
+        )
     else:
-        _ask_to_prepare(mesh, call, request)
+        _ask_to_prepare(memory, call, request)
     return False
 
 
-def answered(mesh: Mesh, call: Call, request: CreateConnector, command: Command, reply: CommandReplied) -> bool:
+def answered(
+    memory: HerderMemory, call: Call, request: CreateConnector, command: Command, reply: CommandReplied
+) -> bool:
     """A worker fenced, or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
     failure = reply.failure
     if failure is not None and (isinstance(command.question, FenceTasks) or failure.error_class in _RETRIABLE):
@@ -86,26 +101,25 @@ def answered(mesh: Mesh, call: Call, request: CreateConnector, command: Command,
     if failure is not None:
         raise OffsetsRefused(call.name, failure.message)
     if isinstance(command.question, FenceTasks):
-        _ask_to_prepare(mesh, call, request)
+        _ask_to_prepare(memory, call, request)
         return False
     call.offsets_ready, call.prepared_offsets = True, reply.prepared
     return True
 
 
-def forget(mesh: Mesh, call: Call) -> None:
-    """The call is over."""
-    if mesh.offsets_under_way.get(call.name) == call.id:
-        del mesh.offsets_under_way[call.name]
-
-
-def _ask_to_prepare(mesh: Mesh, call: Call, request: CreateConnector) -> None:
+def _ask_to_prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> None:
     _refuse_too_large(call)
     call.stage = Stage.OFFSETS
-    left_ms = commands.time_left_ms(mesh, call)
+    left_ms = commands.time_left_ms(memory.step, call)
     question = AlterOffsets(
-        call.name, call.config or {}, request.initial_offsets, mesh.config_revision, prepare=True, timeout_ms=left_ms
+        call.name,
+        call.config or {},
+        request.initial_offsets,
+        memory.stores.config_revision,
+        prepare=True,
+        timeout_ms=left_ms,
     )
-    commands.ask_able(mesh, call, question)
+    commands.ask_able(memory, call, question)
 
 
 def _refuse_too_large(call: Call) -> None:

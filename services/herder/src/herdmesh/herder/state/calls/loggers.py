@@ -23,7 +23,20 @@ from typing import Final
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.calls.handler import RequestHandler
-from herdmesh.herder.state.memory import Call, Command, Member, Mesh, Op, OpKind, Role, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    CallTable,
+    Command,
+    Fleet,
+    HerderMemory,
+    Member,
+    Op,
+    OpKind,
+    Role,
+    Stage,
+    Step,
+    StoreViews,
+)
 from herdmesh.herder.state.model import ClusterLevel
 from herdmesh.herder.state.model.events import CommandReplied, LoggerRecorded
 from herdmesh.herder.state.model.instructions import Ask, PutLogger
@@ -42,7 +55,6 @@ from herdmesh.topicstore.contract import Revision
 
 LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 """Java's names (reference/rest-api.md 6)."""
-REMEMBERED_MAX: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -51,18 +63,18 @@ class _LoggerHandler(RequestHandler):
 
     request: GetLoggers | SetLoggers
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker listed its loggers, or set a level. Raises RequestInvalid, NoWorker."""
         if reply.failure is not None and reply.failure.error_class is ErrorClass.BAD_CONFIG:
             raise RequestInvalid(reply.failure.message, "request_id")
         if reply.failure is not None:
             raise NoWorker(f"worker {command.worker_id} could not do it: {reply.failure.message}")
         call.loggers.extend((command.worker_id, logger) for logger in reply.loggers)
-        return self.outcome(mesh, call)
+        return self.outcome(memory, call)
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Answer with what the others reported."""
-        return self.outcome(mesh, call)
+        return self.outcome(memory, call)
 
 
 @dataclass(frozen=True)
@@ -71,17 +83,19 @@ class GetLoggersHandler(_LoggerHandler):
 
     request: GetLoggers
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Ask every connected worker. Raises NoWorker."""
-        members = [member for member in mesh.members.values() if member.session is not None]
+        members = [member for member in memory.fleet.members.values() if member.session is not None]
         if not members:
             raise NoWorker("no worker is connected, so there are no loggers to list; start a worker and try again")
         call.stage = Stage.LOGGERS
         for member in members:
-            commands.ask(mesh, call, member, ListLoggers(self.request.logger.strip()))
+            commands.ask(
+                memory.step, memory.fleet, memory.call_table, call, member, ListLoggers(self.request.logger.strip())
+            )
         return None
 
-    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+    def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
         """The answer once every worker that was asked has answered, or is gone. Raises LoggerNotFound."""
         if call.asked:
             return None
@@ -96,7 +110,7 @@ class SetLoggersHandler(_LoggerHandler):
 
     request: SetLoggers
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Ask the worker, or write the record. Raises RequestInvalid for a bad level, WorkerNotFound."""
         logger, level = self.request.logger.strip(), self.request.level.strip().upper()
         if not logger:
@@ -107,30 +121,39 @@ class SetLoggersHandler(_LoggerHandler):
         if not self.request.worker_id:
             call.stage = Stage.WRITING
             call.cluster_level = (logger, level)
-            mesh.out.append(PutLogger(mesh.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options))
+            memory.step.emit(
+                PutLogger(memory.call_table.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options)
+            )
             return None
-        member = mesh.members.get(self.request.worker_id)
+        member = memory.fleet.members.get(self.request.worker_id)
         if member is None or member.session is None:
             raise WorkerNotFound(self.request.worker_id)
         call.stage = Stage.LOGGERS
-        commands.ask(mesh, call, member, SetLogger(logger, level, request_id=call.options.request_id))
+        commands.ask(
+            memory.step,
+            memory.fleet,
+            memory.call_table,
+            call,
+            member,
+            SetLogger(logger, level, request_id=call.options.request_id),
+        )
         return None
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Raises NoWorker when it was the only one asked."""
         if self.request.worker_id:
             raise NoWorker(f"worker {command.worker_id} went away before it answered; it may have set the level")
-        return self.outcome(mesh, call)
+        return self.outcome(memory, call)
 
-    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+    def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
         """The answer once every worker that was asked has answered, or is gone, and the record was read back."""
         if call.asked:
             return None
         if call.cluster_level is not None:
-            if call.stage is not Stage.READING_BACK or not mesh.applied(call.revision):
+            if call.stage is not Stage.READING_BACK or not memory.stores.applied(call.revision):
                 return None
             if not call.told:
-                _repeat(mesh, call, *call.cluster_level)
+                _repeat(memory, call, *call.cluster_level)
         return None if call.asked else LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
 
     def deposed(self, call: Call, why: str) -> HerdmeshError | None:
@@ -138,65 +161,68 @@ class SetLoggersHandler(_LoggerHandler):
         return NoLeader(f"this herder stopped leading: {why}")
 
 
-def read(mesh: Mesh, levels: Sequence[ClusterLevel]) -> None:
+def read(memory: HerderMemory, levels: Sequence[ClusterLevel]) -> None:
     """The config store's levels, read anew: connected workers are told those that this herder did not know."""
     for level in levels:
-        if not _is_known(mesh, level.revision):
-            _take(mesh, level)
+        if not _is_known(memory.stores, level.revision):
+            _take(memory, level)
 
 
-def recorded(mesh: Mesh, event: LoggerRecorded) -> None:
+def recorded(memory: HerderMemory, event: LoggerRecorded) -> None:
     """The config store has a level: tell every connected worker; one call that set it hears what changed."""
-    _take(mesh, event.level)
+    _take(memory, event.level)
 
 
-def _take(mesh: Mesh, level: ClusterLevel) -> None:
-    mesh.logger_levels.pop(level.logger, None)
-    mesh.logger_levels[level.logger] = level
-    while len(mesh.logger_levels) > REMEMBERED_MAX:
-        del mesh.logger_levels[next(iter(mesh.logger_levels))]
-    if mesh.role is not Role.LEADING:
+def _take(memory: HerderMemory, level: ClusterLevel) -> None:
+    memory.stores.set_logger_level(level)
+    if memory.leadership.role is not Role.LEADING:
         return
-    call = next((call for call in mesh.calls.values() if _waits_for(call, level)), None)
-    _tell(mesh, call, _question(level, call))
+    call = next((call for call in memory.call_table.calls.values() if _waits_for(call, level)), None)
+    _tell(memory.step, memory.fleet, memory.call_table, call, _question(level, call))
 
 
-def _is_known(mesh: Mesh, revision: Revision) -> bool:
+def _is_known(stores: StoreViews, revision: Revision) -> bool:
     """True when the levels known here are from `revision` or later."""
-    newest = next(reversed(mesh.logger_levels.values()), None)
+    newest = stores.newest_logger_level
     return newest is not None and newest.revision.includes(revision)
 
 
-def _tell(mesh: Mesh, call: Call | None, question: SetLogger) -> None:
+def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, question: SetLogger) -> None:
     """Tell every connected worker; `call` hears what changed."""
     if call is not None:
         call.told = True
-    for member in mesh.members.values():
+    for member in fleet.members.values():
         if member.session is None:
             continue
         if call is not None:
-            commands.ask(mesh, call, member, question)
+            commands.ask(step, fleet, call_table, call, member, question)
         else:
-            mesh.send(member.session, Ask("", question))
+            fleet.send(member.session, Ask("", question))
 
 
-def catch_up(mesh: Mesh, member: Member, told: Revision | None) -> None:
+def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | None) -> None:
     """A worker dialled in: tell it the levels that are newer than what it was told."""
     assert member.session is not None
-    for level in mesh.logger_levels.values():
+    for level in stores.logger_levels.values():
         if told is None or not told.includes(level.revision):
-            mesh.send(member.session, Ask("", _question(level)))
+            fleet.send(member.session, Ask("", _question(level)))
 
 
-def _repeat(mesh: Mesh, call: Call, logger: str, level: str) -> None:
+def _repeat(memory: HerderMemory, call: Call, logger: str, level: str) -> None:
     """The store had the level before this call, so every connected worker was told it, or others set since: nothing is
     left to do, and they report what it changed."""
     call.told = True
-    known = mesh.logger_levels.get(logger)
+    known = memory.stores.logger_levels.get(logger)
     if known is None or known.level != level:
-        known = next(reversed(mesh.logger_levels.values()), None)
+        known = memory.stores.newest_logger_level
     if known is not None:
-        _tell(mesh, call, SetLogger(logger, level, known.revision, call.options.request_id))
+        _tell(
+            memory.step,
+            memory.fleet,
+            memory.call_table,
+            call,
+            SetLogger(logger, level, known.revision, call.options.request_id),
+        )
 
 
 def _waits_for(call: Call, level: ClusterLevel) -> bool:

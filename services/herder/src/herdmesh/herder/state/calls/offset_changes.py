@@ -30,7 +30,18 @@ from herdmesh.herder.state.calls import offset_records
 from herdmesh.herder.state.calls.connector_names import given_name
 from herdmesh.herder.state.calls.handler import SEEN_THROUGH, RequestHandler, no_longer_leads
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Call, Command, Mesh, Op, OpKind, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    CallTable,
+    Command,
+    Fleet,
+    HerderMemory,
+    Op,
+    OpKind,
+    Stage,
+    Step,
+    StoreViews,
+)
 from herdmesh.herder.state.model import ConnectorEntry, TargetState
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.instructions import DeleteStatuses
@@ -59,15 +70,15 @@ class GetOffsetsHandler(RequestHandler):
 
     request: GetOffsets
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
-        call.name = given_name(mesh, self.request.name)
-        entry = _entry(mesh, call.name)
+        call.name = given_name(memory.stores, self.request.name)
+        entry = _entry(memory.stores, call.name)
         call.stage = Stage.READING_OFFSETS
-        commands.ask_able(mesh, call, ReadOffsets(call.name, entry.config))
+        commands.ask_able(memory, call, ReadOffsets(call.name, entry.config))
         return None
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """Raises NoWorker for a failure that may go away by itself, OffsetsRefused for any other."""
         failure = reply.failure
         if failure is not None and failure.error_class in _RETRIABLE:
@@ -76,9 +87,9 @@ class GetOffsetsHandler(RequestHandler):
             raise OffsetsRefused(call.name, failure.message, "read")
         return reply.offsets or OffsetsTold(())
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `begin`."""
-        return self.begin(mesh, call)
+        return self.begin(memory, call)
 
 
 @dataclass(frozen=True)
@@ -95,73 +106,73 @@ class ChangeOffsetsHandler(RequestHandler):
 
     request: ChangeOffsets
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Also raises RequestInvalid for a request that changes nothing."""
         request = self.request
         if not (request.offsets or request.reset or request.rewind_to_ms is not None):
             raise RequestInvalid("Partitions / offsets need to be provided for an alter offsets request", "offsets")
-        call.name, call.changes_offsets = given_name(mesh, request.name), True
+        call.name, call.changes_offsets = given_name(memory.stores, request.name), True
         call.stage = Stage.STOPPING
-        return self.look_again(mesh, call)
+        return self.look_again(memory, call)
 
-    def look_again(self, mesh: Mesh, call: Call) -> Answer | None:
+    def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Take the next step that waits for nobody's answer."""
         if call.stage is Stage.FORGETTING:
-            return self._end_when_forgotten(mesh, call)
-        if call.stage is Stage.BEGUN and mesh.applied(call.revision):
-            mesh.reading_back.discard(call.id)
-            with _truly(mesh, call):
-                self._ask(mesh, call, _stopped(mesh, call.name))
+            return self._end_when_forgotten(memory, call)
+        if call.stage is Stage.BEGUN and memory.stores.applied(call.revision):
+            memory.call_table.stop_waiting(call)
+            with _truly(memory.call_table, call):
+                self._ask(memory, call, _stopped(memory.stores, call.name))
         elif call.stage in _WAITING:
-            with _truly(mesh, call):
-                entry = _stopped(mesh, call.name)
-                if _is_free(mesh, call) and _has_wound_down(mesh, entry):
-                    mesh.offsets_under_way[call.name] = call.id
-                    self._prepare(mesh, call, entry)
+            with _truly(memory.call_table, call):
+                entry = _stopped(memory.stores, call.name)
+                if _is_free(memory.call_table, call) and _has_wound_down(memory, entry):
+                    memory.call_table.hold_offsets(call)
+                    self._prepare(memory, call, entry)
         return None
 
     def waits_for_time(self, call: Call) -> bool:
         return True
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker fenced the tasks, read the offsets or changed them, or could not."""
-        with _truly(mesh, call):
+        with _truly(memory.call_table, call):
             match command.question:
                 case FenceTasks():
                     if reply.failure is not None:
                         raise _not_done(command, "fence the earlier tasks", reply.failure.message)
-                    self._read_or_begin(mesh, call, _stopped(mesh, call.name))
+                    self._read_or_begin(memory, call, _stopped(memory.stores, call.name))
                 case ReadOffsets():
                     # A worker that cannot read what a reset forgets (too much for one answer, say) may still forget it.
                     call.offsets_before = reply.offsets if reply.failure is None else None
-                    offset_records.begins(mesh, call, self.request)
+                    offset_records.begins(memory.step, memory.leadership, memory.call_table, call, self.request)
                 case AlterOffsets():
                     _require_changed(call, command, reply)
-                    return self._changed(mesh, call, reply.offsets or OffsetsTold(()))
+                    return self._changed(memory, call, reply.offsets or OffsetsTold(()))
                 case _:
                     raise AssertionError(f"{command.question} changes no offsets")
         return None
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked."""
         call.stage = Stage.STOPPING
         if isinstance(command.question, AlterOffsets) and not self.request.dry_run:
             call.may_have = f"worker {command.worker_id} went away while it changed the offsets of {call.name}"
-        return self.look_again(mesh, call)
+        return self.look_again(memory, call)
 
-    def written(self, mesh: Mesh, call: Call, event: WriteDone) -> Answer | None:
+    def written(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
         """A store has done what it was asked for: the config store recorded, or told what it had recorded; or the
         status store removed the tasks' statuses."""
         recorded = event.offsets
         if recorded is None:
-            return self._end_when_forgotten(mesh, call)
+            return self._end_when_forgotten(memory, call)
         if recorded.ended:
             return recorded.told if recorded.repeated else call.offsets_told
-        if recorded.repeated and offset_records.in_doubt(mesh, call):
+        if recorded.repeated and offset_records.in_doubt(memory.call_table, call):
             # This request's own beginning, when the store's first answer to it was lost, looks the same.
             call.may_have = f"a request of this id is on record as having begun to change the offsets of {call.name}"
             call.offsets_before = recorded.told
-        with _truly(mesh, call):
+        with _truly(memory.call_table, call):
             if call.refusal is not None:
                 raise call.refusal
             call.begun, call.revision = True, event.revision
@@ -171,10 +182,10 @@ class ChangeOffsetsHandler(RequestHandler):
                     "undo what came of that: look at the offsets, and ask again under a new request_id"
                 )
         call.stage = Stage.BEGUN
-        mesh.reading_back.add(call.id)
-        return self.look_again(mesh, call)
+        memory.call_table.wait_for_watch(call)
+        return self.look_again(memory, call)
 
-    def write_failed(self, mesh: Mesh, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+    def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         """A store did not do, or did not tell, what it was asked for."""
         if call.stage is Stage.FORGETTING:
             error = WriteOutcomeUnknown(
@@ -183,13 +194,13 @@ class ChangeOffsetsHandler(RequestHandler):
             )
         else:
             error = offset_records.not_recorded(call, error)
-        return no_longer_leads(mesh, error) or error
+        return no_longer_leads(memory.step, memory.leadership, error) or error
 
     def may_be_recorded(self, call: Call) -> bool:
         return not self.request.dry_run and not call.begun
 
-    def look_back(self, mesh: Mesh, call: Call) -> None:
-        offset_records.look_back(mesh, call, self.request)
+    def look_back(self, memory: HerderMemory, call: Call) -> None:
+        offset_records.look_back(memory.step, memory.leadership, memory.call_table, call, self.request)
 
     def expired(self, call: Call) -> HerdmeshError:
         """The outcome is not known once a worker was asked to write."""
@@ -212,24 +223,24 @@ class ChangeOffsetsHandler(RequestHandler):
     def _may_be_made(self, call: Call) -> bool:
         return not self.request.dry_run and (bool(call.may_have) or call.stage in _CHANGING)
 
-    def _prepare(self, mesh: Mesh, call: Call, entry: ConnectorEntry) -> None:
-        unfenced = mesh.connector(call.name).unfenced
+    def _prepare(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
+        unfenced = memory.inventory.connector(call.name).unfenced
         if self.request.dry_run:
-            self._ask(mesh, call, entry)
+            self._ask(memory, call, entry)
         elif unfenced:
-            _fence(mesh, call, max(unfenced) + 1)
+            _fence(memory.step, memory.fleet, memory.call_table, call, max(unfenced) + 1)
         else:
-            self._read_or_begin(mesh, call, entry)
+            self._read_or_begin(memory, call, entry)
 
-    def _read_or_begin(self, mesh: Mesh, call: Call, entry: ConnectorEntry) -> None:
+    def _read_or_begin(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
         """What a reset forgets nobody can look up afterwards, should the worker go that does it."""
         if self.request.reset and call.offsets_before is None and not call.may_have:
             call.stage = Stage.READING_OFFSETS
-            commands.ask_able(mesh, call, ReadOffsets(call.name, entry.config))
+            commands.ask_able(memory, call, ReadOffsets(call.name, entry.config))
         else:
-            offset_records.begins(mesh, call, self.request)
+            offset_records.begins(memory.step, memory.leadership, memory.call_table, call, self.request)
 
-    def _ask(self, mesh: Mesh, call: Call, entry: ConnectorEntry) -> None:
+    def _ask(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
         """Ask a worker. It looks for whatever is written of the connector after the beginning; the watch has brought
         what was written before."""
         call.stage = Stage.CHANGING_OFFSETS
@@ -243,11 +254,11 @@ class ChangeOffsetsHandler(RequestHandler):
             self.request.rewind_to_ms,
             self.request.dry_run,
             self.request.allow_forward,
-            timeout_ms=commands.time_left_ms(mesh, call),
+            timeout_ms=commands.time_left_ms(memory.step, call),
         )
-        commands.ask_able(mesh, call, question)
+        commands.ask_able(memory, call, question)
 
-    def _changed(self, mesh: Mesh, call: Call, told: OffsetsTold) -> Answer | None:
+    def _changed(self, memory: HerderMemory, call: Call, told: OffsetsTold) -> Answer | None:
         if self.request.reset and call.may_have and not told.offsets and call.offsets_before is not None:
             # All or none: there was nothing left to forget, because whoever was asked before forgot it.
             told = replace(told, offsets=call.offsets_before.offsets)
@@ -255,27 +266,27 @@ class ChangeOffsetsHandler(RequestHandler):
         forgets = self.request.reset or any(one.offset_json is None for one in self.request.offsets)
         if self.request.dry_run:
             return told
-        if not forgets or not _task_statuses(mesh, call.name):
-            return self._end(mesh, call, told)
+        if not forgets or not _task_statuses(memory.stores, call.name):
+            return self._end(memory, call, told)
         call.stage = Stage.FORGETTING
-        op = mesh.op(Op(OpKind.CALL, call=call.id))
-        mesh.out.append(DeleteStatuses(op, call.name, 0, mesh.next_generation))
+        op = memory.call_table.op(Op(OpKind.CALL, call=call.id))
+        memory.step.emit(DeleteStatuses(op, call.name, 0, memory.leadership.next_generation))
         return None
 
-    def _end_when_forgotten(self, mesh: Mesh, call: Call) -> Answer | None:
+    def _end_when_forgotten(self, memory: HerderMemory, call: Call) -> Answer | None:
         assert call.offsets_told is not None
-        return None if _task_statuses(mesh, call.name) else self._end(mesh, call, call.offsets_told)
+        return None if _task_statuses(memory.stores, call.name) else self._end(memory, call, call.offsets_told)
 
-    def _end(self, mesh: Mesh, call: Call, told: OffsetsTold) -> Answer | None:
+    def _end(self, memory: HerderMemory, call: Call, told: OffsetsTold) -> Answer | None:
         """Everything is done: the answer, or None while it is recorded for whoever asks again."""
         if not call.options.request_id:
             return told
-        offset_records.ended(mesh, call, self.request, told)
+        offset_records.ended(memory.step, memory.leadership, memory.call_table, call, self.request, told)
         return None
 
 
 @contextmanager
-def _truly(mesh: Mesh, call: Call) -> Generator[None]:
+def _truly(call_table: CallTable, call: Call) -> Generator[None]:
     """Raise WriteOutcomeUnknown in place of what says that nothing was changed, when that is not known."""
     try:
         yield
@@ -283,19 +294,19 @@ def _truly(mesh: Mesh, call: Call) -> Generator[None]:
         raise
     except HerdmeshError as error:
         if not call.may_have:
-            offset_records.left_alone(mesh, call)
+            offset_records.left_alone(call_table, call)
             raise
         raise WriteOutcomeUnknown(
             f"{call.may_have}, and may have done it: {error.message}; look at them, or repeat the request"
         ) from error
 
 
-def _fence(mesh: Mesh, call: Call, task_count: int) -> None:
-    members = [member for member in mesh.members.values() if member.session is not None]
+def _fence(step: Step, fleet: Fleet, call_table: CallTable, call: Call, task_count: int) -> None:
+    members = [member for member in fleet.members.values() if member.session is not None]
     if not members:
         raise NoWorker("no worker is connected that could fence the connector's earlier tasks; try again")
     call.stage = Stage.FENCING_STOPPED
-    commands.ask(mesh, call, commands.preferred(mesh, members), FenceTasks(call.name, task_count))
+    commands.ask(step, fleet, call_table, call, commands.preferred(step, members), FenceTasks(call.name, task_count))
 
 
 def _require_changed(call: Call, command: Command, reply: CommandReplied) -> None:
@@ -316,35 +327,34 @@ def _not_done(command: Command, what: str, why: str) -> NoWorker:
     return NoWorker(f"worker {command.worker_id} could not {what}: {why}; nothing was changed, try again")
 
 
-def _entry(mesh: Mesh, name: str) -> ConnectorEntry:
-    entry = mesh.entries.get(name)
+def _entry(stores: StoreViews, name: str) -> ConnectorEntry:
+    entry = stores.entries.get(name)
     if entry is None or not entry.has_config:
         raise ConnectorNotFound(name)
     return entry
 
 
-def _stopped(mesh: Mesh, name: str) -> ConnectorEntry:
-    entry = _entry(mesh, name)
+def _stopped(stores: StoreViews, name: str) -> ConnectorEntry:
+    entry = _entry(stores, name)
     if entry.wanted_state is not TargetState.STOPPED:
         raise ConnectorNotStopped(name)
     return entry
 
 
-def _is_free(mesh: Mesh, call: Call) -> bool:
+def _is_free(call_table: CallTable, call: Call) -> bool:
     """True when no other call changes the connector; false makes this one wait."""
-    holder = mesh.offsets_under_way.get(call.name, call.id)
-    others = (other for other in mesh.calls.values() if other.name == call.name and other.id != call.id)
-    free = holder == call.id and not any(other.stage in _WRITING for other in others)
+    others_write = any(other.stage in _WRITING for other in call_table.others_of(call))
+    free = call_table.offsets_holder(call) is None and not others_write
     call.stage = Stage.STOPPING if free else Stage.OTHER_OFFSETS
     return free
 
 
-def _has_wound_down(mesh: Mesh, entry: ConnectorEntry) -> bool:
+def _has_wound_down(memory: HerderMemory, entry: ConnectorEntry) -> bool:
     """True when there is no task set, and nobody holds a task of an earlier one, as far as workers have dialled in."""
-    if leadership_queries.adopting(mesh) or entry.tasks or entry.task_count or entry.inconsistent:
+    if leadership_queries.adopting(memory) or entry.tasks or entry.task_count or entry.inconsistent:
         return False
-    return not any(next(unit.holds(), None) is not None for unit in mesh.connector(entry.name).tasks())
+    return not any(next(unit.holds(), None) is not None for unit in memory.inventory.connector(entry.name).tasks())
 
 
-def _task_statuses(mesh: Mesh, name: str) -> bool:
-    return any(task is not None for task in mesh.statuses.get(name, {}))
+def _task_statuses(stores: StoreViews, name: str) -> bool:
+    return any(task is not None for task in stores.statuses.get(name, {}))

@@ -19,54 +19,61 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from herdmesh.herder.state.memory import Call, Mesh, Op, OpKind, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    CallTable,
+    Leadership,
+    Op,
+    OpKind,
+    Stage,
+    Step,
+)
 from herdmesh.herder.state.model.instructions import RecordOffsets
 from herdmesh.herder.state.model.requests import ChangeOffsets, OffsetsTold
 from herdmesh.rpc.errors import HerdmeshError, RequestIdUnknown, RequestInvalid, WriteOutcomeUnknown
 
 RECORDED_BYTES_MAX: Final = 32 * 1024
 """Of the offsets of one record, about 500 partitions of a sink: stores keep them in memory for a day and more."""
-LEFT_ALONE_MAX: Final = 1_000
 _NOTHING: Final = OffsetsTold(())
 
 
-def begins(mesh: Mesh, call: Call, request: ChangeOffsets) -> None:
+def begins(step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets) -> None:
     """Record that a worker is about to be asked, and what a reset is to forget."""
     call.stage = Stage.BEGINNING
     # Nobody can ask for what is recorded without an id.
     before = call.offsets_before if call.options.request_id else None
-    _record(mesh, call, request, before or _NOTHING, ended=False)
+    _record(step, leadership, call_table, call, request, before or _NOTHING, ended=False)
 
 
-def ended(mesh: Mesh, call: Call, request: ChangeOffsets, told: OffsetsTold) -> None:
+def ended(
+    step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets, told: OffsetsTold
+) -> None:
     """Record what the caller is about to be told."""
     call.stage = Stage.WRITING
-    _record(mesh, call, request, told, ended=True)
+    _record(step, leadership, call_table, call, request, told, ended=True)
 
 
-def left_alone(mesh: Mesh, call: Call) -> None:
+def left_alone(call_table: CallTable, call: Call) -> None:
     """The call is refused, and nobody has written anything for its id: a retry need not doubt that."""
     if call.begun and call.options.request_id:
-        mesh.offsets_left_alone[call.options.request_id] = None
-        while len(mesh.offsets_left_alone) > LEFT_ALONE_MAX:
-            del mesh.offsets_left_alone[next(iter(mesh.offsets_left_alone))]
+        call_table.leave_offsets_alone(call.options.request_id)
 
 
-def in_doubt(mesh: Mesh, call: Call) -> bool:
+def in_doubt(call_table: CallTable, call: Call) -> bool:
     """True when an earlier request of this id, that was begun and did not end, may have changed the offsets. The one
     that asks may change them next. Without an id there is none: the store's first answer was lost."""
     if not call.options.request_id:
         return False
-    known = call.options.request_id in mesh.offsets_left_alone
+    known = call_table.were_offsets_left_alone(call.options.request_id)
     if call.refusal is None:
-        mesh.offsets_left_alone.pop(call.options.request_id, None)
+        call_table.begin_offsets_anew(call.options.request_id)
     return not known
 
 
-def look_back(mesh: Mesh, call: Call, request: ChangeOffsets) -> None:
+def look_back(step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets) -> None:
     """Ask how far an earlier request of this id came; `call.refusal` stands if there was none."""
     call.stage = Stage.LOOKING_BACK
-    _record(mesh, call, request, _NOTHING, ended=False)
+    _record(step, leadership, call_table, call, request, _NOTHING, ended=False)
 
 
 def not_recorded(call: Call, error: HerdmeshError) -> HerdmeshError:
@@ -89,11 +96,20 @@ def not_recorded(call: Call, error: HerdmeshError) -> HerdmeshError:
     return error
 
 
-def _record(mesh: Mesh, call: Call, request: ChangeOffsets, told: OffsetsTold, *, ended: bool) -> None:
+def _record(
+    step: Step,
+    leadership: Leadership,
+    call_table: CallTable,
+    call: Call,
+    request: ChangeOffsets,
+    told: OffsetsTold,
+    *,
+    ended: bool,
+) -> None:
     if told.byte_count > RECORDED_BYTES_MAX:
         told = OffsetsTold(
             (), f"{told.message} (its {len(told.offsets)} offsets are too many to be told again)".strip()
         )
-    op = mesh.op(Op(OpKind.CALL, call=call.id))
+    op = call_table.op(Op(OpKind.CALL, call=call.id))
     options = replace(call.options, retry_only=call.stage is Stage.LOOKING_BACK)
-    mesh.out.append(RecordOffsets(op, call.name, request, ended, told, options, mesh.epoch))
+    step.emit(RecordOffsets(op, call.name, request, ended, told, options, leadership.epoch))

@@ -15,7 +15,10 @@ from typing import assert_never
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, Start, read_offset_reset
-from herdmesh.herder.state.memory import Mesh
+from herdmesh.herder.state.memory import (
+    Fleet,
+    Step,
+)
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Failure, Properties, TargetState
 from herdmesh.herder.state.model.restart_policy import policy_of
 from herdmesh.herder.state.workers import plugin_catalog
@@ -37,7 +40,8 @@ _NOT_ITS_OWN = (
 
 
 def notes(
-    mesh: Mesh,
+    step: Step,
+    fleet: Fleet,
     before: ConnectorEntry | None,
     entry: ConnectorEntry,
     made: tuple[Properties, ...] | None,
@@ -63,8 +67,8 @@ def notes(
         found.append(f"For balance {len(others)} units of other connectors would move, and restart: {shown}.")
     if made == () and failure is None:
         found.append("The connector makes no task configs: nothing moves records.")
-    found += _policy(mesh, old, entry)
-    found += _offsets(mesh, old, entry, made if failure is None else None)
+    found += _policy(step, old, entry)
+    found += _offsets(fleet, old, entry, made if failure is None else None)
     return found
 
 
@@ -83,8 +87,8 @@ def _target(entry: ConnectorEntry) -> Iterator[str]:
             assert_never(entry.wanted_state)
 
 
-def _policy(mesh: Mesh, old: ConnectorEntry | None, entry: ConnectorEntry) -> Iterator[str]:
-    policy = policy_of(mesh.rules.restart, entry.config)
+def _policy(step: Step, old: ConnectorEntry | None, entry: ConnectorEntry) -> Iterator[str]:
+    policy = policy_of(step.rules.restart, entry.config)
     if not policy.enabled:
         yield "Restart policy: off (herdmesh.restart.enabled): a task that fails stays FAILED until it is restarted."
     else:
@@ -97,16 +101,16 @@ def _policy(mesh: Mesh, old: ConnectorEntry | None, entry: ConnectorEntry) -> It
 
 
 def _offsets(
-    mesh: Mesh, old: ConnectorEntry | None, entry: ConnectorEntry, made: tuple[Properties, ...] | None
+    fleet: Fleet, old: ConnectorEntry | None, entry: ConnectorEntry, made: tuple[Properties, ...] | None
 ) -> Iterator[str]:
-    kind = plugin_catalog.type_of(mesh, entry)
+    kind = plugin_catalog.type_of(fleet, entry)
     if old is None:
         yield (
             "Offsets: it goes on from those that an earlier connector of this name left, if there are any; initial "
             "offsets can be given with the create."
         )
         return
-    was = plugin_catalog.type_of(mesh, old)
+    was = plugin_catalog.type_of(fleet, old)
     if ConnectorType.UNKNOWN not in (was, kind) and was is not kind:
         yield "Offsets: a sink's and a source's are kept apart, so the old ones are not used and stay where they are."
     elif kind is ConnectorType.SINK:

@@ -20,7 +20,13 @@ from herdmesh.herder.state.calls import plan_notes
 from herdmesh.herder.state.calls.connector_names import checked_name, given_name, own_name
 from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.calls.validations import ask_for_validation
-from herdmesh.herder.state.memory import Call, Command, Mesh, Stage, Unit
+from herdmesh.herder.state.memory import (
+    Call,
+    Command,
+    HerderMemory,
+    Stage,
+    Unit,
+)
 from herdmesh.herder.state.model import NAME_KEY, ConnectorEntry, Failure, Properties, TargetState, UnitId
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import PlanTaskConfigs, ValidateOnWorker
@@ -35,35 +41,35 @@ class PlanHandler(RequestHandler):
 
     request: PlanConfig
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Check the name and have the config validated. Raises as a create does."""
         config = self.request.config
         given = config.get(NAME_KEY)
         written = self.request.name or (given if isinstance(given, str) else "")
-        call.name = checked_name(written and given_name(mesh, written))
-        ask_for_validation(mesh, call, {**config, NAME_KEY: own_name(config, call.name)})
+        call.name = checked_name(written and given_name(memory.stores, written))
+        ask_for_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
         return None
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker validated the config, or made task configs."""
         assert call.config is not None
-        before = mesh.entries.get(call.name)
+        before = memory.stores.entries.get(call.name)
         entry = _after(before, call.name, call.config)
         if isinstance(command.question, PlanTaskConfigs):
-            return _planned(mesh, call, before, entry, reply.tasks, reply.failure)
+            return _planned(memory, call, before, entry, reply.tasks, reply.failure)
         call.validation = commands.verdict(reply)
         if call.validation.violations:
             return Planned(call.validation, notes=("The config is refused: nothing would change.",))
         if entry.wanted_state is not TargetState.STARTED:
-            return _planned(mesh, call, before, entry, None, None)
+            return _planned(memory, call, before, entry, None, None)
         call.stage = Stage.PLANNING
-        commands.ask_able(mesh, call, PlanTaskConfigs(entry.config, entry.tasks_max))
+        commands.ask_able(memory, call, PlanTaskConfigs(entry.config, entry.tasks_max))
         return None
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked the same."""
         assert isinstance(command.question, ValidateOnWorker | PlanTaskConfigs)
-        commands.ask_able(mesh, call, command.question)
+        commands.ask_able(memory, call, command.question)
         return None
 
 
@@ -75,7 +81,7 @@ def _after(before: ConnectorEntry | None, name: str, config: Properties) -> Conn
 
 
 def _planned(
-    mesh: Mesh,
+    memory: HerderMemory,
     call: Call,
     before: ConnectorEntry | None,
     entry: ConnectorEntry,
@@ -84,9 +90,9 @@ def _planned(
 ) -> Planned:
     """`made` None = no task configs are made in this target state."""
     assert call.validation is not None
-    known = mesh.connectors.get(call.name)
+    known = memory.inventory.connectors.get(call.name)
     units = {unit.id: unit for unit in known.units.values()} if known is not None else {}
-    runs = any(lifecycle.able(mesh, entry, worker_id) for worker_id in mesh.members)
+    runs = any(lifecycle.able(memory.fleet, entry, worker_id) for worker_id in memory.fleet.members)
     if made is not None and failure is None:
         failure = task_sets.too_many(entry, made)
     if made is not None and failure is None and runs and task_sets.differs(entry, made):
@@ -95,16 +101,16 @@ def _planned(
         after = entry
     # What other plugins move, it moves under the old task set.
     other_plugins = before is not None and plugin_eligibility.needs(before) != plugin_eligibility.needs(entry)
-    begun = placement.places(mesh, entry, _wanted(entry)) if other_plugins and after is not entry else None
+    begun = placement.places(memory, entry, _wanted(entry)) if other_plugins and after is not entry else None
     entry, wanted = after, _wanted(after)
-    places = placement.places(mesh, entry, wanted, begun)
+    places = placement.places(memory, entry, wanted, begun)
     same_config = before is not None and before.config == entry.config
     steps = [
         _step(entry, unit_id, units.get(unit_id), places, same_config)
         for unit_id in sorted({*wanted, *units}, key=lambda unit_id: unit_id.order)
     ]
     others = sorted(str(unit_id) for unit_id in places if unit_id.connector != call.name)
-    notes = plan_notes.notes(mesh, before, entry, made, failure, runs=runs, others=others)
+    notes = plan_notes.notes(memory.step, memory.fleet, before, entry, made, failure, runs=runs, others=others)
     return Planned(call.validation, tuple(step for step in steps if step is not None), tuple(notes))
 
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from herdmesh.herder.state.calls.handler import RequestHandler
-from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    Command,
+    HerderMemory,
+    Stage,
+)
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import DescribePlugin
 from herdmesh.herder.state.model.requests import Answer, GetPlugin, PluginDescribed
@@ -23,24 +28,31 @@ class PluginHandler(RequestHandler):
 
     request: GetPlugin
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Ask a worker that has it. Raises PluginNotFound with the known ones, NoWorker when nobody can be asked."""
         class_name = self.request.class_name.strip()
         if not class_name:
             raise RequestInvalid("name the plugin: its class name or an alias", "class_name")
-        if not any(member.session is not None for member in mesh.members.values()):
+        if not any(member.session is not None for member in memory.fleet.members.values()):
             raise NoWorker("no worker is connected, so no plugin can be described; start a worker and try again")
-        found = plugin_catalog.workers_with(mesh, class_name)
+        found = plugin_catalog.workers_with(memory.fleet, class_name)
         if not found:
-            known = sorted({plugin.class_name for plugin in plugin_catalog.plugins(mesh)})
+            known = sorted({plugin.class_name for plugin in plugin_catalog.plugins(memory.fleet)})
             raise PluginNotFound(class_name, known)
         call.stage = Stage.DESCRIBING
-        commands.ask(mesh, call, commands.preferred(mesh, found), DescribePlugin(class_name))
+        commands.ask(
+            memory.step,
+            memory.fleet,
+            memory.call_table,
+            call,
+            commands.preferred(memory.step, found),
+            DescribePlugin(class_name),
+        )
         return None
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """Raises NoWorker, with the worker's own words, when it could not describe the plugin."""
-        member = mesh.members.get(command.worker_id)
+        member = memory.fleet.members.get(command.worker_id)
         class_name = self.request.class_name
         plugin = plugin_catalog.find(member, class_name.strip()) if member is not None else None
         if reply.failure is not None or plugin is None:
@@ -48,6 +60,6 @@ class PluginHandler(RequestHandler):
             raise NoWorker(f"worker {command.worker_id} could not describe {class_name}: {why}")
         return PluginDescribed(plugin, reply.plugin_fields)
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `begin`."""
-        return self.begin(mesh, call)
+        return self.begin(memory, call)

@@ -24,7 +24,12 @@ from dataclasses import dataclass, replace
 
 from herdmesh.herder.state.calls.config_writes import StoreWrite
 from herdmesh.herder.state.calls.connector_names import given_name
-from herdmesh.herder.state.memory import Call, Connector, Mesh
+from herdmesh.herder.state.memory import (
+    Call,
+    Connector,
+    HerderMemory,
+    StoreViews,
+)
 from herdmesh.herder.state.model import ConnectorEntry, RunState, UnitId
 from herdmesh.herder.state.model.events import RestartRecorded
 from herdmesh.herder.state.model.instructions import RequestRestart
@@ -48,28 +53,28 @@ class _RestartHandler(StoreWrite):
     request: RestartConnector | RestartTask
 
     @abstractmethod
-    def items(self, mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
+    def items(self, memory: HerderMemory, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
         """What the request restarts. Raises what it is to be refused with."""
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Raises ConnectorNotFound, TaskNotFound, or StatusNotFound for a plan of a connector without a status."""
-        call.name = given_name(mesh, self.request.name)
-        self.write_when_free(mesh, call)
+        call.name = given_name(memory.stores, self.request.name)
+        self.write_when_free(memory, call)
         return None
 
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> RequestRestart:
-        items = self._wanted(mesh, call.name) if call.refusal is None else ()
-        return RequestRestart(op, call.name, options, items, mesh.next_generation, mesh.epoch)
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> RequestRestart:
+        items = self._wanted(memory, call.name) if call.refusal is None else ()
+        return RequestRestart(op, call.name, options, items, memory.leadership.next_generation, memory.leadership.epoch)
 
-    def outcome(self, mesh: Mesh, call: Call) -> Answer | None:
+    def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
         return Restarting(call.restarted)
 
-    def _wanted(self, mesh: Mesh, name: str) -> tuple[RestartItem, ...]:
-        connector = mesh.connectors.get(name)
+    def _wanted(self, memory: HerderMemory, name: str) -> tuple[RestartItem, ...]:
+        connector = memory.inventory.connectors.get(name)
         entry = connector.stored if connector is not None else None
         if connector is None or entry is None:
             raise ConnectorNotFound(name)
-        return self.items(mesh, connector, entry)
+        return self.items(memory, connector, entry)
 
 
 @dataclass(frozen=True)
@@ -78,14 +83,14 @@ class RestartConnectorHandler(_RestartHandler):
 
     request: RestartConnector
 
-    def items(self, mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
+    def items(self, memory: HerderMemory, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
         request = self.request
-        if (request.include_tasks or request.only_failed) and not _has_status(mesh, connector):
+        if (request.include_tasks or request.only_failed) and not _has_status(memory.stores, connector):
             raise StatusNotFound(connector.name)
-        return planned(mesh, connector, request.include_tasks, request.only_failed)
+        return planned(memory, connector, request.include_tasks, request.only_failed)
 
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> RequestRestart:
-        asked = super().instruction(mesh, call, op, options)
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> RequestRestart:
+        asked = super().instruction(memory, call, op, options)
         return replace(asked, include_tasks=self.request.include_tasks, only_failed=self.request.only_failed)
 
 
@@ -95,22 +100,24 @@ class RestartTaskHandler(_RestartHandler):
 
     request: RestartTask
 
-    def items(self, mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
+    def items(self, memory: HerderMemory, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
         task = self.request.task
         if not 0 <= task < len(entry.tasks):
             raise TaskNotFound(connector.name, task)
-        worker_id = views.unit_view(mesh, connector, connector.unit(task)).worker_id
+        worker_id = views.unit_view(memory, connector, connector.unit(task)).worker_id
         return (RestartItem(task, RunState.RESTARTING, True, worker_id),)
 
-    def instruction(self, mesh: Mesh, call: Call, op: int, options: WriteOptions) -> RequestRestart:
-        return replace(super().instruction(mesh, call, op, options), task=self.request.task)
+    def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> RequestRestart:
+        return replace(super().instruction(memory, call, op, options), task=self.request.task)
 
 
-def planned(mesh: Mesh, connector: Connector, include_tasks: bool, only_failed: bool) -> tuple[RestartItem, ...]:
+def planned(
+    memory: HerderMemory, connector: Connector, include_tasks: bool, only_failed: bool
+) -> tuple[RestartItem, ...]:
     """What KIP-745 restarts, the connector first; a unit already RESTARTING counts as restarted."""
     items: list[RestartItem] = []
     for unit in [connector.unit(None), *connector.tasks()]:
-        view = views.unit_view(mesh, connector, unit)
+        view = views.unit_view(memory, connector, unit)
         state = view.state
         chosen = (unit.id.task is None or include_tasks) and (not only_failed or state is RunState.FAILED)
         restarted = chosen or state is RunState.RESTARTING
@@ -118,17 +125,17 @@ def planned(mesh: Mesh, connector: Connector, include_tasks: bool, only_failed: 
     return tuple(items)
 
 
-def recorded(mesh: Mesh, event: RestartRecorded) -> None:
+def recorded(memory: HerderMemory, event: RestartRecorded) -> None:
     """Connect's record of a restart was read."""
-    connector = mesh.connectors.get(event.connector)
+    connector = memory.inventory.connectors.get(event.connector)
     if connector is None or connector.stored is None:
         return
-    for item in planned(mesh, connector, event.include_tasks, event.only_failed):
+    for item in planned(memory, connector, event.include_tasks, event.only_failed):
         if item.restarted:
-            restarts.restart_unit(mesh, connector, connector.unit(item.task))
+            restarts.restart_unit(memory, connector, connector.unit(item.task))
 
 
-def taken_in(mesh: Mesh, connector: Connector, before: Mapping[int | None, int]) -> None:
+def taken_in(memory: HerderMemory, connector: Connector, before: Mapping[int | None, int]) -> None:
     """The connector's entry changed: units that nobody holds are not to wait any longer if they are to restart."""
     entry = connector.stored
     if entry is None:
@@ -136,9 +143,9 @@ def taken_in(mesh: Mesh, connector: Connector, before: Mapping[int | None, int])
     for task, generation in entry.restarts.items():
         unit = connector.units.get(task)
         if unit is not None and unit.hold is None and generation > before.get(task, 0):
-            restarts.restart_unit(mesh, connector, unit)
+            restarts.restart_unit(memory, connector, unit)
 
 
-def _has_status(mesh: Mesh, connector: Connector) -> bool:
+def _has_status(stores: StoreViews, connector: Connector) -> bool:
     unit = connector.unit(None)
-    return mesh.status_of(UnitId(connector.name)) is not None or any(hold.state is not None for hold in unit.holds())
+    return stores.status_of(UnitId(connector.name)) is not None or any(hold.state is not None for hold in unit.holds())

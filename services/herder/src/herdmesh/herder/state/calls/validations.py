@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from herdmesh.herder.state.calls.handler import RequestHandler
-from herdmesh.herder.state.memory import Call, Command, Mesh, Stage
+from herdmesh.herder.state.memory import (
+    Call,
+    Command,
+    HerderMemory,
+    Stage,
+)
 from herdmesh.herder.state.model import Properties
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import ValidateOnWorker
@@ -23,21 +28,21 @@ class ValidateHandler(RequestHandler):
 
     request: ValidateConfig
 
-    def begin(self, mesh: Mesh, call: Call) -> Answer | None:
+    def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Raises as `commands.ask_able`."""
-        ask_for_validation(mesh, call, self.request.config)
+        ask_for_validation(memory, call, self.request.config)
         return None
 
-    def answered(self, mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         return Validated(commands.verdict(reply))
 
-    def worker_lost(self, mesh: Mesh, call: Call, command: Command) -> Answer | None:
-        ask_for_validation(mesh, call, self.request.config)
+    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+        ask_for_validation(memory, call, self.request.config)
         return None
 
 
-def ask_for_validation(mesh: Mesh, call: Call, config: Properties) -> None:
+def ask_for_validation(memory: HerderMemory, call: Call, config: Properties) -> None:
     """Have a worker validate a config. Raises as `commands.ask_able`."""
     call.config = config
     call.stage = Stage.VALIDATING
-    commands.ask_able(mesh, call, ValidateOnWorker(config))
+    commands.ask_able(memory, call, ValidateOnWorker(config))

@@ -14,7 +14,12 @@ from typing import assert_never
 from herdmesh.herder.state.calls import calls, loggers, restart_requests
 from herdmesh.herder.state.handlers import leadership_changes
 from herdmesh.herder.state.leadership import session_keys
-from herdmesh.herder.state.memory import Mesh, Role
+from herdmesh.herder.state.memory import (
+    HerderMemory,
+    Inventory,
+    Role,
+    StoreViews,
+)
 from herdmesh.herder.state.model import ConnectorEntry, TargetState
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.workers import plugin_eligibility
@@ -35,76 +40,71 @@ ConfigEvent = (
 )
 
 
-def handle(mesh: Mesh, event: ConfigEvent) -> None:
+def handle(memory: HerderMemory, event: ConfigEvent) -> None:
     """Apply what the config watch brought, then do what waited for it."""
     match event:
         case ev.ConfigSnapshot():
-            mesh.epoch_seen = event.epoch
-            session_keys.read(mesh, event.session_key)
-            loggers.read(mesh, event.loggers)
+            memory.stores.set_epoch(event.epoch)
+            session_keys.read(memory.step, memory.session_key, event.session_key)
+            loggers.read(memory, event.loggers)
             fresh = {entry.name: entry for entry in event.entries}
-            for name in [*mesh.entries, *fresh]:
-                _take(mesh, name, fresh.get(name))
+            for name in [*memory.stores.entries, *fresh]:
+                _take(memory, name, fresh.get(name))
         case ev.ConfigChanged():
-            _take(mesh, event.name, event.entry)
+            _take(memory, event.name, event.entry)
         case ev.EpochRecorded():
-            mesh.epoch_seen = event.epoch
+            memory.stores.set_epoch(event.epoch)
         case ev.RestartRecorded():
-            restart_requests.recorded(mesh, event)
+            restart_requests.recorded(memory, event)
         case ev.SessionKeyRecorded():
-            session_keys.read(mesh, event.key)
+            session_keys.read(memory.step, memory.session_key, event.key)
         case ev.LoggerRecorded():
-            loggers.recorded(mesh, event)
+            loggers.recorded(memory, event)
         case ev.ConfigProgress():
             pass
         case _:
             assert_never(event)
-    mesh.config_revision = event.revision or mesh.config_revision
-    leadership_changes.yield_to_newer(mesh)
-    leadership_changes.lead_when_caught_up(mesh)
-    calls.answer_applied(mesh)
-    for name in [name for name in mesh.waiting if _has_arrived(mesh, name)]:
-        mesh.waiting.discard(name)
-        mesh.touch(name)
+    if event.revision is not None:
+        memory.stores.set_revision(event.revision)
+    leadership_changes.yield_to_newer(memory)
+    leadership_changes.lead_when_caught_up(memory)
+    calls.answer_applied(memory)
+    for name in memory.agenda.waiting_for_watch():
+        if _has_arrived(memory.stores, memory.inventory, name):
+            memory.agenda.stop_waiting(name)
 
 
-def _take(mesh: Mesh, name: str, entry: ConnectorEntry | None) -> None:
+def _take(memory: HerderMemory, name: str, entry: ConnectorEntry | None) -> None:
     if entry is not None and entry.foreign:
-        mesh.parked[name] = (entry, mesh.now)
+        memory.stores.park(entry, memory.step.now)
     else:
-        mesh.parked.pop(name, None)
-        _store(mesh, name, entry)
+        _store(memory, name, entry)
 
 
-def unpark(mesh: Mesh) -> None:
+def unpark(memory: HerderMemory) -> None:
     """Accept entries that stayed foreign for `FOREIGN_SETTLE_MS`."""
-    for name, (entry, since_ms) in list(mesh.parked.items()):
-        if mesh.now - since_ms >= FOREIGN_SETTLE_MS:
-            del mesh.parked[name]
-            _store(mesh, name, entry)
-    leadership_changes.lead_when_caught_up(mesh)
+    for entry in memory.stores.parked_until(memory.step.now - FOREIGN_SETTLE_MS):
+        _store(memory, entry.name, entry)
+    leadership_changes.lead_when_caught_up(memory)
 
 
-def _store(mesh: Mesh, name: str, entry: ConnectorEntry | None) -> None:
-    if entry is None:
-        mesh.entries.pop(name, None)
-    else:
-        mesh.entries[name] = entry
-    if mesh.accounts_before and (entry is None or entry.wanted_state is TargetState.STOPPED):
-        mesh.forget_accounts(name)  # what is made anew, or resumed, begins anew
-    if mesh.role is Role.LEADING:
-        connector = mesh.connector(name)
+def _store(memory: HerderMemory, name: str, entry: ConnectorEntry | None) -> None:
+    memory.stores.set_entry(name, entry)
+    if entry is None or entry.wanted_state is TargetState.STOPPED:
+        memory.inventory.forget_accounts(name)  # what is made anew, or resumed, begins anew
+    if memory.leadership.role is Role.LEADING:
+        connector = memory.inventory.connector(name)
         before, connector.entry = connector.entry, entry
-        restart_requests.taken_in(mesh, connector, before.restarts if before is not None else {})
+        restart_requests.taken_in(memory, connector, before.restarts if before is not None else {})
         if (
             before is not None
             and entry is not None
             and plugin_eligibility.needs(before) != plugin_eligibility.needs(entry)
         ):
-            mesh.place_again = True  # other workers may take its units now
-        mesh.touch(name)
+            memory.agenda.place_all()  # other workers may take its units now
+        memory.agenda.touch(name)
 
 
-def _has_arrived(mesh: Mesh, name: str) -> bool:
-    connector = mesh.connectors.get(name)
-    return connector is None or mesh.applied(connector.wait_revision)
+def _has_arrived(stores: StoreViews, inventory: Inventory, name: str) -> bool:
+    connector = inventory.connectors.get(name)
+    return connector is None or stores.applied(connector.wait_revision)

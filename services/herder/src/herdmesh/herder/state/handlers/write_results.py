@@ -9,37 +9,40 @@ from __future__ import annotations
 
 from herdmesh.herder.state.calls import calls
 from herdmesh.herder.state.leadership import session_keys
-from herdmesh.herder.state.memory import Mesh, OpKind
+from herdmesh.herder.state.memory import (
+    HerderMemory,
+    OpKind,
+)
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.units import leader_statuses, lifecycle, task_sets
 
 
-def handle(mesh: Mesh, event: ev.WriteDone | ev.WriteFailed) -> None:
+def handle(memory: HerderMemory, event: ev.WriteDone | ev.WriteFailed) -> None:
     """Give the result of a write to what began it."""
-    op = mesh.ops.pop(event.op, None)
+    op = memory.call_table.take_op(event.op)
     if op is None:
         return  # of an earlier reign
     if op.kind is OpKind.CALL:
         if isinstance(event, ev.WriteDone):
-            calls.written(mesh, op.call, event)
+            calls.written(memory, op.call, event)
         else:
-            calls.write_failed(mesh, op.call, event.error)
+            calls.write_failed(memory, op.call, event.error)
         return
     if op.kind is OpKind.SESSION_KEY:
         if isinstance(event, ev.WriteDone):
-            session_keys.written(mesh, event.revision)
+            session_keys.written(memory.session_key, event.revision)
         else:
-            session_keys.write_failed(mesh)
+            session_keys.write_failed(memory.step, memory.session_key)
         return
-    connector = mesh.connectors.get(op.connector)
+    connector = memory.inventory.connectors.get(op.connector)
     if connector is None:
         return
     if op.kind is OpKind.STATUS:
         error = event.error if isinstance(event, ev.WriteFailed) else None
-        leader_statuses.written(mesh, connector, event.op, op, error)
+        leader_statuses.written(memory.step, memory.agenda, connector, event.op, op, error)
     elif op.kind is OpKind.CLEAN:
-        lifecycle.cleaned(mesh, connector)
+        lifecycle.cleaned(memory.step, memory.agenda, connector)
     elif isinstance(event, ev.WriteDone):
-        task_sets.written(mesh, connector, event.revision)
+        task_sets.written(memory.agenda, connector, event.revision)
     else:
-        task_sets.write_failed(mesh, connector, op.kind, event.error)
+        task_sets.write_failed(memory.step, memory.agenda, connector, op.kind, event.error)

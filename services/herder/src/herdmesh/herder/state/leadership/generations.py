@@ -11,8 +11,10 @@ Invariant: the generations of one epoch are given out once, in order.
 
 from __future__ import annotations
 
-from herdmesh.herder.state.memory import Mesh
-from herdmesh.herder.state.model.instructions import ReserveGenerations
+from herdmesh.herder.state.memory import (
+    Agenda,
+    Leadership,
+)
 
 #: With no more generations than this left, the next block is asked for: half a block, as one step may start 400 units.
 RESERVE_AT = 500
@@ -20,24 +22,21 @@ RESERVE_AT = 500
 RESERVE_MS = 2_000
 
 
-def generations_left(mesh: Mesh) -> bool:
+def generations_left(leadership: Leadership) -> bool:
     """True when a unit may be started now. Otherwise it waits: every unit is placed anew once there are more."""
-    if mesh.next_generation < mesh.generation_limit:
+    if leadership.generations_left:
         return True
-    mesh.used_up_ms = mesh.now if mesh.used_up_ms is None else mesh.used_up_ms
-    reserve_ahead(mesh)
+    leadership.wait_for_generations()
+    reserve_ahead(leadership)
     return False
 
 
-def reserve_ahead(mesh: Mesh) -> None:
+def reserve_ahead(leadership: Leadership) -> None:
     """Ask for the next block when little is left of this one."""
-    if mesh.generation_limit - mesh.next_generation <= RESERVE_AT and mesh.reserve_above != mesh.generation_limit:
-        mesh.reserve_above = mesh.generation_limit
-        mesh.out.append(ReserveGenerations(mesh.epoch, mesh.generation_limit))
+    if leadership.generations_left <= RESERVE_AT:
+        leadership.reserve_above_limit()
 
 
-def raise_limit(mesh: Mesh, limit: int) -> None:
-    if limit > mesh.generation_limit:
-        mesh.generation_limit = limit
-        mesh.place_again = mesh.place_again or mesh.used_up_ms is not None
-        mesh.used_up_ms = None
+def raise_limit(agenda: Agenda, leadership: Leadership, limit: int) -> None:
+    if leadership.raise_limit(limit):
+        agenda.place_all()

@@ -12,7 +12,13 @@ brought since.
 
 from __future__ import annotations
 
-from herdmesh.herder.state.memory import Mesh, Op, OpKind
+from herdmesh.herder.state.memory import (
+    HerderMemory,
+    Op,
+    OpKind,
+    SessionKeyState,
+    Step,
+)
 from herdmesh.herder.state.model import SessionKey
 from herdmesh.herder.state.model.instructions import RotateSessionKey
 from herdmesh.topicstore.contract import Revision
@@ -21,35 +27,40 @@ from herdmesh.topicstore.contract import Revision
 RETRY_MS = 1_000
 
 
-def read(mesh: Mesh, key: SessionKey | None) -> None:
+def read(step: Step, session_key: SessionKeyState, key: SessionKey | None) -> None:
     """The config store has this key; None = none."""
-    mesh.session_key = key
-    ttl_ms = mesh.rules.session_key_ttl_ms
-    mesh.session_key_until_ms = None if key is None or ttl_ms == 0 else mesh.now - key.age_ms + ttl_ms
+    ttl_ms = step.rules.session_key_ttl_ms
+    session_key.set_key(key, None if key is None or ttl_ms == 0 else step.now - key.age_ms + ttl_ms)
 
 
-def rotate_if_due(mesh: Mesh) -> None:
+def rotate_if_due(memory: HerderMemory) -> None:
     """Called on a leader's tick."""
-    waits = mesh.now < mesh.session_key_retry_ms or not mesh.applied(mesh.session_key_written)
-    if waits or any(op.kind is OpKind.SESSION_KEY for op in mesh.ops.values()) or not _is_due(mesh):
+    waits = memory.step.now < memory.session_key.retry_ms or not memory.stores.applied(memory.session_key.written)
+    if (
+        waits
+        or any(op.kind is OpKind.SESSION_KEY for op in memory.call_table.ops.values())
+        or not _is_due(memory.step, memory.session_key)
+    ):
         return
-    rules = mesh.rules
-    op = mesh.op(Op(OpKind.SESSION_KEY))
-    mesh.out.append(RotateSessionKey(op, rules.session_key_algorithm, rules.session_key_bytes, mesh.epoch))
+    rules = memory.step.rules
+    op = memory.call_table.op(Op(OpKind.SESSION_KEY))
+    memory.step.emit(
+        RotateSessionKey(op, rules.session_key_algorithm, rules.session_key_bytes, memory.leadership.epoch)
+    )
 
 
-def written(mesh: Mesh, revision: Revision | None) -> None:
+def written(session_key: SessionKeyState, revision: Revision | None) -> None:
     """A rotation was acknowledged; the watch brings the key."""
-    mesh.session_key_written = revision
+    session_key.note_written(revision)
 
 
-def write_failed(mesh: Mesh) -> None:
+def write_failed(step: Step, session_key: SessionKeyState) -> None:
     """A rotation was refused or its outcome never told; the watch may still bring a key, else it is due again."""
-    mesh.session_key_retry_ms = mesh.now + RETRY_MS
+    session_key.retry_from(step.now + RETRY_MS)
 
 
-def _is_due(mesh: Mesh) -> bool:
-    key, rules = mesh.session_key, mesh.rules
+def _is_due(step: Step, session_key: SessionKeyState) -> bool:
+    state, key, rules = session_key, session_key.key, step.rules
     if key is None or (key.algorithm, key.size_bytes) != (rules.session_key_algorithm, rules.session_key_bytes):
         return True
-    return mesh.session_key_until_ms is not None and mesh.now >= mesh.session_key_until_ms
+    return state.until_ms is not None and step.now >= state.until_ms

@@ -1,9 +1,14 @@
-"""Memory: everything that a herder remembers, and the few ways in which it changes.
+"""Memory: everything that a herder remembers, in parts that own their invariants.
 
-Owns the records of workers, units, connectors and calls (`entities`), the trace contexts (`traces`), and the whole that
-holds them (`herder_memory`). Owns no decision: those are in the rooms above.
+Owns the records of workers, units, connectors and calls (`entities`), the trace contexts (`traces`), and the parts:
+the event being handled (`step`), what is to be looked at again (`agenda`), role and epoch (`leadership`), what the
+stores have (`store_views`), workers (`fleet`), connectors and who holds their units (`inventory`), calls, writes and
+commands under way (`call_table`), the session key (`session_key_state`); `herder_memory` holds them together. Owns no
+decision: those are in the rooms above, whose functions take the parts that they change.
 """
 
+from herdmesh.herder.state.memory.agenda import Agenda
+from herdmesh.herder.state.memory.call_table import CallTable
 from herdmesh.herder.state.memory.entities import (
     Balance,
     Call,
@@ -18,21 +23,36 @@ from herdmesh.herder.state.memory.entities import (
     Unit,
     has,
 )
-from herdmesh.herder.state.memory.herder_memory import Mesh, Role
+from herdmesh.herder.state.memory.fleet import Fleet
+from herdmesh.herder.state.memory.herder_memory import HerderMemory, new_memory
+from herdmesh.herder.state.memory.inventory import Inventory
+from herdmesh.herder.state.memory.leadership import Leadership, Role
+from herdmesh.herder.state.memory.session_key_state import SessionKeyState
+from herdmesh.herder.state.memory.step import Step
+from herdmesh.herder.state.memory.store_views import StoreViews
 
 __all__ = [
+    "Agenda",
     "Balance",
     "Call",
+    "CallTable",
     "Command",
     "Connector",
+    "Fleet",
     "Generate",
+    "HerderMemory",
     "Hold",
+    "Inventory",
+    "Leadership",
     "Member",
-    "Mesh",
     "Op",
     "OpKind",
     "Role",
+    "SessionKeyState",
     "Stage",
+    "Step",
+    "StoreViews",
     "Unit",
     "has",
+    "new_memory",
 ]

@@ -191,6 +191,12 @@ class Balance:
     outdated: bool = True
     looked_ms: int = 0
 
+    def end_reign(self) -> None:
+        """Forget what was counted."""
+        self.moves = self.since_ms = self.looked_ms = 0
+        self.changes = {}
+        self.under_way, self.outdated = False, True
+
 
 @unique
 class Generate(StrEnum):

@@ -18,7 +18,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Member, Mesh, Unit
+from herdmesh.herder.state.memory import (
+    Agenda,
+    Balance,
+    Fleet,
+    HerderMemory,
+    Inventory,
+    Member,
+    Step,
+    Unit,
+)
 from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.units import holds, lifecycle, placement
 from herdmesh.herder.state.units.assignment import Move, assign
@@ -29,123 +38,123 @@ LOOK_MS = 1_000
 STARTING_MS_MAX = 300_000
 
 
-def tick(mesh: Mesh) -> None:
+def tick(memory: HerderMemory) -> None:
     """Count what a balance would move, and begin a wave of it when the time has come."""
-    pending = mesh.balance
-    if mesh.now - pending.looked_ms < LOOK_MS or mesh.dirty or mesh.dirty_later:
+    pending = memory.balance
+    if memory.step.now - pending.looked_ms < LOOK_MS or memory.agenda.has_dirty or memory.agenda.has_deferred:
         return
-    if mesh.place_again or mesh.place_names:
+    if memory.agenda.has_places_to_find:
         return
-    due = bool(pending.moves) and mesh.rules.balance_enabled and _was_quiet(mesh)
+    due = bool(pending.moves) and memory.step.rules.balance_enabled and _was_quiet(memory)
     if not (pending.outdated or due):
         return
-    pending.looked_ms = mesh.now
-    due = due and not in_flight(mesh)
+    pending.looked_ms = memory.step.now
+    due = due and not in_flight(memory)
     if not (pending.outdated or due):
         return
-    moves = _worthwhile(mesh, spare_recent=due)
+    moves = _worthwhile(memory, spare_recent=due)
     if due and not moves:
-        due, moves = False, _worthwhile(mesh, spare_recent=False)  # what was placed of late moves later, if at all
-    _note(mesh, moves)
+        due, moves = False, _worthwhile(memory, spare_recent=False)  # what was placed of late moves later, if at all
+    _note(memory.step, memory.agenda, memory.balance, moves)
     if not moves:
         pending.under_way = False
         return
-    for move in moves[: mesh.rules.balance_moves_max] if due else ():
-        _begin(mesh, move)
+    for move in moves[: memory.step.rules.balance_moves_max] if due else ():
+        _begin(memory.fleet, memory.inventory, move)
         pending.under_way = True
 
 
-def in_flight(mesh: Mesh) -> int:
+def in_flight(memory: HerderMemory) -> int:
     """How many units are being stopped or started, or are about to be."""
     count = 0
-    may_start = lifecycle.may_start(mesh)
-    for connector in mesh.connectors.values():
+    may_start = lifecycle.may_start(memory)
+    for connector in memory.inventory.connectors.values():
         entry = connector.stored
         for unit in connector.units.values():
             hold = unit.hold
             if unit.strays:
                 count += 1
             elif hold is not None:
-                count += hold.state is None and mesh.now - hold.since_ms < STARTING_MS_MAX
+                count += hold.state is None and memory.step.now - hold.since_ms < STARTING_MS_MAX
             elif unit.destination is not None and entry is not None and may_start:
-                count += lifecycle.ready_itself(mesh, entry, unit)
+                count += lifecycle.ready_itself(memory, entry, unit)
     return count
 
 
-def reason(mesh: Mesh, member: Member) -> str:
+def reason(memory: HerderMemory, member: Member) -> str:
     """Why a worker has more or fewer units than its share and what becomes of it, in one line; empty when it has its
     share."""
-    pending = mesh.balance
+    pending = memory.balance
     change = pending.changes.get(member.worker_id, 0)
     if not change:
         return ""
     count = abs(change)
     share = f"{count} unit{'s' if count > 1 else ''} {'fewer' if change > 0 else 'more'} than its share"
-    if not mesh.rules.balance_enabled:
+    if not memory.step.rules.balance_enabled:
         return f"{share}; balance is disabled (balance_enabled)"
-    bound = f"at most {mesh.rules.balance_moves_max} at a time"
+    bound = f"at most {memory.step.rules.balance_moves_max} at a time"
     if pending.under_way:
         return f"{share}; balancing, {bound}: {pending.moves} to move"
-    left_ms = _due_ms(mesh) - mesh.now
+    left_ms = _due_ms(memory.step, memory.fleet, memory.balance) - memory.step.now
     if left_ms > 0:
         return f"{share}; balanced, {bound}, once the mesh has been calm for {-(-left_ms // 1000)} s more"
-    if not _was_quiet(mesh):
+    if not _was_quiet(memory):
         return f"{share}; balanced, {bound}, once no worker is waited for"
     return f"{share}; balanced, {bound}, once no start or stop is under way"
 
 
-def _was_quiet(mesh: Mesh) -> bool:
+def _was_quiet(memory: HerderMemory) -> bool:
     """No worker came or went for the delay, and none is about to."""
     return (
-        mesh.now >= _due_ms(mesh)
-        and not leadership_queries.adopting(mesh)
-        and not mesh.awaited
-        and all(member.session is not None for member in mesh.members.values())
+        memory.step.now >= _due_ms(memory.step, memory.fleet, memory.balance)
+        and not leadership_queries.adopting(memory)
+        and not memory.fleet.awaits_return
+        and all(member.session is not None for member in memory.fleet.members.values())
     )
 
 
-def _due_ms(mesh: Mesh) -> int:
+def _due_ms(step: Step, fleet: Fleet, balance: Balance) -> int:
     """When the delay is over: since a worker came or went, and since there is something to move."""
-    since_ms = mesh.unrest_ms if mesh.balance.under_way else max(mesh.unrest_ms, mesh.balance.since_ms)
-    return since_ms + mesh.rules.balance_delay_ms
+    since_ms = fleet.unrest_ms if balance.under_way else max(fleet.unrest_ms, balance.since_ms)
+    return since_ms + step.rules.balance_delay_ms
 
 
-def _worthwhile(mesh: Mesh, *, spare_recent: bool) -> list[Move]:
+def _worthwhile(memory: HerderMemory, *, spare_recent: bool) -> list[Move]:
     """All moves of a balance; none where it would gain too little to begin it."""
-    moves = _moves(mesh, spare_recent=spare_recent)
-    return moves if mesh.balance.under_way or _gains(mesh, moves) else []
+    moves = _moves(memory, spare_recent=spare_recent)
+    return moves if memory.balance.under_way or _gains(memory.step, memory.fleet, moves) else []
 
 
-def _moves(mesh: Mesh, *, spare_recent: bool) -> list[Move]:
+def _moves(memory: HerderMemory, *, spare_recent: bool) -> list[Move]:
     """What would make loads as even as they can be; without units that were placed of late, if these are spared."""
-    workers = placement.taking_work(mesh)
+    workers = placement.taking_work(memory.fleet)
     found: list[Move] = []
-    for round_ in placement.rounds(mesh, workers):
+    for round_ in placement.rounds(memory, workers):
         for _, unit in round_.free:
             # It may wait for long, for the fence of its task set, say; what runs does not make room for it.
             del round_.units[unit.id]
             round_.places.pop(unit.id, None)
         if spare_recent:
             for unit_id in round_.units:  # thousands in one step
-                if _is_recent(mesh, _unit(mesh, unit_id)):
+                if _is_recent(memory.step, _unit(memory.inventory, unit_id)):
                     round_.units[unit_id] = round_.units[unit_id] & {round_.places[unit_id]}
         moves = assign(workers, round_.units, round_.places)
         found += [move for move in moves if move.source in workers and move.target is not None]
-    return [move for move in found if _unit(mesh, move.unit).hold is not None]
+    return [move for move in found if _unit(memory.inventory, move.unit).hold is not None]
 
 
-def _is_recent(mesh: Mesh, unit: Unit) -> bool:
+def _is_recent(step: Step, unit: Unit) -> bool:
     placed_ms = unit.hold.placed_ms if unit.hold is not None else None
-    return placed_ms is not None and mesh.now - placed_ms < mesh.rules.balance_delay_ms
+    return placed_ms is not None and step.now - placed_ms < step.rules.balance_delay_ms
 
 
-def _gains(mesh: Mesh, moves: Sequence[Move]) -> bool:
+def _gains(step: Step, fleet: Fleet, moves: Sequence[Move]) -> bool:
     for is_task in (False, True):
         of_kind = [move for move in moves if (move.unit.task is not None) is is_task]
         for worker_id, change in _changes(of_kind).items():
-            member = mesh.members.get(worker_id)
+            member = fleet.members.get(worker_id)
             load = sum((unit.task is not None) is is_task for unit in member.load) if member is not None else 0
-            if change < 0 and -100 * change >= mesh.rules.balance_threshold_percent * load:
+            if change < 0 and -100 * change >= step.rules.balance_threshold_percent * load:
                 return True
     return False
 
@@ -160,24 +169,32 @@ def _changes(moves: Sequence[Move]) -> Mapping[str, int]:
     return changes
 
 
-def _note(mesh: Mesh, moves: Sequence[Move]) -> None:
-    pending = mesh.balance
+def _note(step: Step, agenda: Agenda, balance: Balance, moves: Sequence[Move]) -> None:
+    pending = balance
     changes = {worker_id: change for worker_id, change in _changes(moves).items() if change}
     if moves and not pending.moves:
-        pending.since_ms = mesh.now
+        pending.since_ms = step.now
     for worker_id in {*changes, *pending.changes}:
-        mesh.show_worker(worker_id)
+        agenda.show_worker(worker_id)
     pending.moves, pending.changes, pending.outdated = len(moves), changes, False
 
 
-def _begin(mesh: Mesh, move: Move) -> None:
+def _begin(fleet: Fleet, inventory: Inventory, move: Move) -> None:
     assert move.source is not None
     assert move.target is not None
-    connector, unit = mesh.connectors[move.unit.connector], _unit(mesh, move.unit)
+    connector, unit = inventory.connectors[move.unit.connector], _unit(inventory, move.unit)
     because = f"worker {move.source} had more than its share"
-    holds.stop(mesh, connector, unit, f"moves to {move.target} for balance", destination=move.target, because=because)
+    holds.stop(
+        fleet,
+        inventory,
+        connector,
+        unit,
+        f"moves to {move.target} for balance",
+        destination=move.target,
+        because=because,
+    )
     unit.balancing = True
 
 
-def _unit(mesh: Mesh, unit_id: UnitId) -> Unit:
-    return mesh.connectors[unit_id.connector].units[unit_id.task]
+def _unit(inventory: Inventory, unit_id: UnitId) -> Unit:
+    return inventory.connectors[unit_id.connector].units[unit_id.task]

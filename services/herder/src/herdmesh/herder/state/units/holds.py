@@ -12,7 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.herder.state.memory import Connector, Generate, Hold, Member, Mesh, Unit
+from herdmesh.herder.state.memory import (
+    Connector,
+    Fleet,
+    Generate,
+    HerderMemory,
+    Hold,
+    Inventory,
+    Leadership,
+    Member,
+    Step,
+    StoreViews,
+    Unit,
+)
 from herdmesh.herder.state.model import (
     Assignment,
     Condition,
@@ -67,16 +79,16 @@ def wanted(entry: ConnectorEntry, unit: UnitId) -> bool:
     return unit.task is None or (tasks_wanted(entry) and unit.task < len(entry.tasks))
 
 
-def reported(mesh: Mesh, unit: UnitId) -> int:
+def reported(stores: StoreViews, unit: UnitId) -> int:
     """The highest generation that any worker of ours has reported for it: an older claim was replaced meanwhile, even
     where the newer one has not dialled in yet. Java's generations count another group's life."""
-    status = mesh.status_of(unit)
+    status = stores.status_of(unit)
     return status.generation if status is not None and status.worker_incarnation else 0
 
 
-def noted(mesh: Mesh, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
+def noted(stores: StoreViews, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
     """What the worker's status of this very claim says besides the state: STALLED, above all."""
-    status = mesh.status_of(unit)
+    status = stores.status_of(unit)
     if status is None or status.generation != hold.assignment.generation or status.state is not hold.state:
         return ()
     return status.conditions
@@ -87,7 +99,7 @@ def remembers(connector: Connector, status: StatusEntry) -> bool:
     return status.commit_scope is not None and status.generation >= connector.commits_from
 
 
-def scope_of(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int) -> CommitScope | None:
+def scope_of(stores: StoreViews, connector: Connector, entry: ConnectorEntry, task: int) -> CommitScope | None:
     """What a task's last commit was for, and what all tasks of the connector have committed under the same group: its
     partitions may have been another number's, one that is in the set no more included. None = nothing is known.
 
@@ -96,10 +108,10 @@ def scope_of(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int)
     """
     if connector.committed is None:
         connector.committed = {}
-        for status in mesh.statuses.get(entry.name, {}).values():
+        for status in stores.statuses.get(entry.name, {}).values():
             _take_in_scope(connector, status)
     committed = connector.committed
-    status = mesh.status_of(UnitId(entry.name, task))
+    status = stores.status_of(UnitId(entry.name, task))
     own = status.commit_scope if status is not None and remembers(connector, status) else None
     given = entry.config.get(GROUP_KEY)
     group = given if isinstance(given, str) and given else f"connect-{entry.name}"
@@ -111,9 +123,9 @@ def scope_of(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int)
     return mine.beside(committed[group])
 
 
-def scope_told(mesh: Mesh, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None) -> None:
+def scope_told(inventory: Inventory, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None) -> None:
     """A status changed: what the connector's tasks have committed is read anew, unless this one only adds to it."""
-    connector = mesh.connectors.get(unit.connector)
+    connector = inventory.connectors.get(unit.connector)
     if connector is None or connector.committed is None or unit.task is None:
         return
     was = before.commit_scope if before is not None and remembers(connector, before) else None
@@ -142,41 +154,48 @@ def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
     return entry.wanted_state if unit.task is None or entry.wanted_state is TargetState.PAUSED else TargetState.STARTED
 
 
-def read_account(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> None:
+def read_account(step: Step, stores: StoreViews, inventory: Inventory, entry: ConnectorEntry, unit: Unit) -> None:
     """Take up the restart policy's account where leaders before us left it. The statuses are known."""
     generation = unit.hold.assignment.generation if unit.hold is not None else 0
-    ours = mesh.accounts_before.pop(unit.id, None)
-    unit.account = read_back(mesh.status_of(unit.id), tag_of(entry, unit.id), generation, mesh.now, ours)
+    ours = inventory.take_account_before(unit.id)
+    unit.account = read_back(stores.status_of(unit.id), tag_of(entry, unit.id), generation, step.now, ours)
 
 
-def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
+def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str) -> None:
     """Give the unit to a worker. The caller has checked that nothing else may run it and that a generation is left."""
     entry = connector.stored
     assert entry is not None
     assert not unit.strays
     if unit.account is None:
-        read_account(mesh, entry, unit)  # nobody can any more, once the new owner has written its status
+        read_account(
+            memory.step, memory.stores, memory.inventory, entry, unit
+        )  # nobody can any more, once the new owner has written its status
     task = unit.id.task
     assignment = Assignment(
-        epoch=mesh.epoch,
-        generation=mesh.next_generation,
+        epoch=memory.leadership.epoch,
+        generation=memory.leadership.take_generation(),
         incarnation=entry.incarnation,
         config_revision=entry.config_revision,
         task_digest="" if task is None else entry.digest_of(task),
     )
-    mesh.next_generation += 1
     target = target_of(entry, unit.id)
-    hold = Hold(worker_id, assignment, mesh.now, target=target, because=_because(mesh, unit), placed_ms=mesh.now)
+    hold = Hold(
+        worker_id,
+        assignment,
+        memory.step.now,
+        target=target,
+        because=_because(memory.leadership, memory.stores, unit),
+        placed_ms=memory.step.now,
+    )
     hold.displaced = not unit.balancing and unit.last_worker_id not in ("", worker_id)
     unit.balancing = False
-    mesh.take(unit, hold)
+    memory.inventory.take(unit, hold)
     if hold.displaced:
-        mesh.unrest_ms = mesh.now
+        memory.fleet.note_unrest()
     assert unit.account is not None
     unit.account.next_ms = None  # whatever was due: this is it
     unit.start_count += 1
-    mesh.start_count += 1
-    mesh.tell(
+    memory.fleet.tell(
         worker_id,
         StartUnit(
             unit=unit.id,
@@ -186,24 +205,30 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
             target=target,
             task_count=0 if task is None else len(entry.tasks),
             tasks_max=entry.tasks_max if task is None else 0,
-            commit_scope=None if task is None else scope_of(mesh, connector, entry, task),
-            revision=None if task is None else mesh.config_revision,
-            note=note_of(unit.account, policy_of(mesh.rules.restart, entry.config).attempts_max),
-            traceparent=mesh.traces.of(unit.id.connector, mesh.now),
+            commit_scope=None if task is None else scope_of(memory.stores, connector, entry, task),
+            revision=None if task is None else memory.stores.config_revision,
+            note=note_of(unit.account, policy_of(memory.step.rules.restart, entry.config).attempts_max),
+            traceparent=memory.inventory.traces.of(unit.id.connector, memory.step.now),
         ),
     )
 
 
-def _because(mesh: Mesh, unit: Unit) -> str:
+def _because(leadership: Leadership, stores: StoreViews, unit: Unit) -> str:
     """Why the unit is started; what is told only once."""
     because, unit.because = unit.because, ""
     if because:
         return because
-    return "it is new" if mesh.status_of(unit.id) is None else f"no worker had it (leader epoch {mesh.epoch})"
+    return "it is new" if stores.status_of(unit.id) is None else f"no worker had it (leader epoch {leadership.epoch})"
 
 
 def stop(
-    mesh: Mesh, connector: Connector, unit: Unit, reason: str, destination: str | None = None, because: str = ""
+    fleet: Fleet,
+    inventory: Inventory,
+    connector: Connector,
+    unit: Unit,
+    reason: str,
+    destination: str | None = None,
+    because: str = "",
 ) -> None:
     """Take the unit from its worker; it goes to `destination` once the worker acknowledges. `because` is why it is
     where it is then, where that is not the reason of the stop."""
@@ -212,46 +237,46 @@ def stop(
         return
     unit.because = because or reason
     unit.balancing = False
-    mesh.drop(unit, hold)
-    mesh.stray(unit, hold)
+    inventory.drop(unit, hold)
+    inventory.stray(unit, hold)
     unit.destination = destination
     if unit.id.task is None:
         _forget_generation(connector)
-    mesh.tell(hold.worker_id, StopUnit(unit.id, hold.assignment, reason))
-    mesh.touch_unit(unit.id)
+    fleet.tell(hold.worker_id, StopUnit(unit.id, hold.assignment, reason))
+    inventory.agenda.touch_unit(unit.id)
 
 
-def stops_by_itself(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
     """The worker that holds the unit is giving it up without being told by us; it starts anew once that is over."""
-    mesh.drop(unit, hold)
-    mesh.stray(unit, hold)
+    inventory.drop(unit, hold)
+    inventory.stray(unit, hold)
     unit.because = f"worker {hold.worker_id} gave it up"
     if unit.id.task is None:
         _forget_generation(connector)
-    mesh.touch_unit(unit.id)
+    inventory.agenda.touch_unit(unit.id)
 
 
-def acknowledged(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+def acknowledged(step: Step, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
     """A worker does not run the unit any more, and says so."""
     asked = hold is not unit.hold
-    mesh.drop(unit, hold)
+    inventory.drop(unit, hold)
     if not asked:
         unit.because = f"worker {hold.worker_id} gave it up"
-        settled = mesh.now - hold.since_ms >= GIVEN_UP_BACKOFF_MS_MAX
+        settled = step.now - hold.since_ms >= GIVEN_UP_BACKOFF_MS_MAX
         unit.given_up_count = 0 if settled else unit.given_up_count
         backoff_ms = min(GIVEN_UP_BACKOFF_MS * 2**unit.given_up_count, GIVEN_UP_BACKOFF_MS_MAX)
         unit.given_up_count = min(unit.given_up_count + 1, 10)
-        unit.not_before_ms = mesh.now + backoff_ms
-        mesh.wake_unit(unit.id, unit.not_before_ms)
+        unit.not_before_ms = step.now + backoff_ms
+        inventory.agenda.wake_unit(unit.id, unit.not_before_ms)
         if unit.id.task is None:
             _forget_generation(connector)
-    mesh.touch_unit(unit.id)
+    inventory.agenda.touch_unit(unit.id)
 
 
-def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+def lost(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
     """A worker may still run the unit and cannot be asked: its task must be fenced before a changed set starts."""
     was_current = hold is unit.hold
-    mesh.drop(unit, hold)
+    inventory.drop(unit, hold)
     if unit.id.task is None:
         if was_current:
             _forget_generation(connector)
@@ -261,46 +286,46 @@ def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
     if was_current:
         unit.because = f"worker {hold.worker_id} was lost"
         unit.waits_for = hold.worker_id
-        unit.waits_until_ms = mesh.now + mesh.rules.rebalance_delay_ms
-        if mesh.rules.rebalance_delay_ms:
-            mesh.awaited[hold.worker_id] = unit.waits_until_ms
-            mesh.wake_unit(unit.id, unit.waits_until_ms)
-    mesh.place_again = True
-    mesh.touch_unit(unit.id)
+        unit.waits_until_ms = step.now + step.rules.rebalance_delay_ms
+        if step.rules.rebalance_delay_ms:
+            fleet.wait_for_return(hold.worker_id, unit.waits_until_ms)
+            inventory.agenda.wake_unit(unit.id, unit.waits_until_ms)
+    inventory.agenda.place_all()
+    inventory.agenda.touch_unit(unit.id)
 
 
-def lose_all(mesh: Mesh, member: Member) -> None:
+def lose_all(step: Step, fleet: Fleet, inventory: Inventory, member: Member) -> None:
     """Every unit of a worker is lost; only those are touched."""
     for unit_id in sorted(member.load, key=lambda item: item.order):
-        connector = mesh.connector(unit_id.connector)
+        connector = inventory.connector(unit_id.connector)
         unit = connector.unit(unit_id.task)
         for hold in [hold for hold in unit.holds() if hold.worker_id == member.worker_id]:
-            lost(mesh, connector, unit, hold)
+            lost(step, fleet, inventory, connector, unit, hold)
 
 
-def expire_stops(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
+def expire_stops(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, units: Iterable[Unit]) -> None:
     """A stop not acknowledged in `stop_timeout_ms` counts as lost, so that a stuck task blocks nothing for ever."""
     for unit in units:
         for hold in list(unit.strays):
-            if mesh.now - hold.stop_sent_ms >= mesh.rules.stop_timeout_ms:
-                lost(mesh, connector, unit, hold)
+            if step.now - hold.stop_sent_ms >= step.rules.stop_timeout_ms:
+                lost(step, fleet, inventory, connector, unit, hold)
 
 
-def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -> None:
+def said(step: Step, fleet: Fleet, connector: Connector, unit: Unit, state: RunState | None) -> None:
     """The worker that holds the unit says which state it is in; times and follow-ups of a change."""
     hold = unit.hold
     assert hold is not None
     if hold.state is state:
         return
     if hold.state is None and hold.displaced:
-        mesh.unrest_ms = mesh.now
+        fleet.note_unrest()
     hold.state = state
-    hold.since_ms, hold.since_known = mesh.now, True
+    hold.since_ms, hold.since_known = step.now, True
     hold.judged = False
     unit.restarting = unit.restarting and state is None
     unit.says_restarting = unit.says_restarting and state is None
     if state is RunState.RUNNING and hold.ran_since_ms is None:
-        hold.ran_since_ms = mesh.now
+        hold.ran_since_ms = step.now
     if state is RunState.RUNNING and unit.id.task is None:
         connector.generate = Generate.WANTED
         connector.generate_attempts = connector.generate_ms = 0

@@ -20,7 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from herdmesh.herder.state.memory import Connector, Mesh, Op, OpKind, Unit
+from herdmesh.herder.state.memory import (
+    Agenda,
+    CallTable,
+    Connector,
+    Op,
+    OpKind,
+    Step,
+    StoreViews,
+    Unit,
+)
 from herdmesh.herder.state.model import ConnectorEntry, RestartNote, RunState
 from herdmesh.herder.state.model.instructions import PutStatus, StatusChange
 from herdmesh.herder.state.model.restart_policy import note_of, policy_of, take_in
@@ -29,28 +38,28 @@ from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 RETRY_MS = 1_000
 
 
-def settle(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
+def settle(step: Step, stores: StoreViews, call_table: CallTable, connector: Connector, units: Iterable[Unit]) -> None:
     """Write what the statuses of these units of a connector do not say yet."""
     entry = connector.stored
     if entry is None:
         return
     changes: list[tuple[Unit, StatusChange]] = []
     for unit in units:
-        if unit.status_op is not None or mesh.now < unit.status_ms:
+        if unit.status_op is not None or step.now < unit.status_ms:
             continue
-        change = _change(mesh, entry, unit)
+        change = _change(step, stores, entry, unit)
         if change is None or change == unit.status_change:
             continue
         changes.append((unit, change))
     if not changes:
         return
-    op = mesh.op(Op(OpKind.STATUS, connector.name, tasks=tuple(unit.id.task for unit, _ in changes)))
+    op = call_table.op(Op(OpKind.STATUS, connector.name, tasks=tuple(unit.id.task for unit, _ in changes)))
     for unit, change in changes:
         unit.status_op, unit.status_change = op, change
-    mesh.out.append(PutStatus(op, connector.name, tuple(change for _, change in changes)))
+    step.emit(PutStatus(op, connector.name, tuple(change for _, change in changes)))
 
 
-def written(mesh: Mesh, connector: Connector, number: int, op: Op, error: HerdmeshError | None) -> None:
+def written(step: Step, agenda: Agenda, connector: Connector, number: int, op: Op, error: HerdmeshError | None) -> None:
     """A write ended: each change was applied, or refused because something newer stands there; or (`error`) that is not
     known, and it is tried again after a moment, unless the store will never take it."""
     for task in op.tasks:
@@ -60,20 +69,20 @@ def written(mesh: Mesh, connector: Connector, number: int, op: Op, error: Herdme
         unit.status_op = None
         if error is not None and not isinstance(error, RequestInvalid):
             unit.status_change = None
-            unit.status_ms = mesh.now + RETRY_MS
-            mesh.wake_unit(unit.id, unit.status_ms)
-        mesh.touch_unit(unit.id)
+            unit.status_ms = step.now + RETRY_MS
+            agenda.wake_unit(unit.id, unit.status_ms)
+        agenda.touch_unit(unit.id)
 
 
-def _change(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> StatusChange | None:
-    stored, hold, account = mesh.status_of(unit.id), unit.hold, unit.account
+def _change(step: Step, stores: StoreViews, entry: ConnectorEntry, unit: Unit) -> StatusChange | None:
+    stored, hold, account = stores.status_of(unit.id), unit.hold, unit.account
     if stored is None or stored.revision is None or account is None:
         return None
     judged = hold is not None and hold.judged
     if account.is_empty and stored.note is None and not (unit.says_restarting or judged):
         return None  # nearly all of thousands
-    policy = policy_of(mesh.rules.restart, entry.config)
-    take_in(account, stored, policy, mesh.now)  # what is written over it tells of that, too
+    policy = policy_of(step.rules.restart, entry.config)
+    take_in(account, stored, policy, step.now)  # what is written over it tells of that, too
     note = note_of(account, policy.attempts_max)
     if unit.says_restarting:
         told = stored.state is RunState.RESTARTING and _alike(stored.note, note)

@@ -11,7 +11,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from herdmesh.herder.state.leadership import generations, leadership_queries
-from herdmesh.herder.state.memory import Connector, Generate, Hold, Mesh, Op, OpKind, Unit
+from herdmesh.herder.state.memory import (
+    Agenda,
+    CallTable,
+    Connector,
+    Fleet,
+    Generate,
+    HerderMemory,
+    Hold,
+    Leadership,
+    Op,
+    OpKind,
+    Step,
+    StoreViews,
+    Unit,
+)
 from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState, UnitId
 from herdmesh.herder.state.model.instructions import DeleteStatuses, SetUnitTarget
 from herdmesh.herder.state.units import holds, leader_statuses, restarts, task_sets
@@ -25,13 +39,13 @@ CLEAN_SOON_MS = 100
 STOPS_MAX = STARTS_MAX = 100
 
 
-def settle(mesh: Mesh, connector: Connector, tasks: Collection[int | None] | None = None) -> None:
+def settle(memory: HerderMemory, connector: Connector, tasks: Collection[int | None] | None = None) -> None:
     """Do everything that can be done for one connector now. `tasks`: nothing changed but these units of it (None = the
     connector itself), so that no other is looked at."""
     entry = connector.stored
     if entry is None:
-        if not leadership_queries.adopting(mesh):
-            connector.commits_from, connector.committed = mesh.next_generation, None
+        if not leadership_queries.adopting(memory):
+            connector.commits_from, connector.committed = memory.leadership.next_generation, None
     elif tasks is None:
         _make_units(connector, entry)
     if tasks is None:
@@ -39,71 +53,72 @@ def settle(mesh: Mesh, connector: Connector, tasks: Collection[int | None] | Non
     else:
         ordered = sorted(tasks, key=lambda task: -1 if task is None else task)
         units = [unit for task in ordered if (unit := connector.units.get(task)) is not None]
-    holds.expire_stops(mesh, connector, units)
-    looked_at = _stop_unwanted(mesh, connector, entry, units)
+    holds.expire_stops(memory.step, memory.fleet, memory.inventory, connector, units)
+    looked_at = _stop_unwanted(memory, connector, entry, units)
     for unit in units[looked_at:]:
-        mesh.touch_later(unit.id)
+        memory.agenda.touch_later(unit.id)
     del units[looked_at:]
     if entry is not None:
-        _set_targets(mesh, entry, units)
-        task_sets.settle(mesh, connector)
-        restarts.settle(mesh, connector, units)
-        _start_ready(mesh, connector, entry, units)
-        leader_statuses.settle(mesh, connector, units)
+        _set_targets(memory.fleet, entry, units)
+        task_sets.settle(memory, connector)
+        restarts.settle(memory, connector, units)
+        _start_ready(memory, connector, entry, units)
+        leader_statuses.settle(memory.step, memory.stores, memory.call_table, connector, units)
     for unit in units:
         if unit.hold is None and not unit.strays and (entry is None or not holds.wanted(entry, unit.id)):
             connector.units.pop(unit.id.task, None)
-    _clean_statuses(mesh, connector, entry, tasks)
+    _clean_statuses(memory, connector, entry, tasks)
     nothing_left = not (connector.units or connector.unfenced or connector.cleaning)
-    if entry is None and nothing_left and connector.name not in mesh.statuses:
-        del mesh.connectors[connector.name]
+    if entry is None and nothing_left and connector.name not in memory.stores.statuses:
+        memory.inventory.remove(connector.name)
 
 
-def ready(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
+def ready(memory: HerderMemory, entry: ConnectorEntry, unit: Unit) -> bool:
     """True when the unit may be started as soon as somebody can take it."""
-    return may_start(mesh) and ready_itself(mesh, entry, unit)
+    return may_start(memory) and ready_itself(memory, entry, unit)
 
 
-def may_start(mesh: Mesh) -> bool:
+def may_start(memory: HerderMemory) -> bool:
     """False while no unit is `ready`, whichever it is: to be asked once, before thousands are looked at."""
     return (
-        mesh.statuses_known
-        and mesh.leases_known
-        and not leadership_queries.gathering(mesh)
-        and not leadership_queries.assembling(mesh)
+        memory.stores.status_store_read
+        and not leadership_queries.gathering(memory)
+        and not leadership_queries.assembling(memory.fleet)
     )
 
 
-def ready_itself(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
+def ready_itself(memory: HerderMemory, entry: ConnectorEntry, unit: Unit) -> bool:
     """`ready`, of who has asked `may_start`."""
     if unit.hold is not None or unit.strays or not holds.wanted(entry, unit.id):
         return False
-    if mesh.now < unit.not_before_ms:
+    if memory.step.now < unit.not_before_ms:
         return False
-    if unit.waits_for and mesh.now < unit.waits_until_ms and unit.waits_for not in mesh.members:
+    if unit.waits_for and memory.step.now < unit.waits_until_ms and unit.waits_for not in memory.fleet.members:
         return False
     if unit.id.task is not None and not task_sets.gate_open(entry):
         return False
-    return not leadership_queries.kept_for(mesh, unit.id)
+    return not leadership_queries.kept_for(memory, unit.id)
 
 
-def able(mesh: Mesh, entry: ConnectorEntry, worker_id: str) -> bool:
+def able(fleet: Fleet, entry: ConnectorEntry, worker_id: str) -> bool:
     """True when the worker takes work and has the plugins of the connector's config, in the versions it asks for."""
-    member = mesh.members.get(worker_id)
-    return member is not None and member.takes_work and plugin_eligibility.runs(mesh, member, entry)
+    member = fleet.members.get(worker_id)
+    return member is not None and member.takes_work and plugin_eligibility.runs(fleet, member, entry)
 
 
-def start_at_destination(mesh: Mesh, connector: Connector, unit: Unit) -> bool:
+def start_at_destination(memory: HerderMemory, connector: Connector, unit: Unit) -> bool:
     """Start a ready unit where it is meant to go; False when it waits for a generation, as all others then do."""
     assert unit.destination is not None
-    if not generations.generations_left(mesh):
+    if not generations.generations_left(memory.leadership):
         return False
-    holds.start(mesh, connector, unit, unit.destination)
-    generations.reserve_ahead(mesh)
+    holds.start(memory, connector, unit, unit.destination)
+    generations.reserve_ahead(memory.leadership)
     return True
 
 
-def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None, units: Sequence[Unit]) -> int:
+def _stop_unwanted(
+    memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, units: Sequence[Unit]
+) -> int:
     """Stop what is not to run as it runs. Returns how many of the units were looked at: no more than so many that
     `STOPS_MAX` of them were stopped."""
     stopped = 0
@@ -112,29 +127,33 @@ def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | Non
             return looked_at
         hold = unit.hold
         if hold is not None:
-            _stop_if_unwanted(mesh, connector, entry, unit, hold)
+            _stop_if_unwanted(memory, connector, entry, unit, hold)
             stopped += unit.hold is not hold
     return len(units)
 
 
-def _stop_if_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None, unit: Unit, hold: Hold) -> None:
+def _stop_if_unwanted(
+    memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, unit: Unit, hold: Hold
+) -> None:
     if entry is None:
-        holds.stop(mesh, connector, unit, "the connector was deleted")
+        holds.stop(memory.fleet, memory.inventory, connector, unit, "the connector was deleted")
     elif not holds.wanted(entry, unit.id):
         stopped = entry.wanted_state is TargetState.STOPPED
         reason = "the connector was stopped" if stopped else "not in the task set any more"
-        holds.stop(mesh, connector, unit, reason)
+        holds.stop(memory.fleet, memory.inventory, connector, unit, reason)
     elif not holds.matches(entry, unit.id, hold.assignment):
         # It will start again from the new config, where it is: a change of config is no reason to move.
         unit.restarting = True
-        holds.stop(mesh, connector, unit, "its config changed", destination=hold.worker_id)
+        holds.stop(memory.fleet, memory.inventory, connector, unit, "its config changed", destination=hold.worker_id)
     elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
-        restarts.restart_unit(mesh, connector, unit)
-    elif hold.assignment.generation < holds.reported(mesh, unit.id) < mesh.next_generation:
+        restarts.restart_unit(memory, connector, unit)
+    elif hold.assignment.generation < holds.reported(memory.stores, unit.id) < memory.leadership.next_generation:
         # A leader before us gave it to somebody else later, whose last word was written after we adopted this one,
         # and stands over all that it will say.
         unit.restarting = True
-        holds.stop(mesh, connector, unit, "a newer owner has reported it", destination=hold.worker_id)
+        holds.stop(
+            memory.fleet, memory.inventory, connector, unit, "a newer owner has reported it", destination=hold.worker_id
+        )
 
 
 def _make_units(connector: Connector, entry: ConnectorEntry) -> None:
@@ -144,35 +163,35 @@ def _make_units(connector: Connector, entry: ConnectorEntry) -> None:
             connector.unit(task)
 
 
-def _set_targets(mesh: Mesh, entry: ConnectorEntry, units: Iterable[Unit]) -> None:
+def _set_targets(fleet: Fleet, entry: ConnectorEntry, units: Iterable[Unit]) -> None:
     for unit in units:
         hold = unit.hold
         target = holds.target_of(entry, unit.id)
         if hold is None or hold.target is target:
             continue
-        if mesh.tell(hold.worker_id, SetUnitTarget(unit.id, target)):
+        if fleet.tell(hold.worker_id, SetUnitTarget(unit.id, target)):
             hold.target = target
 
 
-def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry, units: Sequence[Unit]) -> None:
+def _start_ready(memory: HerderMemory, connector: Connector, entry: ConnectorEntry, units: Sequence[Unit]) -> None:
     started = 0
     for number, unit in enumerate(units):
         if started == STARTS_MAX:
             for left in units[number:]:
-                mesh.touch_later(left.id)
+                memory.agenda.touch_later(left.id)
             return
-        if not ready(mesh, entry, unit):
+        if not ready(memory, entry, unit):
             continue
-        if unit.destination is None or not able(mesh, entry, unit.destination):
-            mesh.place_names.add(connector.name)
+        if unit.destination is None or not able(memory.fleet, entry, unit.destination):
+            memory.agenda.place_units_of(connector.name)
             continue
-        if not start_at_destination(mesh, connector, unit):
+        if not start_at_destination(memory, connector, unit):
             return
         started += 1
 
 
 def _clean_statuses(
-    mesh: Mesh, connector: Connector, entry: ConnectorEntry | None, tasks: Collection[int | None] | None
+    memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, tasks: Collection[int | None] | None
 ) -> None:
     """Remove statuses of what is configured no longer, once nobody can write them (reference/status-topic.md 6). What
     only some units (`tasks`) have to do with is looked at a moment later, once for all that change until then.
@@ -180,19 +199,19 @@ def _clean_statuses(
     A stopped connector keeps its tasks' statuses, unlike in Connect: they remember that offsets were committed, without
     which offsets lost while it was stopped would look like a first start.
     """
-    stored = mesh.statuses.get(connector.name)
+    stored = memory.stores.statuses.get(connector.name)
     if tasks is None:
         connector.has_leftovers = connector.cleaning_due = False
     elif entry is not None:
         count = len(entry.tasks)
         if connector.has_leftovers or any(task is not None and task >= count for task in tasks):
-            _clean_soon(mesh, connector)
+            _clean_soon(memory.step, memory.agenda, connector)
         return
-    if not stored or connector.cleaning or leadership_queries.adopting(mesh) or mesh.now < connector.clean_ms:
+    if not stored or connector.cleaning or leadership_queries.adopting(memory) or memory.step.now < connector.clean_ms:
         return
     if entry is None:
         if not connector.units:
-            _clean(mesh, connector, None)
+            _clean(memory.step, memory.leadership, memory.call_table, connector, None)
         return
     if entry.inconsistent or entry.wanted_state is TargetState.STOPPED:
         return
@@ -205,17 +224,17 @@ def _clean_statuses(
     connector.has_leftovers = bool(left)
     if all(status.unit.task in connector.units for status in left):
         return
-    if not any(holds.remembers(connector, status) for status in left) or _is_told(mesh, connector, entry):
-        _clean(mesh, connector, count)
+    if not any(holds.remembers(connector, status) for status in left) or _is_told(memory.stores, connector, entry):
+        _clean(memory.step, memory.leadership, memory.call_table, connector, count)
 
 
-def _clean_soon(mesh: Mesh, connector: Connector) -> None:
+def _clean_soon(step: Step, agenda: Agenda, connector: Connector) -> None:
     if not connector.cleaning_due:
         connector.cleaning_due = True
-        mesh.wake(connector.name, mesh.now + CLEAN_SOON_MS)
+        agenda.wake(connector.name, step.now + CLEAN_SOON_MS)
 
 
-def _is_told(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> bool:
+def _is_told(stores: StoreViews, connector: Connector, entry: ConnectorEntry) -> bool:
     """True when every task of the set has said a word since it was started: what it was told of the commits of numbers
     that are no more is in its own status then, and outlives them and this leader.
 
@@ -225,7 +244,7 @@ def _is_told(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> bool:
     if not entry.tasks and entry.applied_config is not None:
         return _has_made(connector, entry)
     for task in range(len(entry.tasks)):
-        hold, status = connector.unit(task).hold, mesh.status_of(UnitId(entry.name, task))
+        hold, status = connector.unit(task).hold, stores.status_of(UnitId(entry.name, task))
         if hold is None or status is None or status.generation < hold.assignment.generation:
             return False
     return True
@@ -243,15 +262,17 @@ def _has_made(connector: Connector, entry: ConnectorEntry) -> bool:
     return not (under_way or connector.generate is not Generate.NO or connector.made is not None)
 
 
-def _clean(mesh: Mesh, connector: Connector, tasks_from: int | None) -> None:
+def _clean(
+    step: Step, leadership: Leadership, call_table: CallTable, connector: Connector, tasks_from: int | None
+) -> None:
     connector.cleaning = True
-    op = mesh.op(Op(OpKind.CLEAN, connector.name))
-    mesh.out.append(DeleteStatuses(op, connector.name, tasks_from, mesh.next_generation))
+    op = call_table.op(Op(OpKind.CLEAN, connector.name))
+    step.emit(DeleteStatuses(op, connector.name, tasks_from, leadership.next_generation))
 
 
-def cleaned(mesh: Mesh, connector: Connector) -> None:
+def cleaned(step: Step, agenda: Agenda, connector: Connector) -> None:
     """A removal of statuses ended, well or not; what is still shown later is removed again."""
     connector.cleaning = False
-    connector.clean_ms = mesh.now + CLEAN_PAUSE_MS
-    mesh.wake(connector.name, connector.clean_ms)
-    mesh.touch(connector.name)
+    connector.clean_ms = step.now + CLEAN_PAUSE_MS
+    agenda.wake(connector.name, connector.clean_ms)
+    agenda.touch(connector.name)

@@ -17,7 +17,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from herdmesh.herder.state.memory import Connector, Mesh, Unit
+from herdmesh.herder.state.memory import (
+    Connector,
+    Fleet,
+    HerderMemory,
+    Inventory,
+    Unit,
+)
 from herdmesh.herder.state.model import ConnectorEntry, UnitId
 from herdmesh.herder.state.units import holds, lifecycle
 from herdmesh.herder.state.units.assignment import Move, assign
@@ -37,25 +43,26 @@ class Round:
     """Those that nobody has."""
 
 
-def place(mesh: Mesh) -> None:
+def place(memory: HerderMemory) -> None:
     """Give every unit that needs one a place."""
-    workers = taking_work(mesh)
-    connectors, tasks = rounds(mesh, workers)
-    mesh.balance.outdated = True
+    workers = taking_work(memory.fleet)
+    connectors, tasks = rounds(memory, workers)
+    memory.balance.outdated = True
     left = CHANGES_MAX
     for round_ in (connectors, tasks):
         moves = assign(workers, round_.units, round_.places, rebalance=False, moves_max=CHANGES_MAX)
-        mesh.place_again |= sum(move.target is not None for move in moves) == CHANGES_MAX  # there may be more
+        if sum(move.target is not None for move in moves) == CHANGES_MAX:
+            memory.agenda.place_all()  # there may be more
         for move in moves:
-            connector = mesh.connectors[move.unit.connector]
+            connector = memory.inventory.connectors[move.unit.connector]
             unit = connector.units[move.unit.task]
             if unit.hold is None:
                 unit.destination = move.target
             elif left > 0:
-                left -= _stop_to_move(mesh, move, connector, unit)
+                left -= _stop_to_move(memory.fleet, memory.inventory, move, connector, unit)
             else:
-                mesh.place_again = True
-    may_start = lifecycle.may_start(mesh)
+                memory.agenda.place_all()
+    may_start = lifecycle.may_start(memory)
     for round_ in (connectors, tasks):
         for connector, unit in round_.free:
             entry = connector.stored
@@ -64,58 +71,58 @@ def place(mesh: Mesh) -> None:
                 unit.destination = place if place in round_.units[unit.id] else None
             if not may_start or unit.destination is None or entry is None:
                 continue
-            if not lifecycle.ready_itself(mesh, entry, unit):
+            if not lifecycle.ready_itself(memory, entry, unit):
                 continue
             if left == 0:
-                mesh.place_again = True
+                memory.agenda.place_all()
                 return
             left -= 1
-            if not lifecycle.start_at_destination(mesh, connector, unit):
+            if not lifecycle.start_at_destination(memory, connector, unit):
                 return
 
 
-def place_some(mesh: Mesh, names: Collection[str]) -> None:
+def place_some(memory: HerderMemory, names: Collection[str]) -> None:
     """Give the units of these connectors that look for a place one, while nothing else changed.
 
     Each goes to the emptiest worker, as `assign` would have it, and the whole stays as even as it was. Asks for `place`
     where that need not hold: workers differ in what they can run, or one that was waited for is back.
     """
-    takers = {member.worker_id: member for member in mesh.members.values() if member.takes_work}
+    takers = {member.worker_id: member for member in memory.fleet.members.values() if member.takes_work}
     alike = next(iter(takers.values()), None)
     if alike is None:
         return
     if not all(member.has_same_plugins(alike) for member in takers.values()):
-        mesh.place_again = True
+        memory.agenda.place_all()
         return
-    loads = _loads(mesh, takers)
+    loads = _loads(memory.inventory, takers)
     left = CHANGES_MAX
     for name in sorted(names):
-        connector = mesh.connectors.get(name)
+        connector = memory.inventory.connectors.get(name)
         entry = connector.stored if connector is not None else None
-        if connector is None or entry is None or not plugin_eligibility.runs(mesh, alike, entry):
+        if connector is None or entry is None or not plugin_eligibility.runs(memory.fleet, alike, entry):
             continue
         for unit in sorted(connector.units.values(), key=lambda unit: unit.id.order):
-            if not lifecycle.ready(mesh, entry, unit):
+            if not lifecycle.ready(memory, entry, unit):
                 continue
             if unit.waits_for in takers:
-                mesh.place_again = True
+                memory.agenda.place_all()
                 return
             if left == 0:
-                mesh.place_names.add(name)
+                memory.agenda.place_units_of(name)
                 continue
             left -= 1
             of_kind = loads[unit.id.task is None]
             if unit.destination not in takers:
                 unit.destination = min(of_kind, key=lambda worker_id: (of_kind[worker_id], worker_id))
                 of_kind[unit.destination] += 1
-            if not lifecycle.start_at_destination(mesh, connector, unit):
+            if not lifecycle.start_at_destination(memory, connector, unit):
                 return
 
 
-def _loads(mesh: Mesh, takers: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
+def _loads(inventory: Inventory, takers: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
     """How many tasks, and how many connectors, each of these workers has or is to get."""
     tasks, connectors = dict.fromkeys(takers, 0), dict.fromkeys(takers, 0)
-    for connector in mesh.connectors.values():
+    for connector in inventory.connectors.values():
         for task, unit in connector.units.items():
             worker_id = unit.hold.worker_id if unit.hold is not None else unit.destination
             of_kind = connectors if task is None else tasks
@@ -125,7 +132,10 @@ def _loads(mesh: Mesh, takers: Collection[str]) -> tuple[dict[str, int], dict[st
 
 
 def places(
-    mesh: Mesh, entry: ConnectorEntry, wanted: Collection[UnitId], begun: Mapping[UnitId, str | None] | None = None
+    memory: HerderMemory,
+    entry: ConnectorEntry,
+    wanted: Collection[UnitId],
+    begun: Mapping[UnitId, str | None] | None = None,
 ) -> dict[UnitId, str | None]:
     """Where the `wanted` units of a connector would be if `entry` were stored and nothing else happened, None =
     nowhere; and where units of other connectors would be that move for it. Changes nothing.
@@ -133,11 +143,11 @@ def places(
     `begun` is the answer for an entry stored before this one: what it names is taken to be there.
     """
     begun = begun or {}
-    workers = taking_work(mesh)
-    kinds = rounds(mesh, workers, without=entry.name)
-    known = mesh.connectors.get(entry.name)
-    able = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
-    away = {member.worker_id for member in mesh.members.values() if member.session is None}
+    workers = taking_work(memory.fleet)
+    kinds = rounds(memory, workers, without=entry.name)
+    known = memory.inventory.connectors.get(entry.name)
+    able = frozenset(worker for worker in workers if lifecycle.able(memory.fleet, entry, worker))
+    away = {member.worker_id for member in memory.fleet.members.values() if member.session is None}
     mine = {unit_id: _place_now(known.units.get(unit_id.task)) if known is not None else None for unit_id in wanted}
     mine.update((unit_id, place) for unit_id, place in begun.items() if unit_id in mine)
     for unit_id, place in mine.items():
@@ -152,7 +162,7 @@ def places(
         moved = {unit_id: place for unit_id, place in begun.items() if unit_id in round_.units and place is not None}
         round_.places.update(moved)
         found.update(moved)
-        if _alike(mesh):
+        if _alike(memory.fleet):
             # As `place_some` does it: one after the other to the emptiest, and nothing else moves for it.
             load = Counter(round_.places.values())
             for unit_id in sorted((one for one in mine if one in round_.units), key=lambda one: one.order):
@@ -166,9 +176,9 @@ def places(
     return found
 
 
-def _alike(mesh: Mesh) -> bool:
+def _alike(fleet: Fleet) -> bool:
     """True when whatever one worker that takes work can run, all of them can."""
-    takers = [member for member in mesh.members.values() if member.takes_work]
+    takers = [member for member in fleet.members.values() if member.takes_work]
     return all(member.has_same_plugins(takers[0]) for member in takers)
 
 
@@ -179,26 +189,26 @@ def _place_now(unit: Unit | None) -> str | None:
     return unit.hold.worker_id if unit.hold is not None else unit.destination or unit.waits_for or None
 
 
-def taking_work(mesh: Mesh) -> list[str]:
+def taking_work(fleet: Fleet) -> list[str]:
     """The workers that can be given units now."""
-    return [member.worker_id for member in mesh.members.values() if member.takes_work]
+    return [member.worker_id for member in fleet.members.values() if member.takes_work]
 
 
-def rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[Round, Round]:
+def rounds(memory: HerderMemory, workers: list[str], without: str = "") -> tuple[Round, Round]:
     """The connectors and the tasks that take part; `without` leaves one connector out."""
-    listening = {member.worker_id for member in mesh.members.values() if member.session is not None}
+    listening = {member.worker_id for member in memory.fleet.members.values() if member.session is not None}
     connectors, tasks = Round(), Round()
     able: dict[tuple[plugin_eligibility.Named, ...], frozenset[str]] = {}
-    if drains.gathers_leavers(mesh):
-        listening.difference_update(member.worker_id for member in mesh.members.values() if member.leaving)
-    may_start = lifecycle.may_start(mesh)
-    for connector in mesh.connectors.values():
+    if drains.gathers_leavers(memory.fleet):
+        listening.difference_update(member.worker_id for member in memory.fleet.members.values() if member.leaving)
+    may_start = lifecycle.may_start(memory)
+    for connector in memory.inventory.connectors.values():
         entry = connector.stored
         if entry is None or connector.name == without:
             continue
         needs = plugin_eligibility.needs(entry)
         if needs not in able:
-            able[needs] = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
+            able[needs] = frozenset(worker for worker in workers if lifecycle.able(memory.fleet, entry, worker))
         workers_able = able[needs]
         for task, unit in connector.units.items():  # thousands in one step
             round_ = connectors if task is None else tasks
@@ -206,7 +216,7 @@ def rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[Round, Ro
                 place_now = unit.hold.worker_id
                 if place_now not in listening:
                     continue
-            elif _looks_for_place(mesh, entry, unit, may_start=may_start):
+            elif _looks_for_place(memory, entry, unit, may_start=may_start):
                 place_now = _place_now(unit)
                 round_.free.append((connector, unit))
             else:
@@ -218,33 +228,35 @@ def rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[Round, Ro
     return connectors, tasks
 
 
-def _looks_for_place(mesh: Mesh, entry: ConnectorEntry, unit: Unit, *, may_start: bool) -> bool:
+def _looks_for_place(memory: HerderMemory, entry: ConnectorEntry, unit: Unit, *, may_start: bool) -> bool:
     """False for a unit nobody holds whose place must not be decided now: it is not wanted, or waits for its set, for
     its old worker, or for its backoff; it gets a place when it may start. `may_start`: as `lifecycle` says."""
     if unit.destination is not None or unit.strays:
         return holds.wanted(entry, unit.id)
-    return may_start and lifecycle.ready_itself(mesh, entry, unit)
+    return may_start and lifecycle.ready_itself(memory, entry, unit)
 
 
-def _stop_to_move(mesh: Mesh, move: Move, connector: Connector, unit: Unit) -> bool:
+def _stop_to_move(fleet: Fleet, inventory: Inventory, move: Move, connector: Connector, unit: Unit) -> bool:
     """Stop a held unit that is to be elsewhere; False when it runs on, because nobody else can take it."""
     assert unit.hold is not None
     if move.target is not None:
-        because = _why_moved(mesh, connector, unit.hold.worker_id)
-        holds.stop(mesh, connector, unit, f"moves to {move.target}", destination=move.target, because=because)
-    elif mesh.members[unit.hold.worker_id].leaving:
-        holds.stop(mesh, connector, unit, "its worker leaves and no other can take it")
+        because = _why_moved(fleet, connector, unit.hold.worker_id)
+        holds.stop(
+            fleet, inventory, connector, unit, f"moves to {move.target}", destination=move.target, because=because
+        )
+    elif fleet.members[unit.hold.worker_id].leaving:
+        holds.stop(fleet, inventory, connector, unit, "its worker leaves and no other can take it")
     else:
         return False
     return True
 
 
-def _why_moved(mesh: Mesh, connector: Connector, source: str) -> str:
-    member, entry = mesh.members[source], connector.stored
+def _why_moved(fleet: Fleet, connector: Connector, source: str) -> str:
+    member, entry = fleet.members[source], connector.stored
     if member.leaving:
         return f"worker {source} left"
     if member.draining:
         return f"worker {source} drains"
-    if entry is not None and not lifecycle.able(mesh, entry, source):
+    if entry is not None and not lifecycle.able(fleet, entry, source):
         return f"worker {source} has not all plugins of its config"
     return f"worker {source} cannot run it any more"

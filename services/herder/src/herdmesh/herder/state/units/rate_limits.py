@@ -16,7 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herdmesh.herder.state.memory import Connector, Mesh
+from herdmesh.herder.state.memory import (
+    Connector,
+    Fleet,
+)
 from herdmesh.herder.state.model import RateUse
 from herdmesh.herder.state.model.instructions import SetRate
 
@@ -42,7 +45,7 @@ def level(uses: Sequence[RateUse]) -> float:
     return max(0.0, left / count)
 
 
-def settle(mesh: Mesh, connector: Connector) -> None:
+def settle(fleet: Fleet, connector: Connector) -> None:
     """Tell the workers that run tasks of the connector how much each may take, where that has changed."""
     progress = [unit.progress for unit in connector.units.values() if unit.progress is not None]
     records = level([one.records_rate for one in progress if one.records_rate is not None])
@@ -53,10 +56,10 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         if unit.hold is not None and unit.progress is not None and unit.progress.is_limited
     }
     for worker_id in sorted(workers):
-        member = mesh.members.get(worker_id)
+        member = fleet.members.get(worker_id)
         if member is None or not _differs(member.rates.get(connector.name), (records, bytes_)):
             continue
-        if mesh.tell(worker_id, SetRate(connector.name, records, bytes_)):
+        if fleet.tell(worker_id, SetRate(connector.name, records, bytes_)):
             member.rates[connector.name] = (records, bytes_)
 
 

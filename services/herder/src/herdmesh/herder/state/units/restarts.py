@@ -17,26 +17,35 @@ import zlib
 from collections.abc import Iterable
 
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Connector, Hold, Mesh, Unit
+from herdmesh.herder.state.memory import (
+    Agenda,
+    Connector,
+    Fleet,
+    HerderMemory,
+    Hold,
+    Inventory,
+    Step,
+    Unit,
+)
 from herdmesh.herder.state.model import Failure, RunState, TargetState, restart_policy
 from herdmesh.herder.state.model.restart_policy import Account
 from herdmesh.herder.state.units import holds
 
 
-def restart_unit(mesh: Mesh, connector: Connector, unit: Unit) -> None:
+def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None:
     """Somebody asks for a restart: stop, acknowledge, start, on the same worker, with a new account. Of a unit that
     nobody holds only the backoff is lifted."""
     tag = unit.account.tag if unit.account is not None else ""
-    unit.account = Account(tag, from_generation=mesh.next_generation)
+    unit.account = Account(tag, from_generation=memory.leadership.next_generation)
     unit.not_before_ms = 0
-    _restart(mesh, connector, unit, "a restart was asked for")
-    mesh.touch_unit(unit.id)
+    _restart(memory.fleet, memory.inventory, connector, unit, "a restart was asked for")
+    memory.agenda.touch_unit(unit.id)
 
 
-def settle(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
+def settle(memory: HerderMemory, connector: Connector, units: Iterable[Unit]) -> None:
     """Of these units: read accounts back, decide failures, carry out what is due."""
     entry = connector.stored
-    if entry is None or not mesh.statuses_known:
+    if entry is None or not memory.stores.statuses_known:
         return
     for unit in units:
         if not holds.wanted(entry, unit.id):
@@ -47,40 +56,48 @@ def settle(mesh: Mesh, connector: Connector, units: Iterable[Unit]) -> None:
             continue  # nearly all of thousands
         tag = restart_policy.tag_of(entry, unit.id)
         if unit.account is None:
-            if hold is None and leadership_queries.kept_for(mesh, unit.id):
+            if hold is None and leadership_queries.kept_for(memory, unit.id):
                 continue  # its worker may dial in with it, and tell how far the restarts came
-            holds.read_account(mesh, entry, unit)
+            holds.read_account(memory.step, memory.stores, memory.inventory, entry, unit)
             assert unit.account is not None
             if unit.account.next_ms is not None:
-                mesh.wake_unit(unit.id, unit.account.next_ms)
+                memory.agenda.wake_unit(unit.id, unit.account.next_ms)
         elif unit.account.tag != tag:
             unit.account = Account(tag)
         if entry.wanted_state is TargetState.STOPPED:
-            unit.account = Account(tag, from_generation=mesh.next_generation)  # what is resumed begins anew
+            unit.account = Account(
+                tag, from_generation=memory.leadership.next_generation
+            )  # what is resumed begins anew
             continue
         if hold is None or hold.state is not RunState.FAILED:
             unit.account.next_ms = None
             continue
-        rules = restart_policy.policy_of(mesh.rules.restart, entry.config)
-        restart_policy.take_in(unit.account, mesh.status_of(unit.id), rules, mesh.now)
+        rules = restart_policy.policy_of(memory.step.rules.restart, entry.config)
+        restart_policy.take_in(unit.account, memory.stores.status_of(unit.id), rules, memory.step.now)
         generation = hold.assignment.generation
         if generation not in (unit.account.generation, unit.account.begun):
-            _decide(mesh, connector, unit, hold)
+            _decide(memory.step, memory.agenda, connector, unit, hold)
         elif unit.account.verdict is restart_policy.Verdict.RESTART and unit.account.next_ms is None:
-            unit.account.take_up(generation, hold.failure, mesh.now)
-            mesh.show(connector.name)
+            unit.account.take_up(generation, hold.failure, memory.step.now)
+            memory.agenda.show(connector.name)
         due_ms = unit.account.next_ms
-        member = mesh.members.get(hold.worker_id)
+        member = memory.fleet.members.get(hold.worker_id)
         reachable = member is not None and member.session is not None
-        if due_ms is not None and mesh.now >= due_ms and reachable and entry.wanted_state is TargetState.STARTED:
-            if unit.account.is_overdrawn(rules, mesh.now):
-                _decide(mesh, connector, unit, hold)
+        if due_ms is not None and memory.step.now >= due_ms and reachable and entry.wanted_state is TargetState.STARTED:
+            if unit.account.is_overdrawn(rules, memory.step.now):
+                _decide(memory.step, memory.agenda, connector, unit, hold)
                 continue
-            unit.account.begin(mesh.now)
-            _restart(mesh, connector, unit, f"it failed; restart {unit.account.attempt} of {rules.attempts_max}")
+            unit.account.begin(memory.step.now)
+            _restart(
+                memory.fleet,
+                memory.inventory,
+                connector,
+                unit,
+                f"it failed; restart {unit.account.attempt} of {rules.attempts_max}",
+            )
 
 
-def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+def _decide(step: Step, agenda: Agenda, connector: Connector, unit: Unit, hold: Hold) -> None:
     account, entry = unit.account, connector.stored
     assert account is not None
     assert entry is not None
@@ -88,18 +105,18 @@ def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
     ran_ms = hold.since_ms - hold.ran_since_ms if hold.ran_since_ms is not None else None
 
     def chance(attempt: int) -> float:
-        return zlib.crc32(f"{mesh.rules.seed}/{unit.id}/{attempt}".encode()) / 2**32
+        return zlib.crc32(f"{step.rules.seed}/{unit.id}/{attempt}".encode()) / 2**32
 
     failure = hold.failure or Failure("failed without a message")
-    rules = restart_policy.policy_of(mesh.rules.restart, entry.config)
-    account.fail(rules, failure, mesh.now, ran_ms, chance, before_us=not hold.since_known)
+    rules = restart_policy.policy_of(step.rules.restart, entry.config)
+    account.fail(rules, failure, step.now, ran_ms, chance, before_us=not hold.since_known)
     if account.next_ms is not None:
-        mesh.wake_unit(unit.id, account.next_ms)
-    mesh.show(connector.name)
+        agenda.wake_unit(unit.id, account.next_ms)
+    agenda.show(connector.name)
 
 
-def _restart(mesh: Mesh, connector: Connector, unit: Unit, reason: str) -> None:
+def _restart(fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, reason: str) -> None:
     if unit.hold is None:
         return
     unit.restarting = unit.says_restarting = True
-    holds.stop(mesh, connector, unit, reason, destination=unit.hold.worker_id)
+    holds.stop(fleet, inventory, connector, unit, reason, destination=unit.hold.worker_id)

@@ -20,7 +20,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.memory import Connector, Generate, Member, Mesh, Op, OpKind
+from herdmesh.herder.state.memory import (
+    Agenda,
+    CallTable,
+    Connector,
+    Fleet,
+    Generate,
+    HerderMemory,
+    Inventory,
+    Leadership,
+    Member,
+    Op,
+    OpKind,
+    Step,
+)
 from herdmesh.herder.state.model import (
     TASKS_MAX_ENFORCE_KEY,
     ConnectorEntry,
@@ -53,34 +66,36 @@ def gate_open(entry: ConnectorEntry) -> bool:
     return not entry.pending_fencing
 
 
-def settle(mesh: Mesh, connector: Connector) -> None:
+def settle(memory: HerderMemory, connector: Connector) -> None:
     """Take the next step of this connector's task set, if one can be taken now."""
     entry = connector.stored
     if entry is None or connector.busy:
         return
-    if not mesh.applied(connector.wait_revision):
+    if not memory.stores.applied(connector.wait_revision):
         return
     connector.wait_revision = None
-    if mesh.now < connector.write_ms:
+    if memory.step.now < connector.write_ms:
         return
     if entry.wanted_state is TargetState.STOPPED:
         # Its tasks are made anew on resume, also when its worker never said that it was STOPPED in between.
         connector.generate, connector.made = Generate.WANTED, None
         if entry.tasks or entry.task_count or entry.inconsistent:
-            _commit(mesh, connector, entry, ())
+            _commit(memory.step, memory.leadership, memory.call_table, connector, entry, ())
         return
     if connector.made is not None:
         made, connector.made = connector.made, None
         if _current_holder(connector, entry) is not None and differs(entry, made):
-            _commit(mesh, connector, entry, made)
+            _commit(memory.step, memory.leadership, memory.call_table, connector, entry, made)
             return
     if connector.generate is Generate.WANTED and entry.wanted_state is TargetState.STARTED:
-        _ask(mesh, connector, entry)
+        _ask(memory.step, memory.fleet, connector, entry)
     if entry.pending_fencing and tasks_wanted(entry) and entry.tasks:
-        _open_gate(mesh, connector, entry)
+        _open_gate(memory, connector, entry)
 
 
-def made(mesh: Mesh, connector: Connector, tasks: tuple[Properties, ...], failure: Failure | None) -> None:
+def made(
+    step: Step, agenda: Agenda, connector: Connector, tasks: tuple[Properties, ...], failure: Failure | None
+) -> None:
     """The connector's current instance made task configs, or could not."""
     connector.generate = Generate.NO
     entry = connector.stored
@@ -90,7 +105,7 @@ def made(mesh: Mesh, connector: Connector, tasks: tuple[Properties, ...], failur
     if entry.wanted_state is TargetState.STOPPED:
         # An answer that the stop overtook. A failure in it would stand for good: the worker has said STOPPED already.
         connector.generate = Generate.WANTED
-        mesh.touch(connector.name)
+        agenda.touch(connector.name)
         return
     failure = failure or too_many(entry, tasks)
     if failure is None:
@@ -98,46 +113,46 @@ def made(mesh: Mesh, connector: Connector, tasks: tuple[Properties, ...], failur
         connector.trouble = ""
         connector.generate_attempts = 0
     elif failure.error_class in _FINAL:
-        hold.state, hold.failure, hold.since_ms, hold.judged = RunState.FAILED, failure, mesh.now, True
+        hold.state, hold.failure, hold.since_ms, hold.judged = RunState.FAILED, failure, step.now, True
     else:
         connector.trouble = failure.message
         connector.generate = Generate.WANTED
-        connector.generate_ms = mesh.now + backoff_ms(connector.generate_attempts)
+        connector.generate_ms = step.now + backoff_ms(connector.generate_attempts)
         connector.generate_attempts += 1
-        mesh.wake(connector.name, connector.generate_ms)
-    mesh.touch(connector.name)
+        agenda.wake(connector.name, connector.generate_ms)
+    agenda.touch(connector.name)
 
 
-def written(mesh: Mesh, connector: Connector, revision: Revision | None) -> None:
+def written(agenda: Agenda, connector: Connector, revision: Revision | None) -> None:
     """A commit or count was acknowledged; the watch will bring it."""
     connector.busy = False
     connector.wait_revision = revision
-    mesh.waiting.add(connector.name)
+    agenda.wait_for_watch(connector.name)
     connector.write_attempts = 0
     connector.trouble = ""
-    mesh.touch(connector.name)
+    agenda.touch(connector.name)
 
 
-def write_failed(mesh: Mesh, connector: Connector, kind: OpKind, error: HerdmeshError) -> None:
+def write_failed(step: Step, agenda: Agenda, connector: Connector, kind: OpKind, error: HerdmeshError) -> None:
     """A commit or count was refused or its outcome is unknown. Both are safe to repeat from what the watch shows."""
     connector.busy = False
     if kind is OpKind.COMMIT and isinstance(error, RevisionMismatch | ConnectorNotFound):
         # The config moved on, and the restart of the connector makes new ones; or a commit of ours that was given up
         # took effect after all, and then the same instance makes them again.
         connector.generate = Generate.WANTED
-        connector.generate_ms = mesh.now + BACKOFF_MS_FIRST
-        mesh.wake(connector.name, connector.generate_ms)
-        mesh.touch(connector.name)
+        connector.generate_ms = step.now + BACKOFF_MS_FIRST
+        agenda.wake(connector.name, connector.generate_ms)
+        agenda.touch(connector.name)
         return
     if kind is OpKind.COMMIT:
         connector.generate = Generate.WANTED
     connector.trouble = f"{error.reason}: {error.message}"
-    _back_off(mesh, connector)
+    _back_off(step, agenda, connector)
 
 
-def fenced(mesh: Mesh, name: str, failure: Failure | None) -> None:
+def fenced(step: Step, inventory: Inventory, name: str, failure: Failure | None) -> None:
     """A worker initialised all ids that might still be in use, or could not."""
-    connector = mesh.connectors.get(name)
+    connector = inventory.connectors.get(name)
     if connector is None:
         return
     connector.busy = False
@@ -145,27 +160,27 @@ def fenced(mesh: Mesh, name: str, failure: Failure | None) -> None:
         connector.unfenced -= connector.fencing
         connector.trouble = ""
         connector.write_attempts = 0
-        mesh.touch(name)
+        inventory.agenda.touch(name)
     else:
         connector.trouble = f"old tasks could not be fenced: {failure.message}"
-        _back_off(mesh, connector)
+        _back_off(step, inventory.agenda, connector)
 
 
-def fence_again(mesh: Mesh, name: str) -> None:
+def fence_again(inventory: Inventory, name: str) -> None:
     """The worker that was asked to fence is gone."""
-    connector = mesh.connectors.get(name)
+    connector = inventory.connectors.get(name)
     if connector is not None:
         connector.busy = False
-        mesh.touch(name)
+        inventory.agenda.touch(name)
 
 
-def _ask(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+def _ask(step: Step, fleet: Fleet, connector: Connector, entry: ConnectorEntry) -> None:
     hold = connector.unit(None).hold
-    if hold is None or hold.state is not RunState.RUNNING or mesh.now < connector.generate_ms:
+    if hold is None or hold.state is not RunState.RUNNING or step.now < connector.generate_ms:
         return
     if not matches(entry, connector.unit(None).id, hold.assignment):
         return
-    if mesh.tell(hold.worker_id, GenerateTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
+    if fleet.tell(hold.worker_id, GenerateTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
         connector.generate = Generate.ASKED
 
 
@@ -190,11 +205,18 @@ def differs(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> bool:
     )
 
 
-def _commit(mesh: Mesh, connector: Connector, entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> None:
+def _commit(
+    step: Step,
+    leadership: Leadership,
+    call_table: CallTable,
+    connector: Connector,
+    entry: ConnectorEntry,
+    tasks: tuple[Properties, ...],
+) -> None:
     connector.busy = True
-    op = mesh.op(Op(OpKind.COMMIT, connector.name))
+    op = call_table.op(Op(OpKind.COMMIT, connector.name))
     fenced = _fenced_generation(connector, entry, tasks)
-    mesh.out.append(CommitTasks(op, connector.name, tasks, entry.config_revision, mesh.epoch, fenced))
+    step.emit(CommitTasks(op, connector.name, tasks, entry.config_revision, leadership.epoch, fenced))
 
 
 def _fenced_generation(connector: Connector, entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> int | None:
@@ -208,18 +230,18 @@ def _fenced_generation(connector: Connector, entry: ConnectorEntry, tasks: tuple
     return None if _overlaps(may_run, len(tasks)) else entry.task_set_generation
 
 
-def _open_gate(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+def _open_gate(memory: HerderMemory, connector: Connector, entry: ConnectorEntry) -> None:
     if connector.stray_tasks:
         return  # without a look at each task: this is asked once for each that stops
     for unit in connector.tasks():
         if unit.hold is not None and not matches(entry, unit.id, unit.hold.assignment):
             return
     if _needs_fence(connector, entry):
-        _fence(mesh, connector, entry)
+        _fence(memory, connector, entry)
         return
     connector.busy = True
-    op = mesh.op(Op(OpKind.COUNT, connector.name))
-    mesh.out.append(PutTaskCount(op, connector.name, len(entry.tasks), mesh.epoch))
+    op = memory.call_table.op(Op(OpKind.COUNT, connector.name))
+    memory.step.emit(PutTaskCount(op, connector.name, len(entry.tasks), memory.leadership.epoch))
 
 
 def _needs_fence(connector: Connector, entry: ConnectorEntry) -> bool:
@@ -233,20 +255,22 @@ def _overlaps(running: Collection[int | None], count: int) -> bool:
     return bool(running) and not (set(running) == {0} and count == 1)
 
 
-def _fence(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+def _fence(memory: HerderMemory, connector: Connector, entry: ConnectorEntry) -> None:
     def preference(member: Member) -> tuple[bool, bool, bool, str]:
-        silent, has_class = commands.is_silent(mesh, member), entry.class_name in member.connectors
+        silent, has_class = commands.is_silent(memory.step, member), entry.class_name in member.connectors
         return (silent, not has_class, member.draining, member.worker_id)
 
-    able = [member for member in mesh.members.values() if member.session is not None]
+    able = [member for member in memory.fleet.members.values() if member.session is not None]
     if not able:
-        mesh.wake(connector.name, mesh.now + BACKOFF_MS_FIRST)
+        memory.agenda.wake(connector.name, memory.step.now + BACKOFF_MS_FIRST)
         return
     member = min(able, key=preference)
     task_count = max(entry.task_count_record or 0, len(entry.tasks), max(connector.unfenced) + 1)
     connector.busy = True
     connector.fencing = set(connector.unfenced)
-    commands.ask_for(mesh, connector.name, member, FenceTasks(connector.name, task_count))
+    commands.ask_for(
+        memory.step, memory.fleet, memory.call_table, connector.name, member, FenceTasks(connector.name, task_count)
+    )
 
 
 def _current_holder(connector: Connector, entry: ConnectorEntry) -> str | None:
@@ -256,8 +280,8 @@ def _current_holder(connector: Connector, entry: ConnectorEntry) -> str | None:
     return unit.hold.worker_id
 
 
-def _back_off(mesh: Mesh, connector: Connector) -> None:
-    connector.write_ms = mesh.now + backoff_ms(connector.write_attempts)
+def _back_off(step: Step, agenda: Agenda, connector: Connector) -> None:
+    connector.write_ms = step.now + backoff_ms(connector.write_attempts)
     connector.write_attempts += 1
-    mesh.wake(connector.name, connector.write_ms)
-    mesh.touch(connector.name)
+    agenda.wake(connector.name, connector.write_ms)
+    agenda.touch(connector.name)

@@ -9,7 +9,15 @@ Invariant: empty exactly when the unit does what was asked of it and nothing is 
 from __future__ import annotations
 
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Connector, Hold, Mesh, Unit
+from herdmesh.herder.state.memory import (
+    Connector,
+    Fleet,
+    HerderMemory,
+    Hold,
+    Step,
+    StoreViews,
+    Unit,
+)
 from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState
 from herdmesh.herder.state.units import holds, task_sets
 from herdmesh.herder.state.workers import plugin_eligibility
@@ -22,27 +30,29 @@ _AS_WANTED = {
 _BECOMING = {TargetState.STARTED: "resuming", TargetState.PAUSED: "pausing", TargetState.STOPPED: "stopping"}
 
 
-def of_unit(mesh: Mesh, connector: Connector, unit: Unit) -> str:
+def of_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> str:
     """The line; empty when there is nothing to explain. FAILED units are explained by the restart policy."""
     entry = connector.stored
     if entry is None:
         return ""
-    if leadership_queries.refusal(mesh) is not None:
+    if leadership_queries.refusal(memory.step, memory.leadership) is not None:
         return "no herder leads; its worker goes on with it, and the next leader takes it over as it is"
     if unit.hold is not None:
-        return _held(mesh, connector, entry, unit, unit.hold)
+        return _held(memory.step, memory.stores, memory.fleet, connector, entry, unit, unit.hold)
     if unit.strays:
-        return _stopping(mesh, entry, unit, unit.strays[-1])
+        return _stopping(memory.step, entry, unit, unit.strays[-1])
     if not holds.wanted(entry, unit.id):
         return _without_set(connector, entry)
-    return _waiting(mesh, connector, entry, unit)
+    return _waiting(memory, connector, entry, unit)
 
 
-def _held(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit, hold: Hold) -> str:
-    member = mesh.members.get(hold.worker_id)
+def _held(
+    step: Step, stores: StoreViews, fleet: Fleet, connector: Connector, entry: ConnectorEntry, unit: Unit, hold: Hold
+) -> str:
+    member = fleet.members.get(hold.worker_id)
     if member is None or member.session is None:
         since_ms = member.broken_ms if member is not None else None
-        left = _seconds((since_ms or mesh.now) + mesh.rules.stream_grace_ms - mesh.now)
+        left = _seconds((since_ms or step.now) + step.rules.stream_grace_ms - step.now)
         return f"the stream of {hold.worker_id} broke; it goes elsewhere unless {hold.worker_id} is back within {left}"
     if hold.state is None:
         return f"starting on {hold.worker_id}" + (f": {unit.wait.text()}" if unit.wait is not None else "")
@@ -50,27 +60,27 @@ def _held(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit, h
     if hold.state is not RunState.FAILED and hold.state is not _AS_WANTED[target]:
         return f"{_BECOMING[target]} on {hold.worker_id}"
     if member.draining:
-        if _nobody(mesh, entry):
-            return f"stays on {hold.worker_id}, which drains, until another worker has {_missing(mesh, entry)}"
+        if _nobody(fleet, entry):
+            return f"stays on {hold.worker_id}, which drains, until another worker has {_missing(fleet, entry)}"
         return f"leaves {hold.worker_id}, which drains, next"
     if unit.id.task is None and connector.trouble:
         next_ms = max(connector.generate_ms, connector.write_ms)
-        again = f"; tried again in {_seconds(next_ms - mesh.now)}" if next_ms > mesh.now else ""
+        again = f"; tried again in {_seconds(next_ms - step.now)}" if next_ms > step.now else ""
         return f"its tasks stay as they are: {connector.trouble}{again}"
-    limited = next((one for one in holds.noted(mesh, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"), None)
+    limited = next((one for one in holds.noted(stores, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"), None)
     if limited is not None:
         return limited.message
     if unit.wait is not None:
         return unit.wait.text()
-    stalled = [one.message for one in holds.noted(mesh, unit.id, hold) if one.type == "STALLED"]
+    stalled = [one.message for one in holds.noted(stores, unit.id, hold) if one.type == "STALLED"]
     return stalled[0] if stalled else ""
 
 
-def _stopping(mesh: Mesh, entry: ConnectorEntry, unit: Unit, stray: Hold) -> str:
+def _stopping(step: Step, entry: ConnectorEntry, unit: Unit, stray: Hold) -> str:
     line = f"stopping on {stray.worker_id}"
     if not holds.wanted(entry, unit.id):
         return f"{line} for good"
-    left = _seconds(stray.stop_sent_ms + mesh.rules.stop_timeout_ms - mesh.now)
+    left = _seconds(stray.stop_sent_ms + step.rules.stop_timeout_ms - step.now)
     bound = f" ({stray.worker_id} has {left} to say so)"
     if unit.destination is None:
         return f"{line} before it starts elsewhere{bound}"
@@ -87,28 +97,28 @@ def _without_set(connector: Connector, entry: ConnectorEntry) -> str:
     return f"waits for its connector to make a task set{trouble}"
 
 
-def _waiting(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit) -> str:
-    status = mesh.status_of(unit.id)
-    if not (mesh.statuses_known and mesh.leases_known):
+def _waiting(memory: HerderMemory, connector: Connector, entry: ConnectorEntry, unit: Unit) -> str:
+    status = memory.stores.status_of(unit.id)
+    if not memory.stores.status_store_read:
         return "waits until this herder has read the status store: it may be running somewhere"
-    if status is not None and leadership_queries.kept_for(mesh, unit.id):
-        left = _seconds(mesh.adopting_until_ms - mesh.now)
+    if status is not None and leadership_queries.kept_for(memory, unit.id):
+        left = _seconds(memory.leadership.adopting_until_ms - memory.step.now)
         return f"runs on {status.worker_id}, which has {left} to dial in to this leader before it starts elsewhere"
-    if leadership_queries.gathering(mesh):
-        left = _seconds(mesh.gathering_until_ms - mesh.now)
+    if leadership_queries.gathering(memory):
+        left = _seconds(memory.leadership.gathering_until_ms - memory.step.now)
         return f"waits up to {left} for the workers that have not dialled in to this leader yet"
-    if leadership_queries.assembling(mesh):
-        left = _seconds(mesh.assembling_until_ms - mesh.now)
+    if leadership_queries.assembling(memory.fleet):
+        left = _seconds(memory.fleet.assembling.until_ms - memory.step.now)
         return f"waits up to {left} for more workers: the first has just joined, and nothing runs yet"
-    if unit.waits_for and mesh.now < unit.waits_until_ms and unit.waits_for not in mesh.members:
-        return f"waits up to {_seconds(unit.waits_until_ms - mesh.now)} for worker {unit.waits_for} to return"
+    if unit.waits_for and memory.step.now < unit.waits_until_ms and unit.waits_for not in memory.fleet.members:
+        return f"waits up to {_seconds(unit.waits_until_ms - memory.step.now)} for worker {unit.waits_for} to return"
     if unit.id.task is not None and not task_sets.gate_open(entry):
         return _behind_gate(connector, entry)
-    nobody = _nobody(mesh, entry)
+    nobody = _nobody(memory.fleet, entry)
     if nobody:
         return f"waits for a worker: {nobody}"
-    if mesh.now < unit.not_before_ms:
-        return f"its worker gave it up; it is started again in {_seconds(unit.not_before_ms - mesh.now)}"
+    if memory.step.now < unit.not_before_ms:
+        return f"its worker gave it up; it is started again in {_seconds(unit.not_before_ms - memory.step.now)}"
     return f"starts on {unit.destination} next" if unit.destination is not None else "is given a place next"
 
 
@@ -129,23 +139,25 @@ def _behind_gate(connector: Connector, entry: ConnectorEntry) -> str:
     return f"its task set is being put in force{f': {connector.trouble}' if connector.trouble else ''}"
 
 
-def _nobody(mesh: Mesh, entry: ConnectorEntry) -> str:
+def _nobody(fleet: Fleet, entry: ConnectorEntry) -> str:
     """Why no worker can take it; empty when one can."""
-    if any(member.takes_work and plugin_eligibility.runs(mesh, member, entry) for member in mesh.members.values()):
+    if any(member.takes_work and plugin_eligibility.runs(fleet, member, entry) for member in fleet.members.values()):
         return ""
-    connected = [member for member in mesh.members.values() if member.session is not None]
+    connected = [member for member in fleet.members.values() if member.session is not None]
     if not connected:
         return "no worker is connected"
-    have = sorted(member.worker_id for member in connected if plugin_eligibility.runs(mesh, member, entry))
+    have = sorted(member.worker_id for member in connected if plugin_eligibility.runs(fleet, member, entry))
     if not have:
-        return f"no connected worker has {_missing(mesh, entry)}"
-    return f"whoever has {_missing(mesh, entry)} drains: {', '.join(have)}"
+        return f"no connected worker has {_missing(fleet, entry)}"
+    return f"whoever has {_missing(fleet, entry)} drains: {', '.join(have)}"
 
 
-def _missing(mesh: Mesh, entry: ConnectorEntry) -> str:
+def _missing(fleet: Fleet, entry: ConnectorEntry) -> str:
     """The plugins of a config by which workers differ."""
-    members = [member for member in mesh.members.values() if member.session is not None]
-    lacking = dict.fromkeys(step for member in members for step in plugin_eligibility.lacks(mesh, member, entry.config))
+    members = [member for member in fleet.members.values() if member.session is not None]
+    lacking = dict.fromkeys(
+        step for member in members for step in plugin_eligibility.lacks(fleet, member, entry.config)
+    )
     return " and ".join(map(plugin_eligibility.text, (entry.plugin, *lacking)))
 
 

@@ -15,7 +15,16 @@ from enum import StrEnum, unique
 from herdmesh.connect.lag import NOT_KNOWN, Lag, sum_of
 from herdmesh.connect.waits import WAITING, Wait
 from herdmesh.herder.state.leadership import leadership_queries
-from herdmesh.herder.state.memory import Connector, Hold, Member, Mesh, Unit
+from herdmesh.herder.state.memory import (
+    Connector,
+    Fleet,
+    HerderMemory,
+    Hold,
+    Member,
+    Step,
+    StoreViews,
+    Unit,
+)
 from herdmesh.herder.state.model import (
     AutoRestart,
     Condition,
@@ -115,42 +124,42 @@ class ClusterView:
     adopted_count: int
 
 
-def connector_view(mesh: Mesh, name: str) -> ConnectorView | None:
+def connector_view(memory: HerderMemory, name: str) -> ConnectorView | None:
     """The connector as it is now; None when there is none of that name.
 
     A herder that does not lead knows its config, and of its units what the status store has.
     """
-    connector = mesh.connectors.get(name) or Connector(name, mesh.entries.get(name))
+    connector = memory.inventory.connectors.get(name) or Connector(name, memory.stores.entries.get(name))
     entry = connector.stored
     if entry is None:
         return None
-    type_ = plugin_catalog.type_of(mesh, entry)
-    tasks = tuple(_task_view(mesh, connector, entry, task) for task in range(len(entry.tasks)))
-    status = unit_view(mesh, connector, connector.units.get(None) or Unit(UnitId(name)))
+    type_ = plugin_catalog.type_of(memory.fleet, entry)
+    tasks = tuple(_task_view(memory, connector, entry, task) for task in range(len(entry.tasks)))
+    status = unit_view(memory, connector, connector.units.get(None) or Unit(UnitId(name)))
     return ConnectorView(name, type_, entry, status, tasks, _lag(type_, tasks))
 
 
-def names(mesh: Mesh) -> list[str]:
+def names(stores: StoreViews) -> list[str]:
     """The names of all connectors, sorted."""
-    return sorted(name for name, entry in mesh.entries.items() if entry.has_config)
+    return sorted(name for name, entry in stores.entries.items() if entry.has_config)
 
 
-def unit_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
+def unit_view(memory: HerderMemory, connector: Connector, unit: Unit) -> UnitView:
     """The status of a unit."""
-    return _with_restarts(mesh, connector, unit, _placed_view(mesh, connector, unit))
+    return _with_restarts(memory.step, connector, unit, _placed_view(memory, connector, unit))
 
 
-def _with_restarts(mesh: Mesh, connector: Connector, unit: Unit, view: UnitView) -> UnitView:
+def _with_restarts(step: Step, connector: Connector, unit: Unit, view: UnitView) -> UnitView:
     """Add where the restart policy stands."""
     account, entry = unit.account, connector.stored
     if account is None or entry is None:
         return view
     if not account.attempts_ms and view.state not in (RunState.FAILED, RunState.RESTARTING):
         return view  # nearly all of thousands: nothing failed lately
-    rules = restart_policy.policy_of(mesh.rules.restart, entry.config)
+    rules = restart_policy.policy_of(step.rules.restart, entry.config)
     failed = view.state is RunState.FAILED
     under_way = view.state is RunState.RESTARTING and bool(account.attempts_ms)
-    auto_restart = restart_policy.shown(rules, account, failed, under_way, mesh.now)
+    auto_restart = restart_policy.shown(rules, account, failed, under_way, step.now)
     explanation = view.explanation
     if failed:
         cure = f"`herd restart {unit.id.connector}`"
@@ -164,18 +173,18 @@ def _with_restarts(mesh: Mesh, connector: Connector, unit: Unit, view: UnitView)
     return replace(view, auto_restart=auto_restart, explanation=explanation)
 
 
-def _placed_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
+def _placed_view(memory: HerderMemory, connector: Connector, unit: Unit) -> UnitView:
     hold = unit.hold
     if hold is not None:
-        return _held_view(mesh, connector, unit, hold)
-    why = explanations.of_unit(mesh, connector, unit)
-    status = mesh.status_of(unit.id)
-    if leadership_queries.refusal(mesh) is not None:
+        return _held_view(memory, connector, unit, hold)
+    why = explanations.of_unit(memory, connector, unit)
+    status = memory.stores.status_of(unit.id)
+    if leadership_queries.refusal(memory.step, memory.leadership) is not None:
         no_leader = Condition("NO_LEADER", "no herder leads; this is what its worker reported last")
-        if status is not None and mesh.lease_lives(status.worker_id, status.worker_incarnation):
+        if status is not None and memory.stores.lease_lives(status.worker_id, status.worker_incarnation):
             return _stored_view(status, no_leader, why)
         return UnitView(RunState.UNASSIGNED, conditions=(no_leader,), explanation=why)
-    if status is not None and not unit.strays and leadership_queries.kept_for(mesh, unit.id):
+    if status is not None and not unit.strays and leadership_queries.kept_for(memory, unit.id):
         waiting = f"worker {status.worker_id} has not dialled in to the new leader yet"
         return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting), why)
     if unit.strays:
@@ -186,53 +195,58 @@ def _placed_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
             state,
             stray.worker_id,
             None,
-            (stopping, *_conditions(mesh, connector, unit)),
+            (stopping, *_conditions(memory.fleet, connector, unit)),
             stray.assignment.generation,
             unit.start_count,
             explanation=why,
         )
     return UnitView(
         RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED,
-        conditions=_conditions(mesh, connector, unit),
+        conditions=_conditions(memory.fleet, connector, unit),
         start_count=unit.start_count,
         since_ms=unit.idle_since_ms,
         explanation=why,
     )
 
 
-def worker_views(mesh: Mesh) -> tuple[WorkerView, ...]:
+def worker_views(memory: HerderMemory) -> tuple[WorkerView, ...]:
     """All workers, sorted by id."""
-    return tuple(_worker_view(mesh, mesh.members[worker_id]) for worker_id in sorted(mesh.members))
+    return tuple(_worker_view(memory, memory.fleet.members[worker_id]) for worker_id in sorted(memory.fleet.members))
 
 
-def worker_view(mesh: Mesh, worker_id: str) -> WorkerView | None:
+def worker_view(memory: HerderMemory, worker_id: str) -> WorkerView | None:
     """One worker, also one that drained and left since; None when it is gone for another reason."""
-    member, departed = mesh.members.get(worker_id), mesh.departed.get(worker_id)
+    member, departed = memory.fleet.members.get(worker_id), memory.fleet.departed.get(worker_id)
     if member is not None or departed is None:
-        return _worker_view(mesh, member) if member is not None else None
+        return _worker_view(memory, member) if member is not None else None
     reason = "drained, and it left" if departed.incarnation else "drained, and gone; it holds nothing any more"
-    return replace(_worker_view(mesh, departed), state=WorkerState.DRAINED, reason=reason)
+    return replace(_worker_view(memory, departed), state=WorkerState.DRAINED, reason=reason)
 
 
-def cluster_view(mesh: Mesh) -> ClusterView:
+def cluster_view(memory: HerderMemory) -> ClusterView:
     """The cluster, from a leader or a follower."""
-    epoch = mesh.epoch if leadership_queries.refusal(mesh) is None else 0
+    epoch = memory.leadership.epoch if leadership_queries.refusal(memory.step, memory.leadership) is None else 0
     return ClusterView(
-        mesh.leader_id, mesh.leader_address, epoch, worker_views(mesh), mesh.start_count, mesh.adopted_count
+        memory.leadership.leader_id,
+        memory.leadership.leader_address,
+        epoch,
+        worker_views(memory),
+        memory.leadership.start_count,
+        memory.leadership.adopted_count,
     )
 
 
-def _task_view(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int) -> TaskView:
+def _task_view(memory: HerderMemory, connector: Connector, entry: ConnectorEntry, task: int) -> TaskView:
     unit = connector.units.get(task) or Unit(UnitId(connector.name, task))
-    return TaskView(unit.id, entry.tasks[task], unit_view(mesh, connector, unit), unit.progress)
+    return TaskView(unit.id, entry.tasks[task], unit_view(memory, connector, unit), unit.progress)
 
 
-def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> UnitView:
-    member = mesh.members.get(hold.worker_id)
-    noted = holds.noted(mesh, unit.id, hold)
+def _held_view(memory: HerderMemory, connector: Connector, unit: Unit, hold: Hold) -> UnitView:
+    member = memory.fleet.members.get(hold.worker_id)
+    noted = holds.noted(memory.stores, unit.id, hold)
     if member is not None and member.session is not None:  # what it says now counts, and not what it wrote last
         noted = (*(one for one in noted if one.type != WAITING), *_waiting(unit.wait))
-    conditions = (*noted, *_conditions(mesh, connector, unit))
+    conditions = (*noted, *_conditions(memory.fleet, connector, unit))
     state = hold.state
     if state is None:
         state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
@@ -250,7 +264,7 @@ def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> Unit
         hold.assignment.generation,
         unit.start_count,
         since_ms,
-        explanation=explanations.of_unit(mesh, connector, unit),
+        explanation=explanations.of_unit(memory, connector, unit),
         placed_because=hold.because,
         placed_ms=hold.placed_ms,
     )
@@ -269,7 +283,7 @@ def _waiting(wait: Wait | None) -> tuple[Condition, ...]:
     return () if wait is None else (Condition(WAITING, wait.text(), wait=wait),)
 
 
-def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition, ...]:
+def _conditions(fleet: Fleet, connector: Connector, unit: Unit) -> tuple[Condition, ...]:
     """Why a unit is where it is, where its state alone does not tell."""
     entry = connector.stored
     found: list[Condition] = []
@@ -280,7 +294,7 @@ def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition
     if unit.id.task is None and entry.inconsistent:
         found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made anew"))
     if unit.hold is None and holds.wanted(entry, unit.id):
-        able = [member for member in mesh.members.values() if plugin_eligibility.runs(mesh, member, entry)]
+        able = [member for member in fleet.members.values() if plugin_eligibility.runs(fleet, member, entry)]
         if not any(member.takes_work for member in able):
             found.append(Condition("NO_WORKER", f"no connected worker can take {entry.class_name or 'it'}"))
         elif unit.id.task is not None and not task_sets.gate_open(entry):
@@ -296,7 +310,7 @@ def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> Lag:
     return sum_of(NOT_KNOWN if task.progress is None else task.progress.lag for task in tasks)
 
 
-def _worker_view(mesh: Mesh, member: Member) -> WorkerView:
+def _worker_view(memory: HerderMemory, member: Member) -> WorkerView:
     if member.session is None:
         state = WorkerState.LOST
     elif not member.draining:
@@ -313,6 +327,6 @@ def _worker_view(mesh: Mesh, member: Member) -> WorkerView:
         tuple(unit.connector for unit in units if unit.task is None),
         tuple(unit for unit in units if unit.task is not None),
         member.connected_ms,
-        drains.reason(mesh, member) or balance.reason(mesh, member),
-        duplicate_ids.conditions(mesh, member),
+        drains.reason(memory.step, memory.stores, memory.fleet, member) or balance.reason(memory, member),
+        duplicate_ids.conditions(memory.step, member),
     )

@@ -12,7 +12,16 @@ from collections.abc import Collection
 from typing import Final
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.memory import Call, Command, Member, Mesh
+from herdmesh.herder.state.memory import (
+    Call,
+    CallTable,
+    Command,
+    Fleet,
+    HerderMemory,
+    Member,
+    Step,
+    StoreViews,
+)
 from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, Properties, Validation
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.instructions import Ask
@@ -36,7 +45,7 @@ WRITE_MS: Final = 2_000
 
 
 def ask_able(
-    mesh: Mesh,
+    memory: HerderMemory,
     call: Call,
     question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets | ReadOffsets | AskDeadLetters | AskReplay,
 ) -> None:
@@ -44,23 +53,32 @@ def ask_able(
 
     Raises NoWorker, or InvalidConfig when no worker has the class.
     """
-    ask(mesh, call, _best(mesh, question.config), question)
+    ask(
+        memory.step,
+        memory.fleet,
+        memory.call_table,
+        call,
+        _best(memory.step, memory.stores, memory.fleet, question.config),
+        question,
+    )
 
 
-def ask(mesh: Mesh, call: Call, member: Member, question: Question) -> None:
+def ask(step: Step, fleet: Fleet, call_table: CallTable, call: Call, member: Member, question: Question) -> None:
     """Ask a connected worker for a call."""
-    call.asked.add(_send(mesh, member, question, call=call.id))
+    call.asked.add(_send(step, fleet, call_table, member, question, call=call.id))
 
 
-def ask_for(mesh: Mesh, connector: str, member: Member, question: Question) -> None:
+def ask_for(
+    step: Step, fleet: Fleet, call_table: CallTable, connector: str, member: Member, question: Question
+) -> None:
     """Ask a connected worker for a connector's own affairs."""
-    _send(mesh, member, question, connector=connector)
+    _send(step, fleet, call_table, member, question, connector=connector)
 
 
-def time_left_ms(mesh: Mesh, call: Call) -> int:
+def time_left_ms(step: Step, call: Call) -> int:
     """How long a worker has until it begins to write for a call: as long as its caller waits, less what the write
     itself and the way back may take."""
-    left_ms = max(0, call.deadline_ms - mesh.now)
+    left_ms = max(0, call.deadline_ms - step.now)
     return left_ms - min(WRITE_MS, left_ms // 10)
 
 
@@ -75,56 +93,42 @@ def verdict(reply: CommandReplied) -> Validation:
     raise NoWorker(message)
 
 
-def take(mesh: Mesh, session: int, command_id: str) -> Command | None:
-    """The question a reply answers; None when nobody waits for it any more, or it was asked elsewhere meanwhile."""
-    command = mesh.commands.get(command_id)
-    if command is None or command.session != session:
-        return None
-    return mesh.commands.pop(command_id)
-
-
-def orphans(mesh: Mesh, session: int) -> list[Command]:
-    """Take what was asked over a session that ended, in the order it was asked."""
-    gone = [command_id for command_id, command in mesh.commands.items() if command.session == session]
-    return [mesh.commands.pop(command_id) for command_id in gone]
-
-
-def forget(mesh: Mesh, call: Call) -> None:
-    """A call is over: nobody waits for what was asked for it."""
-    for command_id in call.asked:
-        mesh.commands.pop(command_id, None)
-    call.asked.clear()
-
-
-def _send(mesh: Mesh, member: Member, question: Question, call: int | None = None, connector: str = "") -> str:
+def _send(
+    step: Step,
+    fleet: Fleet,
+    call_table: CallTable,
+    member: Member,
+    question: Question,
+    call: int | None = None,
+    connector: str = "",
+) -> str:
     assert member.session is not None
-    command_id = f"{type(question).__name__}-{mesh.next_number()}"
-    mesh.commands[command_id] = Command(
-        command_id, member.session, member.worker_id, question, mesh.now, call, connector
-    )
-    mesh.send(member.session, Ask(command_id, question))
+    command_id = f"{type(question).__name__}-{call_table.next_number()}"
+    command = Command(command_id, member.session, member.worker_id, question, step.now, call, connector)
+    call_table.add_command(command)
+    fleet.send(member.session, Ask(command_id, question))
     return command_id
 
 
-def preferred(mesh: Mesh, able: Collection[Member]) -> Member:
+def preferred(step: Step, able: Collection[Member]) -> Member:
     """Whom to ask of those that are able: who is not silent, then who holds least, by id where equal."""
-    return min(able, key=lambda member: (is_silent(mesh, member), len(member.load), member.worker_id))
+    return min(able, key=lambda member: (is_silent(step, member), len(member.load), member.worker_id))
 
 
-def is_silent(mesh: Mesh, member: Member) -> bool:
+def is_silent(step: Step, member: Member) -> bool:
     """True when it may have stopped: what it is asked now may wait until it counts as lost, or be done much later."""
-    return mesh.now - member.heard_ms >= SILENT_MS
+    return step.now - member.heard_ms >= SILENT_MS
 
 
-def able(mesh: Mesh, config: Properties) -> list[Member]:
+def able(fleet: Fleet, config: Properties) -> list[Member]:
     """The connected workers that can load the class of a config, in the version asked for and with the other plugins
     that the config names, where any has them."""
     class_name, version = _text(config, CLASS_KEY), _text(config, PLUGIN_VERSION_KEY)
-    found = [member for member in mesh.members.values() if member.session is not None]
+    found = [member for member in fleet.members.values() if member.session is not None]
     found = [member for member in found if class_name in member.connectors]
     # One that has the class in another version says best what is wrong with the version asked for.
     found = [member for member in found if member.has_plugin((class_name, version))] or found
-    return [member for member in found if next(plugin_eligibility.lacks(mesh, member, config), None) is None] or found
+    return [member for member in found if next(plugin_eligibility.lacks(fleet, member, config), None) is None] or found
 
 
 #: Java classes without one of their name here, and the connector that does the same, with keys of its own.
@@ -135,29 +139,29 @@ _TWINS = {
 }
 
 
-def _best(mesh: Mesh, config: Properties) -> Member:
+def _best(step: Step, stores: StoreViews, fleet: Fleet, config: Properties) -> Member:
     class_name = _text(config, CLASS_KEY)
-    members = [member for member in mesh.members.values() if member.session is not None]
+    members = [member for member in fleet.members.values() if member.session is not None]
     if not members:
         raise NoWorker("no worker is connected, so the config cannot be validated; start a worker and try again")
     if not class_name.strip():
-        text = f'Missing required configuration "{CLASS_KEY}" which has no default value; {plugins_text(mesh)}'
+        text = f'Missing required configuration "{CLASS_KEY}" which has no default value; {plugins_text(fleet)}'
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
     if "${" in class_name:
         text = f"{class_name} is a reference: workers are chosen by the class, and only they resolve any; write it out"
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    found = able(mesh, config) or [member for member in members if member.has_plugin_folders]
-    if not found and any(lease.live and lease.worker_id not in mesh.members for lease in mesh.leases.values()):
+    found = able(fleet, config) or [member for member in members if member.has_plugin_folders]
+    if not found and any(lease.live and lease.worker_id not in fleet.members for lease in stores.leases.values()):
         raise NoWorker(f"no worker with {class_name} is connected, but not all live workers have dialled in yet")
     if not found:
         text = (
             "Failed to find any class that implements Connector and which name matches "
-            f"{class_name}; {plugins_text(mesh)}"
+            f"{class_name}; {plugins_text(fleet)}"
         )
         if twin := _TWINS.get(class_name):
             text += f"; what does its work here is {twin}"
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    return preferred(mesh, found)
+    return preferred(step, found)
 
 
 def _text(config: Properties, key: str) -> str:

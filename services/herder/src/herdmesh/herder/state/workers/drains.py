@@ -12,69 +12,59 @@ Invariant: the last request to this leader about a life of a worker is in force,
 
 from __future__ import annotations
 
-from typing import Final
-
-from herdmesh.herder.state.memory import Member, Mesh
+from herdmesh.herder.state.memory import (
+    Fleet,
+    Member,
+    Step,
+    StoreViews,
+)
 from herdmesh.herder.state.model.events import WorkerHello
 from herdmesh.herder.state.model.instructions import Ask
 from herdmesh.herder.state.model.questions import SetDraining
 from herdmesh.herder.state.workers import plugin_eligibility
 
-DEPARTED_MAX: Final = 100
-#: a thousand restarts of workers under one leader.
-LEFT_MAX: Final = 1_000
 
-
-def greet(mesh: Mesh, member: Member, before: Member | None, hello: WorkerHello) -> None:
+def greet(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: WorkerHello) -> None:
     """A worker said hello: go on with what was asked of this life of it; else with what it says itself."""
     if before is not None and before.incarnation == member.incarnation:
         member.drain_asked = before.drain_asked
-    if hello.leaving or member.incarnation in mesh.left:
-        leaves(mesh, member)
+    if hello.leaving or fleet.has_left(member.incarnation):
+        leaves(step, fleet, member)
     member.draining = member.leaving or (hello.draining if member.drain_asked is None else member.drain_asked)
 
 
-def leaves(mesh: Mesh, member: Member) -> None:
+def leaves(step: Step, fleet: Fleet, member: Member) -> None:
     """A worker stops for good: this life of it takes no work any more, however often it dials in."""
-    if mesh.now >= mesh.leaving_until_ms:
-        mesh.leaving_since_ms = mesh.now
-    wait_ms = mesh.rules.leave_gather_ms
-    mesh.leaving_until_ms = min(mesh.now + wait_ms, mesh.leaving_since_ms + 3 * wait_ms)
+    if fleet.leaving.is_open:
+        fleet.leaving.lengthen(step.rules.leave_gather_ms)
+    else:
+        fleet.leaving.open(step.rules.leave_gather_ms)
     member.leaving = member.draining = True
-    mesh.left.pop(member.incarnation, None)
-    mesh.left[member.incarnation] = None
-    while len(mesh.left) > LEFT_MAX:
-        del mesh.left[next(iter(mesh.left))]
+    fleet.add_left(member.incarnation)
 
 
-def gathers_leavers(mesh: Mesh) -> bool:
+def gathers_leavers(fleet: Fleet) -> bool:
     """True while more workers may say that they leave. What moved to one of them would start there in vain: until then
     units run on where they are. Over at once when nobody is left who takes work."""
-    return mesh.now < mesh.leaving_until_ms and any(member.takes_work for member in mesh.members.values())
+    return fleet.leaving.is_open and any(member.takes_work for member in fleet.members.values())
 
 
-def gone(mesh: Mesh, member: Member, *, held_nothing: bool) -> None:
+def gone(fleet: Fleet, member: Member, *, held_nothing: bool) -> None:
     """A life of a worker is over; `held_nothing` = nothing had to be taken from it."""
     if member.draining and held_nothing:
-        add_departed(mesh, member)
+        fleet.add_departed(member)
 
 
-def remind(mesh: Mesh, member: Member, says_draining: bool) -> None:
+def remind(fleet: Fleet, member: Member, says_draining: bool) -> None:
     """After the welcome: tell a worker what it missed."""
     if member.drain_asked is not None and member.drain_asked is not says_draining:
-        mesh.tell(member.worker_id, Ask("", SetDraining(member.drain_asked)))
+        fleet.tell(member.worker_id, Ask("", SetDraining(member.drain_asked)))
 
 
-def add_departed(mesh: Mesh, member: Member) -> None:
-    mesh.departed[member.worker_id] = member
-    while len(mesh.departed) > DEPARTED_MAX:
-        del mesh.departed[next(iter(mesh.departed))]
-
-
-def reason(mesh: Mesh, member: Member) -> str:
+def reason(step: Step, stores: StoreViews, fleet: Fleet, member: Member) -> str:
     """Why a worker is not simply CONNECTED, in one line; empty when it is."""
     if member.session is None:
-        left_ms = max(0, (member.broken_ms or mesh.now) + mesh.rules.stream_grace_ms - mesh.now)
+        left_ms = max(0, (member.broken_ms or step.now) + step.rules.stream_grace_ms - step.now)
         seconds = -(-left_ms // 1000)
         return f"its stream broke; its units go elsewhere unless it dials in again within {seconds} s"
     if not member.draining:
@@ -83,12 +73,12 @@ def reason(mesh: Mesh, member: Member) -> str:
         return "it leaves and holds nothing more" if member.leaving else "drained: `herd undrain` gives it work again"
     count = len(member.load)
     text = f"{'it leaves' if member.leaving else 'it drains'}: {count} unit{'s' if count > 1 else ''} to move"
-    stuck = sum(1 for unit in member.load if not _has_other_place(mesh, unit.connector))
+    stuck = sum(1 for unit in member.load if not _has_other_place(stores, fleet, unit.connector))
     return f"{text}, of which {stuck} can run on no other worker" if stuck else text
 
 
-def _has_other_place(mesh: Mesh, name: str) -> bool:
-    entry = mesh.entries.get(name)
+def _has_other_place(stores: StoreViews, fleet: Fleet, name: str) -> bool:
+    entry = stores.entries.get(name)
     if entry is None:
         return True  # it is being stopped for good
-    return any(other.takes_work and plugin_eligibility.runs(mesh, other, entry) for other in mesh.members.values())
+    return any(other.takes_work and plugin_eligibility.runs(fleet, other, entry) for other in fleet.members.values())

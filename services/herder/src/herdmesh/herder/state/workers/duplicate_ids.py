@@ -9,7 +9,11 @@ Invariant: a process that was replaced is heard again only when nobody else hold
 
 from __future__ import annotations
 
-from herdmesh.herder.state.memory import Member, Mesh
+from herdmesh.herder.state.memory import (
+    Agenda,
+    Member,
+    Step,
+)
 from herdmesh.herder.state.model import Condition
 from herdmesh.herder.state.model.events import WorkerHello
 from herdmesh.rpc.errors import StaleGeneration
@@ -20,12 +24,12 @@ _SHOWN_MS = 60_000
 _REPLACED_MAX = 20
 
 
-def refusal(mesh: Mesh, before: Member | None, event: WorkerHello) -> StaleGeneration | None:
+def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHello) -> StaleGeneration | None:
     """Why this process is not heard under its id; None when it is."""
     if before is None or before.session is None or event.incarnation not in before.replaced:
         return None
-    before.duplicate, before.duplicate_ms = event.address, mesh.now
-    mesh.show_worker(before.worker_id)
+    before.duplicate, before.duplicate_ms = event.address, step.now
+    agenda.show_worker(before.worker_id)
     return StaleGeneration(
         f"another process took over the worker id {before.worker_id} and lives, at {before.address}: set worker_id or "
         "advertised_address of one of the two to something of its own, and restart it"
@@ -41,9 +45,9 @@ def replaced(before: Member | None, event: WorkerHello) -> tuple[str, ...]:
     return (*(one for one in before.replaced if one != event.incarnation), before.incarnation)[-_REPLACED_MAX:]
 
 
-def conditions(mesh: Mesh, member: Member) -> tuple[Condition, ...]:
+def conditions(step: Step, member: Member) -> tuple[Condition, ...]:
     """DUPLICATE_WORKER_ID for as long as another process goes on dialling under this worker's id."""
-    if not member.duplicate or mesh.now - member.duplicate_ms > _SHOWN_MS:
+    if not member.duplicate or step.now - member.duplicate_ms > _SHOWN_MS:
         return ()
     told = (
         f"another process uses the id {member.worker_id} as well, at {member.duplicate}, and is refused: set worker_id "

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import re
 
-from herdmesh.herder.state.memory import Member, Mesh
+from herdmesh.herder.state.memory import (
+    Agenda,
+    Fleet,
+    Member,
+    Step,
+)
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Plugin, PluginKind, RefusedPlugin
 from herdmesh.herder.state.model.events import PluginsTold
 
@@ -25,28 +30,28 @@ _SOURCE_FAMILIES = re.compile(
 """Sources whose names have neither Sink nor Source in them."""
 
 
-def plugins(mesh: Mesh) -> list[Plugin]:
+def plugins(fleet: Fleet) -> list[Plugin]:
     """Every plugin of the connected workers, sorted by class; the same class in two versions stands twice."""
-    found = {plugin for member in mesh.members.values() if member.session is not None for plugin in member.plugins}
+    found = {plugin for member in fleet.members.values() if member.session is not None for plugin in member.plugins}
     return sorted(found, key=lambda plugin: (plugin.class_name, plugin.version, plugin.kind))
 
 
-def plugins_text(mesh: Mesh) -> str:
+def plugins_text(fleet: Fleet) -> str:
     """The connectors that could be named, for an error."""
-    names = [plugin.class_name for plugin in plugins(mesh) if plugin.is_connector]
+    names = [plugin.class_name for plugin in plugins(fleet) if plugin.is_connector]
     return f"available connectors are: {', '.join(names) or '(none)'}"
 
 
-def type_of(mesh: Mesh, entry: ConnectorEntry) -> ConnectorType:
+def type_of(fleet: Fleet, entry: ConnectorEntry) -> ConnectorType:
     """Source or sink. First by the plugin of a worker that is here, then by what a worker once told this herder, then
     by the names of the connector's class and of the task class that is stored with its tasks. UNKNOWN only when none
     of them tells."""
     class_name = entry.class_name
-    for member in mesh.members.values():
+    for member in fleet.members.values():
         plugin = member.connectors.get(class_name)
         if plugin is not None:
             return _type_of_plugin(plugin)
-    if (told := mesh.connectors_told.get(class_name)) is not None:
+    if (told := fleet.reported_connector(class_name)) is not None:
         return _type_of_plugin(told)
     named = type_by_name(class_name)
     if named is ConnectorType.UNKNOWN and entry.tasks:
@@ -70,36 +75,29 @@ def _type_of_plugin(plugin: Plugin) -> ConnectorType:
     return ConnectorType.SOURCE if plugin.kind is PluginKind.SOURCE else ConnectorType.SINK
 
 
-def folders_changed(mesh: Mesh, event: PluginsTold) -> None:
+def folders_changed(step: Step, agenda: Agenda, fleet: Fleet, event: PluginsTold) -> None:
     """The plugin folders of a worker have changed. What it runs goes on; what waits for a plugin may find it now."""
-    member = mesh.member_of(event.session)
+    member = fleet.member_of(event.session)
     if member is None:
         return
-    member.heard_ms = mesh.now
+    member.heard_ms = step.now
     member.tell(event.plugins, event.refused)
-    note(mesh, member)
-    mesh.place_again = True
+    fleet.note_plugins(member)
+    agenda.place_all()
 
 
-def note(mesh: Mesh, member: Member) -> None:
-    """Remember what a worker can load for when it is away."""
-    mesh.connectors_told.update(member.connectors)
-    for name, versions in member.step_versions.items():
-        mesh.steps_told.setdefault(name, set()).update(versions)
-
-
-def refused_plugins(mesh: Mesh) -> list[tuple[RefusedPlugin, list[str]]]:
+def refused_plugins(fleet: Fleet) -> list[tuple[RefusedPlugin, list[str]]]:
     """What connected workers found and cannot use, sorted, each with the workers that say so."""
     found: dict[RefusedPlugin, list[str]] = {}
-    for worker_id, member in sorted(mesh.members.items()):
+    for worker_id, member in sorted(fleet.members.items()):
         for one in member.refused if member.session is not None else ():
             found.setdefault(one, []).append(worker_id)
     return sorted(found.items(), key=lambda item: (item[0].folder, item[0].plugin, item[0].why))
 
 
-def workers_with(mesh: Mesh, class_name: str) -> list[Member]:
+def workers_with(fleet: Fleet, class_name: str) -> list[Member]:
     """The connected workers that have the plugin, by class name or alias."""
-    members = (member for member in mesh.members.values() if member.session is not None)
+    members = (member for member in fleet.members.values() if member.session is not None)
     return [member for member in members if find(member, class_name) is not None]
 
 

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from herdmesh.herder.state.memory import Member, Mesh, has
+from herdmesh.herder.state.memory import (
+    Fleet,
+    Member,
+    has,
+)
 from herdmesh.herder.state.model import ConnectorEntry, Properties
 
 #: A class by its name or alias, and the version that is asked for; empty = any.
@@ -32,15 +36,15 @@ def steps(config: Properties) -> Iterator[Named]:
         yield from _named(config, key, f"{key}.")
 
 
-def runs(mesh: Mesh, member: Member, entry: ConnectorEntry) -> bool:
+def runs(fleet: Fleet, member: Member, entry: ConnectorEntry) -> bool:
     """True when it has all that the entry needs."""
-    return member.has_plugin(entry.plugin) and next(lacks(mesh, member, entry.config), None) is None
+    return member.has_plugin(entry.plugin) and next(lacks(fleet, member, entry.config), None) is None
 
 
-def lacks(mesh: Mesh, member: Member, config: Properties) -> Iterator[Named]:
+def lacks(fleet: Fleet, member: Member, config: Properties) -> Iterator[Named]:
     """The transformations, predicates and converters of a config that others have, or had, and it has not."""
     for step in steps(config):
-        if not has(member.step_versions, step) and has(mesh.steps_told, step):
+        if not has(member.step_versions, step) and has(fleet.steps_reported, step):
             yield step
 
 

@@ -1,0 +1,121 @@
+"""Inventory part of a herder's memory: connectors, their units, and which worker holds each.
+
+Owns the records and every change of who holds what. Does not own what is wanted (`units.lifecycle`), nor where units go
+(`units.placement`).
+
+Invariant: a member's `load` is always what the units say: every hold begins and ends through `take`, `stray` and
+`drop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from herdmesh.herder.state.memory.agenda import Agenda
+from herdmesh.herder.state.memory.entities import Balance, Connector, Hold, Unit
+from herdmesh.herder.state.memory.fleet import Fleet
+from herdmesh.herder.state.memory.step import Step
+from herdmesh.herder.state.memory.store_views import StoreViews
+from herdmesh.herder.state.memory.traces import Traces
+from herdmesh.herder.state.model import UnitId
+from herdmesh.herder.state.model.restart_policy import Account
+
+
+class Inventory:
+    """One per herder."""
+
+    def __init__(self, step: Step, agenda: Agenda, stores: StoreViews, fleet: Fleet, balance: Balance) -> None:
+        self._step = step
+        #: what to look at again because of a change here.
+        self.agenda = agenda
+        self._stores = stores
+        self._fleet = fleet
+        self._balance = balance
+        self._connectors: dict[str, Connector] = {}
+        #: by name, those that are stored, and those that were deleted and still wind down.
+        self.connectors: Mapping[str, Connector] = self._connectors
+        self.traces = Traces()
+        #: of units that this herder restarted when it led before, until it has read their statuses since.
+        self._accounts_before: dict[UnitId, Account] = {}
+
+    def end_reign(self) -> None:
+        """Forget all connectors, but not the restarts that were begun."""
+        for name, connector in self._connectors.items():
+            self.agenda.show(name)
+            for unit in connector.units.values():
+                if unit.account is not None and unit.account.attempts_ms:
+                    self._accounts_before[unit.id] = unit.account
+        self._connectors.clear()
+
+    # --- connectors
+
+    def connector(self, name: str) -> Connector:
+        """The record, made when missing."""
+        found = self._connectors.get(name)
+        if found is None:
+            found = self._connectors[name] = Connector(name, self._stores.entries.get(name))
+        return found
+
+    def remove(self, name: str) -> None:
+        """Nothing is left of a deleted connector."""
+        del self._connectors[name]
+
+    # --- restart accounts of a reign before
+
+    def forget_accounts(self, connector: str) -> None:
+        """A connector was deleted or stopped: what is made anew, or resumed, begins anew."""
+        if self._accounts_before:
+            kept = {unit: one for unit, one in self._accounts_before.items() if unit.connector != connector}
+            self._accounts_before = kept
+
+    def take_account_before(self, unit: UnitId) -> Account | None:
+        """The account of a unit from when this herder led before; forgotten with that."""
+        return self._accounts_before.pop(unit, None)
+
+    # --- holds: every change goes through here, so that a member's load is always what the units say
+
+    def take(self, unit: Unit, hold: Hold) -> None:
+        """`hold` becomes the unit's one hold."""
+        assert unit.hold is None, f"{unit.id} is held already"
+        unit.hold = hold
+        unit.newest_generation = max(unit.newest_generation, hold.assignment.generation)
+        unit.destination = None
+        unit.last_worker_id = hold.worker_id
+        unit.idle_since_ms = None
+        unit.waits_for = ""
+        self._load(unit.id, hold.worker_id, +1)
+
+    def stray(self, unit: Unit, hold: Hold) -> None:
+        """`hold` is one more place that must stop the unit."""
+        hold.stop_sent_ms = self._step.now
+        unit.strays.append(hold)
+        self._load(unit.id, hold.worker_id, +1)
+        self.agenda.wake_unit(unit.id, self._step.now + self._step.rules.stop_timeout_ms)
+        if unit.id.task is not None:
+            self._connectors[unit.id.connector].stray_tasks += 1
+
+    def drop(self, unit: Unit, hold: Hold) -> None:
+        """`hold` is over."""
+        if unit.hold is hold:
+            unit.hold = None
+            unit.progress = unit.wait = None
+        else:
+            unit.strays.remove(hold)
+            if unit.id.task is not None:
+                self._connectors[unit.id.connector].stray_tasks -= 1
+        if unit.hold is None and not unit.strays:
+            unit.idle_since_ms = self._step.now
+        self._load(unit.id, hold.worker_id, -1)
+
+    def _load(self, unit: UnitId, worker_id: str, change: int) -> None:
+        self._balance.outdated = True
+        self.agenda.show(unit.connector)
+        self.agenda.show_worker(worker_id)
+        member = self._fleet.members.get(worker_id)
+        if member is None:
+            return
+        count = member.load.get(unit, 0) + change
+        if count:
+            member.load[unit] = count
+        else:
+            del member.load[unit]
