@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from herdmesh.herder.loop import STEP_MS_MAX, HerderLoop
 from herdmesh.herder.state import Herder, Rules
-from herdmesh.herder.state.machine import SETTLE_MAX
+from herdmesh.herder.state.machine import RECONCILE_MAX
 from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.instructions import Instruction
@@ -33,7 +33,7 @@ class Slow(Herder):
         while isinstance(event, ev.ConfigProgress) and time.monotonic() < end_s:
             pass
         instructions = super().handle(event, now)
-        if self.refusal is None and not self.unsettled:
+        if self.refusal is None and not self.has_more_to_do:
             self.settled.set()
         return instructions
 
@@ -43,7 +43,7 @@ async def test_a_slow_step_is_logged_with_its_event_and_left_over_work_is_done_a
     herder = Slow()
     led = asyncio.Event()
     loop = HerderLoop(herder, led.set)
-    entries = [ConnectorEntry(f"c{number}") for number in range(3 * SETTLE_MAX)]
+    entries = [ConnectorEntry(f"c{number}") for number in range(3 * RECONCILE_MAX)]
     with capture_logs() as logs:
         running = asyncio.create_task(loop.run())
         await loop.post(ev.ConfigProgress(None))
@@ -56,4 +56,4 @@ async def test_a_slow_step_is_logged_with_its_event_and_left_over_work_is_done_a
     slow = [log for log in logs if log["event"] == "slow_step"]
     assert [log["event_name"] for log in slow if log["event_name"] == "ConfigProgress"] == ["ConfigProgress"]
     granted = herder.seen.index("LeadershipGranted")
-    assert herder.seen[granted:].count("Settle") >= 2
+    assert herder.seen[granted:].count("Continue") >= 2

@@ -329,8 +329,8 @@ class World:
     def _handle(self, event: ev.Event) -> None:
         for instruction in self.herder.handle(event, self.now):
             self._carry_out(instruction)
-        if self.herder.unsettled:
-            self._handle(ev.Settle())
+        if self.herder.has_more_to_do:
+            self._handle(ev.Continue())
 
     def _carry_out(self, instruction: ins.Instruction) -> None:
         match instruction:

@@ -13,7 +13,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.model import Failure, LoggerLevel, Properties
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import questions as qu
-from herdmesh.herder.state.model.requests import OffsetsTold
+from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.topicstore.contract import Revision
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Answers:
                 if self.offset_failure is not None:
                     return replace(reply, failure=self.offset_failure, uncertain=self.offset_uncertain)
                 if question.prepare and not self.has_offset_file:
-                    return replace(reply, offsets=OffsetsTold(question.offsets), prepared=question.offsets)
+                    return replace(reply, offsets=OffsetsAnswer(question.offsets), prepared=question.offsets)
                 before = tuple(world.offsets.get(connector, []))
                 if not question.dry_run and question.reset:
                     world.offsets.pop(connector, None)
@@ -71,10 +71,10 @@ class Answers:
                 told = tuple(one for entries in before for one in entries) if question.reset else question.offsets
                 if self.dies_after_writing:
                     return None
-                return replace(reply, offsets=OffsetsTold(told, "done"))
+                return replace(reply, offsets=OffsetsAnswer(told, "done"))
             case qu.ReadOffsets(connector=connector):
                 entries = [one for entries in world.offsets.get(connector, []) for one in entries]
-                return replace(reply, offsets=OffsetsTold(tuple(entries)), failure=self.read_failure)
+                return replace(reply, offsets=OffsetsAnswer(tuple(entries)), failure=self.read_failure)
             case qu.PlanTaskConfigs(config=config):
                 tasks, failure = world.tasks_of(str(config["name"]), config)
                 return replace(reply, tasks=tasks, failure=failure)

@@ -220,7 +220,7 @@ class Worker:
                 if self.installed_late:
                     self.plugins, self.installed_late = (*self.plugins, *self.installed_late), ()
                     assert self.session is not None
-                    self.say(ev.PluginsTold(self.session, self.plugins, self.refused or ()))
+                    self.say(ev.PluginsChanged(self.session, self.plugins, self.refused or ()))
                 return replace(reply, validation=validation_of(config))
             case _:
                 return self.answers.reply(self.world, reply, question)

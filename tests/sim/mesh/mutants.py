@@ -36,7 +36,7 @@ from herdmesh.herder.state.memory import (
 from herdmesh.herder.state.model import Holding, restart_policy
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.instructions import Message, StartUnit
-from herdmesh.herder.state.model.requests import OffsetsTold
+from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.herder.state.units import balance, holds, lifecycle, task_sets
 from herdmesh.herder.state.workers import drains
 from herdmesh.statusstore.state.leases import LeaseTable
@@ -91,7 +91,7 @@ def _adoption_by_generation() -> Generator[None]:
     """A claim is adopted, and a hold kept, whatever config and task set it was started with."""
 
     def matches(entry: Any, unit: Any, assignment: Any) -> bool:
-        return holds.wanted(entry, unit)
+        return holds.is_wanted(entry, unit)
 
     with ExitStack() as stack:
         for module in (holds, task_sets):
@@ -120,7 +120,7 @@ def _lost_timer() -> Generator[None]:
 
 def _double_start() -> Generator[None]:
     """A unit is started on another worker beside its own."""
-    tell = Fleet.tell
+    tell = Fleet.send_to
 
     def twice(self: Fleet, worker_id: str, message: Message) -> bool:
         reached = tell(self, worker_id, message)
@@ -131,7 +131,7 @@ def _double_start() -> Generator[None]:
             self.send(other.session, replace(message, assignment=replace(message.assignment, generation=generation)))
         return reached
 
-    with patch.object(Fleet, "tell", twice):
+    with patch.object(Fleet, "send_to", twice):
         yield
 
 
@@ -282,7 +282,9 @@ def _told_before_made() -> Generator[None]:
     def hasty(self: ChangeOffsetsHandler, memory: HerderMemory, call: Call, event: ev.WriteDone) -> Any:
         told, request = written(self, memory, call, event), self.request
         if told is None and call.stage is Stage.CHANGING_OFFSETS:
-            return OffsetsTold((call.offsets_before or OffsetsTold(())).offsets if request.reset else request.offsets)
+            return OffsetsAnswer(
+                (call.offsets_before or OffsetsAnswer(())).offsets if request.reset else request.offsets
+            )
         return told
 
     with patch.object(ChangeOffsetsHandler, "written", hasty):

@@ -22,7 +22,7 @@ from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.engine import claims
 from herdmesh.engine.contract import TaskSetClaim
 from herdmesh.herder.state.model import OffsetEntry
-from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, OffsetsTold
+from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, OffsetsAnswer
 from herdmesh.topicstore.contract import Decision
 from herdmesh.worker.state import questions
 
@@ -68,7 +68,7 @@ class ConnectorOffsets:
         """Somebody else initialised the id."""
         self._owners.pop(task_id, None)
 
-    def change(self, question: questions.AlterOffsets, written: Callable[[OffsetsTold | None], None]) -> None:
+    def change(self, question: questions.AlterOffsets, written: Callable[[OffsetsAnswer | None], None]) -> None:
         """A worker changes offsets; `written` hears what it tells of them, None = it was late."""
         world, name, owner = self._world, question.connector, object()
         claim = TaskSetClaim("config", question.config_offset or 0, question.incarnation, "")
@@ -76,7 +76,7 @@ class ConnectorOffsets:
         late = manifest is not None and claims.contradicts(manifest, claim, 0)
         world.dataplane.fence((name, 0))
         if question.prepare:
-            written(None if late else OffsetsTold(()))
+            written(None if late else OffsetsAnswer(()))
             return
         self._owners[name, 0] = owner
         request = "" if late else self._request(name, claim.offset)
@@ -90,7 +90,7 @@ class ConnectorOffsets:
             before = self.values.get(name)
             after = None if question.reset else _number(question.offsets)
             self._write(name, request, after)
-            written(OffsetsTold(told(before if question.reset else after), "done"))
+            written(OffsetsAnswer(told(before if question.reset else after), "done"))
 
         world.scheduler.at(world.now + (world.rng.randint(2, 30) if world.rng.random() < 0.9 else 2_000), write)
 
@@ -156,7 +156,7 @@ class ConnectorOffsets:
         if not acknowledged:
             return
         self._world.checker.counts["changes of offsets acknowledged"] += 1
-        assert isinstance(operation.answer, OffsetsTold)
+        assert isinstance(operation.answer, OffsetsAnswer)
         if not mine:
             self._world.checker.find("acknowledged, not in effect", f"{operation.id} {request}: nobody wrote it")
             return

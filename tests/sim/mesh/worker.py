@@ -18,7 +18,8 @@ from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model.requests import OffsetsTold
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, RequestInvalid
 from herdmesh.worker import wire
@@ -193,7 +194,7 @@ class WorkerProcess(Node):
         """Change offsets, and say what came of it unless this process is over by then."""
         life = self.life
 
-        def written(found: OffsetsTold | None) -> None:
+        def written(found: OffsetsAnswer | None) -> None:
             if found is None:
                 failure = Failure("the connector was not left alone", error_class=ErrorClass.FENCED)
                 answer = session_pb.CommandReply(failure=wire.failure_to(failure))
@@ -238,12 +239,12 @@ class WorkerProcess(Node):
                         self.own_levels[logger] = level
                 return session_pb.CommandReply(loggers=[admin_pb.LoggerEntry(logger=one) for one in changed])
             case questions.ReadOffsets(connector=connector):
-                return _offsets_reply(OffsetsTold(told(self.world.dataplane.offsets.values.get(connector))))
+                return _offsets_reply(OffsetsAnswer(told(self.world.dataplane.offsets.values.get(connector))))
             case _:
                 return session_pb.CommandReply()
 
 
-def _offsets_reply(found: OffsetsTold) -> session_pb.CommandReply:
+def _offsets_reply(found: OffsetsAnswer) -> session_pb.CommandReply:
     entries = [
         offset_pb.OffsetEntry(partition_json=one.partition_json, offset_json=one.offset_json) for one in found.offsets
     ]

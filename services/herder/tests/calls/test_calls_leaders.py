@@ -21,7 +21,7 @@ from herdmesh.herder.state.model.questions import AskReplay
 from herdmesh.herder.state.model.requests import (
     Answer,
     CreateConnector,
-    DeadLettersTold,
+    DeadLettersAnswer,
     DeleteConnector,
     Draining,
     DrainWorker,
@@ -32,7 +32,7 @@ from herdmesh.herder.state.model.requests import (
     LoggersListed,
     LoggersSet,
     OffsetEntry,
-    OffsetsTold,
+    OffsetsAnswer,
     PatchConnector,
     PlanAction,
     PlanConfig,
@@ -197,17 +197,17 @@ OPERATIONS: dict[str, Operation] = {
         written=False,
     ),
     "list dead letters": Operation(
-        ListDeadLetters("a", "which"), lambda _, answer: answer == DeadLettersTold("told of which"), written=False
+        ListDeadLetters("a", "which"), lambda _, answer: answer == DeadLettersAnswer("told of which"), written=False
     ),
     # By the id in the request a worker knows what was put back before: each is asked with the request as it came.
     "replay dead letters": Operation(
         ReplayDeadLetters("a", "which"),
-        lambda world, answer: answer == DeadLettersTold("told of which") and _replays(world) == {"which"},
+        lambda world, answer: answer == DeadLettersAnswer("told of which") and _replays(world) == {"which"},
         written=False,
     ),
     "get offsets": Operation(
         GetOffsets("a"),
-        lambda _, answer: answer == OffsetsTold(AT_7),
+        lambda _, answer: answer == OffsetsAnswer(AT_7),
         before=lambda world: world.offsets.update(a=[AT_7]),
         written=False,
     ),

@@ -390,7 +390,7 @@ def test_what_workers_cannot_use_is_told_with_who_says_so(world: World) -> None:
     assert world.herder.refused_plugins() == [(BROKEN, ["w1", "w2"])]
     worker = world.workers["w1"]
     assert worker.session is not None
-    worker.say(ev.PluginsTold(worker.session, worker.plugins, ()))
+    worker.say(ev.PluginsChanged(worker.session, worker.plugins, ()))
     world.run()
     assert world.herder.refused_plugins() == [(BROKEN, ["w2"])]
     world.kill("w2")
@@ -403,7 +403,7 @@ def test_a_release_that_took_the_place_of_another_moves_nothing_that_runs(world:
     world.ask(CreateConnector("a", {"connector.class": "Late", "connector.plugin.version": "1.0"}))
     before = dict(worker.held)
     assert worker.session is not None
-    worker.say(ev.PluginsTold(worker.session, (replace(LATE, version="2.0"),), ()))
+    worker.say(ev.PluginsChanged(worker.session, (replace(LATE, version="2.0"),), ()))
     world.advance(60_000)
     assert {unit: held.assignment for unit, held in worker.held.items()} == {
         unit: held.assignment for unit, held in before.items()

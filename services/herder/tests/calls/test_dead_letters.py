@@ -9,7 +9,7 @@ from herdmesh.herder.state.model import Failure
 from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
-    DeadLettersTold,
+    DeadLettersAnswer,
     ListDeadLetters,
     ReplayDeadLetters,
     WriteOptions,
@@ -43,7 +43,7 @@ def test_a_worker_with_the_connectors_class_is_asked_with_its_config(
     world: World, request_of: type[ListDeadLetters | ReplayDeadLetters]
 ) -> None:
     told = world.ask(request_of("a", "the request"))
-    assert told == DeadLettersTold("told of the request")
+    assert told == DeadLettersAnswer("told of the request")
     assert asked(world, "w2") == []
     (question,) = asked(world, "w1")
     assert (question.wire, question.config["queue"], question.config["name"]) == ("the request", "dlq", "a")
@@ -74,7 +74,7 @@ def test_another_worker_is_asked_when_one_goes(world: World) -> None:
     world.worker("w3", (SINK,))
     world.kill("w1")
     world.advance(5_000)
-    assert world.answers[call] == DeadLettersTold("told of the request")
+    assert world.answers[call] == DeadLettersAnswer("told of the request")
     assert len(asked(world, "w3")) == 1
 
 

@@ -15,8 +15,8 @@ from herdmesh.herder.state.model import questions as qu
 from herdmesh.herder.state.model.requests import (
     ChangeOffsets,
     CreateConnector,
+    OffsetsAnswer,
     OffsetsRecorded,
-    OffsetsTold,
     SetTarget,
     WriteOptions,
 )
@@ -94,7 +94,7 @@ def test_a_reset_whose_worker_died_after_writing_tells_the_offsets_as_they_were(
     all_die_after_writing(world, die=False)
     world.kill(first.id)
     world.advance(3_000)
-    assert world.answers[number] == OffsetsTold((AT_7,), "done")
+    assert world.answers[number] == OffsetsAnswer((AT_7,), "done")
     assert len(changes(world)) == 2
 
 
@@ -102,7 +102,7 @@ def test_a_reset_of_what_nobody_can_tell_is_made_all_the_same(world: World) -> N
     """More than fits one answer, such as 16 MiB of source partitions."""
     for worker in world.workers.values():
         worker.answers.read_failure = REFUSED
-    assert world.ask(RESET, R1) == OffsetsTold((AT_7,), "done")
+    assert world.ask(RESET, R1) == OffsetsAnswer((AT_7,), "done")
     assert world.offsets == {}
 
 
@@ -131,7 +131,7 @@ def test_what_the_first_leader_did_not_see_the_end_of_the_next_one_does_again_an
     assert world.offsets == {}
     all_die_after_writing(world, die=False)
     another_leads(world)
-    assert world.ask(RESET, R1) == OffsetsTold((AT_7,), "done")
+    assert world.ask(RESET, R1) == OffsetsAnswer((AT_7,), "done")
     assert len(changes(world)) == 2
 
 
@@ -165,11 +165,11 @@ def test_a_leader_that_steps_down_while_it_records_the_end_still_answers(world: 
     command_id = next(worker.answers.ids[-1] for worker in world.workers.values() if worker.answers.asked)
     session = next(worker.session for worker in world.workers.values() if worker.answers.asked)
     assert session is not None
-    world.post(ev.CommandReplied(session, command_id, offsets=OffsetsTold((AT_9,), "done")))
+    world.post(ev.CommandReplied(session, command_id, offsets=OffsetsAnswer((AT_9,), "done")))
     world.run()
     world.post(ev.LeadershipLost("another one leads"))
     world.advance(1_000)
-    assert world.answers[number] == OffsetsTold((AT_9,), "done")
+    assert world.answers[number] == OffsetsAnswer((AT_9,), "done")
 
 
 def test_a_leader_that_steps_down_before_it_asked_sends_the_caller_on(world: World) -> None:
@@ -227,7 +227,7 @@ def test_a_worker_is_asked_once_the_watch_has_brought_what_was_written_before_th
         assert isinstance(world.answers[number], ConnectorNotStopped)
         assert changes(world) == []
     else:
-        assert world.answers[number] == OffsetsTold((AT_9,), "done")
+        assert world.answers[number] == OffsetsAnswer((AT_9,), "done")
 
 
 def test_a_beginning_whose_answer_was_lost_is_nobody_elses_when_it_has_an_id_of_its_own(world: World) -> None:
@@ -267,13 +267,13 @@ def test_a_refusal_by_who_would_have_changed_them_stays_one_when_it_is_repeated(
     target(world, TargetState.STOPPED)
     for worker in world.workers.values():
         worker.answers.offset_failure = None
-    assert world.ask(ALTER, R1) == OffsetsTold((AT_9,), "done")
+    assert world.ask(ALTER, R1) == OffsetsAnswer((AT_9,), "done")
 
 
 def test_a_first_request_is_refused_as_ever_and_a_dry_run_is_not_recorded(world: World) -> None:
     world.ask(replace(RESET, dry_run=True), R1)
     assert world.config.outcomes.get("r1") is None
-    assert world.ask(ALTER, R1) == OffsetsTold((AT_9,), "done")
+    assert world.ask(ALTER, R1) == OffsetsAnswer((AT_9,), "done")
     target(world, TargetState.STARTED)
     with pytest.raises(ConnectorNotStopped):
         world.ask(ALTER, WriteOptions(request_id="r2"))
@@ -296,22 +296,22 @@ def test_an_end_that_cannot_be_recorded_is_an_unknown_outcome_until_it_is_repeat
     command_id = next(worker.answers.ids[-1] for worker in world.workers.values() if worker.answers.asked)
     session = next(worker.session for worker in world.workers.values() if worker.answers.asked)
     assert session is not None
-    world.post(ev.CommandReplied(session, command_id, offsets=OffsetsTold((AT_9,), "done")))
+    world.post(ev.CommandReplied(session, command_id, offsets=OffsetsAnswer((AT_9,), "done")))
     world.advance(3_500)
     assert isinstance(world.answers[number], WriteOutcomeUnknown)
     world.store_down = False
     all_die_after_writing(world, die=False)
-    assert world.ask(ALTER, R1) == OffsetsTold((AT_9,), "done")
+    assert world.ask(ALTER, R1) == OffsetsAnswer((AT_9,), "done")
 
 
 def test_more_offsets_than_are_remembered_are_done_once_all_the_same(world: World) -> None:
     many = tuple(OffsetEntry(f'{{"filename":"{number:0100}"}}', "{}") for number in range(RECORDED_BYTES_MAX // 100))
     request = ChangeOffsets("a", many)
     first = world.ask(request, R1)
-    assert isinstance(first, OffsetsTold)
+    assert isinstance(first, OffsetsAnswer)
     assert len(first.offsets) == len(many)
     again = world.ask(request, R1)
-    assert again == OffsetsTold((), f"done (its {len(many)} offsets are too many to be told again)")
+    assert again == OffsetsAnswer((), f"done (its {len(many)} offsets are too many to be told again)")
     assert len(changes(world)) == 1
 
 

@@ -17,7 +17,7 @@ from herdmesh.herder.state.model.requests import (
     CreateConnector,
     DeleteConnector,
     GetOffsets,
-    OffsetsTold,
+    OffsetsAnswer,
     PatchConnector,
     RestartConnector,
     SetTarget,
@@ -96,9 +96,9 @@ def commit(world: World) -> None:
 
 def test_offsets_are_told_while_the_connector_runs_and_while_it_is_stopped(world: World) -> None:
     world.offsets["a"] = [(AT_7,)]
-    assert world.ask(GetOffsets("a")) == OffsetsTold((AT_7,))
+    assert world.ask(GetOffsets("a")) == OffsetsAnswer((AT_7,))
     stop(world)
-    assert world.ask(GetOffsets("a")) == OffsetsTold((AT_7,))
+    assert world.ask(GetOffsets("a")) == OffsetsAnswer((AT_7,))
     [first, _] = questions(world, qu.ReadOffsets)
     assert first == qu.ReadOffsets("a", world.config.entries["a"].config)
 
@@ -118,7 +118,7 @@ def test_offsets_are_read_by_a_second_worker_when_the_first_does_not_answer(worl
     for worker in world.workers.values():
         worker.answers.mute = False
     world.advance(3_000)
-    assert isinstance(world.answers[number], OffsetsTold)
+    assert isinstance(world.answers[number], OffsetsAnswer)
 
 
 def test_offsets_that_cannot_be_read(world: World) -> None:
@@ -175,11 +175,11 @@ def test_a_change_waits_until_the_tasks_have_stopped(world: World) -> None:
         for unit in [unit for unit in worker.held if unit.task is not None]:
             world.give_up(worker, unit)
     world.advance(500)
-    assert world.answers[number] == OffsetsTold((AT_7,), "done")
+    assert world.answers[number] == OffsetsAnswer((AT_7,), "done")
 
 
 def test_a_change_is_asked_of_one_worker_with_what_a_late_one_finds_out_by(stopped: World) -> None:
-    assert stopped.ask(ALTER) == OffsetsTold((AT_7,), "done")
+    assert stopped.ask(ALTER) == OffsetsAnswer((AT_7,), "done")
     [asked] = questions(stopped, qu.AlterOffsets)
     entry = stopped.config.entries["a"]
     assert (asked.config, asked.offsets, asked.incarnation) == (entry.config, (AT_7,), entry.incarnation)
@@ -330,7 +330,7 @@ def test_a_retry_is_told_the_first_outcome(stopped: World) -> None:
     stopped.offsets["a"] = [(AT_7,)]
     retry = WriteOptions(request_id="r1")
     before = stopped.ask(RESET, retry)
-    assert before == OffsetsTold((AT_7,), "done")
+    assert before == OffsetsAnswer((AT_7,), "done")
     asked = len(questions(stopped, qu.AlterOffsets))
     stopped.ask(SetTarget("a", TargetState.STARTED))
     assert stopped.ask(RESET, retry) == before, "also when the connector runs again"
@@ -345,7 +345,7 @@ def test_a_refusal_is_not_remembered(stopped: World) -> None:
         stopped.ask(ALTER, WriteOptions(request_id="r1"))
     for worker in stopped.workers.values():
         worker.answers.offset_failure = None
-    assert isinstance(stopped.ask(ALTER, WriteOptions(request_id="r1")), OffsetsTold)
+    assert isinstance(stopped.ask(ALTER, WriteOptions(request_id="r1")), OffsetsAnswer)
 
 
 # --- nothing else changes the connector meanwhile
@@ -400,7 +400,7 @@ def test_two_changes_are_made_one_after_the_other(stopped: World) -> None:
     for worker in stopped.workers.values():
         worker.answers.mute = False
     stopped.advance(1_000)
-    assert isinstance(stopped.answers[second], OffsetsTold)
+    assert isinstance(stopped.answers[second], OffsetsAnswer)
 
 
 # --- what follows: statuses remember commits, and a run takes what misses for lost

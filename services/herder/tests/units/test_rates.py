@@ -10,7 +10,7 @@ from herdmesh.herder.state import Rules
 from herdmesh.herder.state.memory import Connector, HerderMemory, Hold, Member, new_memory
 from herdmesh.herder.state.model import Assignment, RateUse, TaskProgress, UnitId
 from herdmesh.herder.state.model.instructions import Send, SetRate
-from herdmesh.herder.state.units.rate_limits import level, settle
+from herdmesh.herder.state.units.rate_limits import level, share_limits
 
 LIMIT = 90.0
 
@@ -76,7 +76,7 @@ def _tell(memory: HerderMemory, connector: Connector, *uses: RateUse | None) -> 
     for task, used in enumerate(uses):
         connector.unit(task).progress = TaskProgress(UnitId("c", task), records_rate=used)
     memory.step.take_instructions()
-    settle(memory.fleet, connector)
+    share_limits(memory.fleet, connector)
     sent = [(one.session, one.message) for one in memory.step.take_instructions() if isinstance(one, Send)]
     return [(session, message.records_per_second) for session, message in sent if isinstance(message, SetRate)]
 

@@ -63,8 +63,8 @@ class Fleet(World):
         self.instructions_max = max(self.instructions_max, len(instructions))
         for instruction in instructions:
             self._carry_out(instruction)
-        if self.herder.unsettled:
-            self._handle(ev.Settle())
+        if self.herder.has_more_to_do:
+            self._handle(ev.Continue())
 
     def take_steps(self, what: str) -> float:
         """What all steps since the last call took together, ms; none may take longer than one may."""

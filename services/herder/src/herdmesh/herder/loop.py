@@ -153,7 +153,7 @@ class HerderLoop:
         try:
             while True:
                 wait_s = max(0.0, (next_tick_ms - monotonic_ms()) / 1000)
-                event = await self._next(0.0 if self.herder.unsettled else wait_s)
+                event = await self._next(0.0 if self.herder.has_more_to_do else wait_s)
                 if event is not None:
                     # Several events a turn: where hundreds of streams write, one event a turn would let the queue, and
                     # the confirmation of our lease in it, fall behind by seconds.
@@ -162,8 +162,8 @@ class HerderLoop:
                     while self._queue and monotonic_ms() < turn_end_ms:
                         self._handle(self._take())
                     await asyncio.sleep(0)
-                elif self.herder.unsettled:
-                    self._handle(ev.Settle())
+                elif self.herder.has_more_to_do:
+                    self._handle(ev.Continue())
                 if monotonic_ms() >= next_tick_ms:
                     self._handle(ev.Tick())
                     next_tick_ms = monotonic_ms() + int(TICK_S * 1000)

@@ -42,9 +42,9 @@ _NotMeasured = (
     | ev.LeasesChanged
     | ev.WorkerHeartbeat
     | ev.WorkerLeft
-    | ev.PluginsTold
+    | ev.PluginsChanged
     | ev.Tick
-    | ev.Settle
+    | ev.Continue
 )
 _UNDER_WAY_MAX = 20_000
 REBALANCE = "kafka_connect_connect_worker_rebalance_metrics_"
@@ -119,9 +119,9 @@ class HerderMetrics:
     def passed(self, event: ev.Event, instructions: Sequence[ins.Instruction], took_ms: float) -> None:
         """One step: what happened, what came of it, and how long it took."""
         self._steps_ms.record(took_ms, {"event": type(event).__name__})
-        self._heard(event)
+        self._time_event(event)
         for instruction in instructions:
-            self._sent(instruction)
+            self._time_instruction(instruction)
         self._note_rebalance()
 
     def answered(self, request: str, outcome: str, took_ms: float) -> None:
@@ -129,7 +129,7 @@ class HerderMetrics:
         self._requests.add(1, {"request": request, "outcome": outcome})
         self._requests_ms.record(took_ms, {"request": request})
 
-    def _heard(self, event: ev.Event) -> None:
+    def _time_event(self, event: ev.Event) -> None:
         if isinstance(event, _NotMeasured):
             return
         match event:
@@ -159,13 +159,13 @@ class HerderMetrics:
             case _:
                 assert_never(event)
 
-    def _sent(self, instruction: ins.Instruction) -> None:
+    def _time_instruction(self, instruction: ins.Instruction) -> None:
         if isinstance(instruction, ins.Write):
             self._clock.begin(("write", instruction.op), type(instruction).__name__)
             return
         match instruction:
             case ins.Send(session=session, message=message):
-                self._told(self._worker_of.get(session, ""), message)
+                self._time_message(self._worker_of.get(session, ""), message)
             case ins.Reply(call=call, answer=answer):
                 self._answered(call, answer.reason if isinstance(answer, HerdmeshError) else "OK")
             case ins.RoleChanged(error=error):
@@ -177,7 +177,7 @@ class HerderMetrics:
             case _:
                 assert_never(instruction)
 
-    def _told(self, worker: str, message: ins.Message) -> None:
+    def _time_message(self, worker: str, message: ins.Message) -> None:
         match message:
             case ins.StartUnit(unit=unit):
                 before = self._last_worker.get(unit)

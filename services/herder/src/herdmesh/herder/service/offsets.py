@@ -25,7 +25,7 @@ class OffsetRpcs(QueryRpcs):
     """The part of the public service that tells and changes offsets."""
 
     async def GetOffsets(self, request: pb.GetOffsetsRequest, context: _Context) -> pb.GetOffsetsResponse:
-        told = await self._call(rq.GetOffsets(request.name), rq.OffsetsTold, "", None, context)
+        told = await self._call(rq.GetOffsets(request.name), rq.OffsetsAnswer, "", None, context)
         return pb.GetOffsetsResponse(meta=self._meta(), offsets=_entries(told), message=told.message)
 
     async def AlterOffsets(self, request: pb.AlterOffsetsRequest, context: _Context) -> pb.AlterOffsetsResponse:
@@ -35,12 +35,12 @@ class OffsetRpcs(QueryRpcs):
         wanted = rq.ChangeOffsets(
             request.name, tuple(values.offset(one) for one in request.offsets), dry_run=request.dry_run
         )
-        told = await self._call(wanted, rq.OffsetsTold, request.request_id, None, context)
+        told = await self._call(wanted, rq.OffsetsAnswer, request.request_id, None, context)
         return pb.AlterOffsetsResponse(meta=self._meta(), offsets=_entries(told), message=told.message)
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: _Context) -> pb.ResetOffsetsResponse:
         wanted = rq.ChangeOffsets(request.name, reset=True, dry_run=request.dry_run)
-        told = await self._call(wanted, rq.OffsetsTold, request.request_id, None, context)
+        told = await self._call(wanted, rq.OffsetsAnswer, request.request_id, None, context)
         return pb.ResetOffsetsResponse(meta=self._meta(), offsets=_entries(told), message=told.message)
 
     async def RewindOffsets(self, request: pb.RewindOffsetsRequest, context: _Context) -> pb.RewindOffsetsResponse:
@@ -53,9 +53,9 @@ class OffsetRpcs(QueryRpcs):
         wanted = rq.ChangeOffsets(
             request.name, rewind_to_ms=time_ms, dry_run=request.dry_run, allow_forward=request.allow_forward
         )
-        told = await self._call(wanted, rq.OffsetsTold, request.request_id, None, context)
+        told = await self._call(wanted, rq.OffsetsAnswer, request.request_id, None, context)
         return pb.RewindOffsetsResponse(meta=self._meta(), offsets=_entries(told), message=told.message)
 
 
-def _entries(told: rq.OffsetsTold) -> list[pb.OffsetEntry]:
+def _entries(told: rq.OffsetsAnswer) -> list[pb.OffsetEntry]:
     return [values.offset_to_proto(one) for one in told.offsets]

@@ -69,7 +69,7 @@ class QueryRpcs(pb_grpc.ConnectorServiceServicer):
             raise RequestInvalid(f"page_size must be 0 to {LETTERS_MAX}", "page_size")
         if len(request.places) > LETTERS_MAX:
             raise RequestInvalid(f"at most {LETTERS_MAX} places at once", "places")
-        told = await self._call(rq.ListDeadLetters(request.name, request), rq.DeadLettersTold, "", None, context)
+        told = await self._call(rq.ListDeadLetters(request.name, request), rq.DeadLettersAnswer, "", None, context)
         response = cast("admin_pb.ListDeadLettersResponse", told.wire)
         response.meta.CopyFrom(self._meta())
         return response
@@ -85,7 +85,7 @@ class QueryRpcs(pb_grpc.ConnectorServiceServicer):
         if request.letters and request.page_token:
             raise RequestInvalid("page_token goes on with a replay of all letters: name none", "letters")
         wanted = rq.ReplayDeadLetters(request.name, request)
-        told = await self._call(wanted, rq.DeadLettersTold, request.request_id, None, context)
+        told = await self._call(wanted, rq.DeadLettersAnswer, request.request_id, None, context)
         response = cast("admin_pb.ReplayDeadLettersResponse", told.wire)
         response.meta.CopyFrom(self._meta())
         return response

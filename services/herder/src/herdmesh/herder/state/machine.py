@@ -4,8 +4,8 @@ Owns the dispatch of events and the order of work within one event; the concepts
 
 Invariants: the only mutator is `handle`. No clock, no randomness, no I/O: the same events at the same times give the
 same instructions. Each event ends with everything settled that can be settled now, unless so much changed at once that
-one step would hold up everybody: then `unsettled` is true, and any event, `Settle` at the latest, goes on with it.
-Nothing gets a place before every connector has been looked at.
+one step would hold up everybody: then `has_more_to_do` is true, and any event, `Continue` at the latest, goes on with
+it. Nothing gets a place before every connector has been looked at.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
 #: connectors looked at in one step: what many changes at once leave over is done in the next ones.
-SETTLE_MAX = 150
+RECONCILE_MAX = 150
 #: a tick that comes this much late means that this process stood still, and heard nobody meanwhile.
 STALL_MS = 1_000
 
@@ -64,15 +64,15 @@ class Herder:
             memory.step.emit(RenewEpoch(memory.leadership.epoch, give_up=False))
             leadership_changes.step_down(memory, "the config store did not confirm its leadership in time")
         self._dispatch(event)
-        self._settle()
+        self._reconcile()
         memory.agenda.announce_views()
         return memory.step.take_instructions()
 
     # --- reading
 
     @property
-    def unsettled(self) -> bool:
-        """True when there is more to do at once: hand in `Settle` if nothing else comes."""
+    def has_more_to_do(self) -> bool:
+        """True when there is more to do at once: hand in `Continue` if nothing else comes."""
         memory = self._memory
         return memory.leadership.role is Role.LEADING and not memory.agenda.is_empty
 
@@ -140,7 +140,7 @@ class Herder:
                 leadership_changes.step_down(memory, event.reason)
             case ev.LeaseExtended() | ev.LeaseShortened():
                 pass  # taken in before the check of the lease
-            case ev.Settle():
+            case ev.Continue():
                 pass  # every event settles
             case (
                 ev.ConfigSnapshot()
@@ -171,7 +171,7 @@ class Herder:
                 | ev.TaskConfigsMade()
                 | ev.CommandReplied()
                 | ev.WorkerLeft()
-                | ev.PluginsTold()
+                | ev.PluginsChanged()
                 | ev.StreamBroken()
             ):
                 self._worker(event)
@@ -193,7 +193,7 @@ class Herder:
                 worker_sessions.replied(memory, event)
             case ev.WorkerLeft():
                 worker_sessions.leaving(memory.step, memory.agenda, memory.fleet, event)
-            case ev.PluginsTold():
+            case ev.PluginsChanged():
                 plugin_catalog.folders_changed(memory.step, memory.agenda, memory.fleet, event)
             case ev.StreamBroken():
                 worker_sessions.broken(memory, event)
@@ -217,8 +217,8 @@ class Herder:
         memory.agenda.touch_due(memory.inventory.connectors)
         balance.tick(memory)
 
-    def _settle(self) -> None:
-        """Look at the connectors that something happened to, at most `SETTLE_MAX`, and when none is left, place. A
+    def _reconcile(self) -> None:
+        """Look at the connectors that something happened to, at most `RECONCILE_MAX`, and when none is left, place. A
         reign may end in between."""
         memory = self._memory
         adopting = memory.leadership.role is Role.LEADING and leadership_queries.adopting(memory)
@@ -231,15 +231,15 @@ class Herder:
         if self._was_gathering and not gathering:
             memory.agenda.place_all()
         self._was_gathering = gathering
-        left = SETTLE_MAX
+        left = RECONCILE_MAX
         memory.agenda.touch_deferred()
-        while left > 0 and self.unsettled:
+        while left > 0 and self.has_more_to_do:
             marked = memory.agenda.take_dirty(left)
             left -= max(1, len(marked))
             for name, tasks in marked:
                 connector = memory.inventory.connectors.get(name)
                 if connector is not None and memory.leadership.role is Role.LEADING:
-                    lifecycle.settle(memory, connector, tasks)
+                    lifecycle.reconcile(memory, connector, tasks)
             if memory.agenda.has_dirty or memory.leadership.role is not Role.LEADING:
                 continue
             if memory.agenda.has_deferred:

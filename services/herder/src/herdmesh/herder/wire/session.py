@@ -33,7 +33,7 @@ from herdmesh.herder.state.model import (
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model import questions as qu
-from herdmesh.herder.state.model.requests import OffsetsTold
+from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid
@@ -80,7 +80,7 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event | None:
             return ev.WorkerLeft(session)
         case "plugins":
             told = message.plugins
-            return ev.PluginsTold(session, *_plugins(told.plugins, told.refused))
+            return ev.PluginsChanged(session, *_plugins(told.plugins, told.refused))
         case None if message.ByteSize() == 0:
             raise RequestInvalid("a session message must say something", "message")
         case None:
@@ -248,8 +248,8 @@ def _dead_letters(reply: pb.CommandReply) -> object:
     return reply.dead_letters_replayed if reply.HasField("dead_letters_replayed") else None
 
 
-def _offsets(message: pb.OffsetsReply) -> OffsetsTold:
-    return OffsetsTold(tuple(values.offset(one) for one in message.offsets), message.message)
+def _offsets(message: pb.OffsetsReply) -> OffsetsAnswer:
+    return OffsetsAnswer(tuple(values.offset(one) for one in message.offsets), message.message)
 
 
 def _logger(message: admin_pb.LoggerEntry) -> LoggerLevel:

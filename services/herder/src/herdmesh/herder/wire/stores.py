@@ -25,8 +25,8 @@ from herdmesh.herder.state.model import (
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import (
     ChangeOffsets,
+    OffsetsAnswer,
     OffsetsRecorded,
-    OffsetsTold,
     RestartItem,
     WriteOptions,
 )
@@ -183,7 +183,7 @@ def record_offsets(wanted: ins.RecordOffsets, request_id: str, leader_id: str) -
 
 def offsets_recorded(response: write_pb.RecordOffsetsResponse) -> OffsetsRecorded:
     """How far the change is, by the store's account."""
-    told = OffsetsTold(
+    told = OffsetsAnswer(
         tuple(
             OffsetEntry(one.partition_json, one.offset_json if one.HasField("offset_json") else None)
             for one in response.told.offsets

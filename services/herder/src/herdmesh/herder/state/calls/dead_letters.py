@@ -24,7 +24,7 @@ from herdmesh.herder.state.memory import (
 from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
-from herdmesh.herder.state.model.requests import Answer, DeadLettersTold, ListDeadLetters, ReplayDeadLetters
+from herdmesh.herder.state.model.requests import Answer, DeadLettersAnswer, ListDeadLetters, ReplayDeadLetters
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, DeadLettersRefused, NoWorker
 
@@ -58,7 +58,7 @@ class _DeadLetterHandler(RequestHandler):
             raise NoWorker(f"worker {command.worker_id} could not do it: {failure.message}; try again")
         if failure is not None:
             raise DeadLettersRefused(call.name, failure.message)
-        return DeadLettersTold(reply.dead_letters)
+        return DeadLettersAnswer(reply.dead_letters)
 
     def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `begin`."""

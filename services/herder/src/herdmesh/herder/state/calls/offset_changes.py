@@ -46,7 +46,7 @@ from herdmesh.herder.state.model import ConnectorEntry, TargetState
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.instructions import DeleteStatuses
 from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks, ReadOffsets
-from herdmesh.herder.state.model.requests import Answer, ChangeOffsets, GetOffsets, OffsetsTold
+from herdmesh.herder.state.model.requests import Answer, ChangeOffsets, GetOffsets, OffsetsAnswer
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import (
     ConnectorNotFound,
@@ -85,7 +85,7 @@ class GetOffsetsHandler(RequestHandler):
             raise NoWorker(f"worker {command.worker_id} could not read the offsets: {failure.message}; try again")
         if failure is not None:
             raise OffsetsRefused(call.name, failure.message, "read")
-        return reply.offsets or OffsetsTold(())
+        return reply.offsets or OffsetsAnswer(())
 
     def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `begin`."""
@@ -148,7 +148,7 @@ class ChangeOffsetsHandler(RequestHandler):
                     offset_records.begins(memory.step, memory.leadership, memory.call_table, call, self.request)
                 case AlterOffsets():
                     _require_changed(call, command, reply)
-                    return self._changed(memory, call, reply.offsets or OffsetsTold(()))
+                    return self._changed(memory, call, reply.offsets or OffsetsAnswer(()))
                 case _:
                     raise AssertionError(f"{command.question} changes no offsets")
         return None
@@ -167,7 +167,7 @@ class ChangeOffsetsHandler(RequestHandler):
         if recorded is None:
             return self._end_when_forgotten(memory, call)
         if recorded.ended:
-            return recorded.told if recorded.repeated else call.offsets_told
+            return recorded.told if recorded.repeated else call.offsets_after
         if recorded.repeated and offset_records.in_doubt(memory.call_table, call):
             # This request's own beginning, when the store's first answer to it was lost, looks the same.
             call.may_have = f"a request of this id is on record as having begun to change the offsets of {call.name}"
@@ -258,11 +258,11 @@ class ChangeOffsetsHandler(RequestHandler):
         )
         commands.ask_able(memory, call, question)
 
-    def _changed(self, memory: HerderMemory, call: Call, told: OffsetsTold) -> Answer | None:
+    def _changed(self, memory: HerderMemory, call: Call, told: OffsetsAnswer) -> Answer | None:
         if self.request.reset and call.may_have and not told.offsets and call.offsets_before is not None:
             # All or none: there was nothing left to forget, because whoever was asked before forgot it.
             told = replace(told, offsets=call.offsets_before.offsets)
-        call.offsets_told = told
+        call.offsets_after = told
         forgets = self.request.reset or any(one.offset_json is None for one in self.request.offsets)
         if self.request.dry_run:
             return told
@@ -274,10 +274,10 @@ class ChangeOffsetsHandler(RequestHandler):
         return None
 
     def _end_when_forgotten(self, memory: HerderMemory, call: Call) -> Answer | None:
-        assert call.offsets_told is not None
-        return None if _task_statuses(memory.stores, call.name) else self._end(memory, call, call.offsets_told)
+        assert call.offsets_after is not None
+        return None if _task_statuses(memory.stores, call.name) else self._end(memory, call, call.offsets_after)
 
-    def _end(self, memory: HerderMemory, call: Call, told: OffsetsTold) -> Answer | None:
+    def _end(self, memory: HerderMemory, call: Call, told: OffsetsAnswer) -> Answer | None:
         """Everything is done: the answer, or None while it is recorded for whoever asks again."""
         if not call.options.request_id:
             return told

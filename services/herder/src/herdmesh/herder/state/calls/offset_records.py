@@ -29,12 +29,12 @@ from herdmesh.herder.state.memory import (
     Step,
 )
 from herdmesh.herder.state.model.instructions import RecordOffsets
-from herdmesh.herder.state.model.requests import ChangeOffsets, OffsetsTold
+from herdmesh.herder.state.model.requests import ChangeOffsets, OffsetsAnswer
 from herdmesh.rpc.errors import HerdmeshError, RequestIdUnknown, RequestInvalid, WriteOutcomeUnknown
 
 RECORDED_BYTES_MAX: Final = 32 * 1024
 """Of the offsets of one record, about 500 partitions of a sink: stores keep them in memory for a day and more."""
-_NOTHING: Final = OffsetsTold(())
+_NOTHING: Final = OffsetsAnswer(())
 
 
 def begins(step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets) -> None:
@@ -46,7 +46,7 @@ def begins(step: Step, leadership: Leadership, call_table: CallTable, call: Call
 
 
 def ended(
-    step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets, told: OffsetsTold
+    step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets, told: OffsetsAnswer
 ) -> None:
     """Record what the caller is about to be told."""
     call.stage = Stage.WRITING
@@ -102,12 +102,12 @@ def _record(
     call_table: CallTable,
     call: Call,
     request: ChangeOffsets,
-    told: OffsetsTold,
+    told: OffsetsAnswer,
     *,
     ended: bool,
 ) -> None:
     if told.byte_count > RECORDED_BYTES_MAX:
-        told = OffsetsTold(
+        told = OffsetsAnswer(
             (), f"{told.message} (its {len(told.offsets)} offsets are too many to be told again)".strip()
         )
     op = call_table.op(Op(OpKind.CALL, call=call.id))

@@ -143,7 +143,7 @@ def _step(
         if place is None:
             return None
         return PlanStep(task, PlanAction.START, f"it would run on {place}", place)
-    if not holds.wanted(entry, unit_id):
+    if not holds.is_wanted(entry, unit_id):
         return PlanStep(task, PlanAction.STOP, "it is not in the new task set")
     kept = holds.matches(entry, unit_id, hold.assignment)
     if kept and place in (None, hold.worker_id):

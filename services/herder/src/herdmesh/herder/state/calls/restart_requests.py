@@ -5,8 +5,8 @@ restarted is `restarts.py`'s.
 
 A restart is not a message to workers but a state to reach: the leader decides which units are meant, and the config
 store keeps with the connector from which generation on they are to run. What runs below it was started before it was
-asked for, and is restarted by whoever leads (`lifecycle.settle`): a leader that dies after its answer loses none, one
-that hears of it twice does it once, and a retry under the same request id is told by the store what the first was.
+asked for, and is restarted by whoever leads (`lifecycle.reconcile`): a leader that dies after its answer loses none,
+one that hears of it twice does it once, and a retry under the same request id is told by the store what the first was.
 
 Connect's own record is written beside it where Connect writes one. As in Connect, that record alone also restarts: then
 a Java tool wrote it. Of a restart of ours it comes first and finds nothing to do after it, because whatever starts from

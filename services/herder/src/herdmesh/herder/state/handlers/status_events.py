@@ -51,5 +51,5 @@ def _status_changed(
     """The status of one unit changed."""
     if leadership.role is Role.LEADING:
         inventory.connector(unit.connector)
-        holds.scope_told(inventory, unit, before, now)
+        holds.commit_scope_changed(inventory, unit, before, now)
         inventory.agenda.touch_unit(unit)

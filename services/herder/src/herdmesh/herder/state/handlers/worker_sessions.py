@@ -136,7 +136,7 @@ def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: d
                 else:
                     hold.stop_sent_ms = step.now
             else:
-                holds.acknowledged(step, inventory, connector, unit, hold)
+                holds.stop_acknowledged(step, inventory, connector, unit, hold)
                 unit.not_before_ms = 0
     return known
 
@@ -159,7 +159,7 @@ def _adopt(memory: HerderMemory, member: Member, holding: Holding, counted: bool
     claim.because = f"leader epoch {memory.leadership.epoch} found it there and left it"
     entry = connector.stored
     others = max((other.assignment.order for other in unit.holds()), default=(0, 0))
-    newest = max(unit.newest_generation, holds.reported(memory.stores, holding.unit))
+    newest = max(unit.newest_generation, holds.reported_generation(memory.stores, holding.unit))
     stale = claim.assignment.order < others or claim.assignment.generation < newest
     if entry is None or stale or holding.stopping or not holds.matches(entry, holding.unit, holding.assignment):
         memory.inventory.stray(unit, claim)
@@ -182,7 +182,7 @@ def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding
     assert entry is not None
     state = None if holding.state is RunState.UNASSIGNED else holding.state
     was_known = hold.state is state
-    holds.said(step, fleet, connector, unit, state)
+    holds.state_reported(step, fleet, connector, unit, state)
     hold.failure = holding.failure
     # What it was told follows from the state; a unit that is FAILED or starting is told again: its target may have been
     # changed while nobody led.
@@ -209,7 +209,7 @@ def heartbeat(step: Step, fleet: Fleet, inventory: Inventory, event: WorkerHeart
             if connector is not None and (progress.is_limited or was_limited):
                 limited[connector.name] = connector
     for connector in limited.values():
-        rate_limits.settle(fleet, connector)
+        rate_limits.share_limits(fleet, connector)
     for unit_id, wait in event.waits:
         connector = inventory.connectors.get(unit_id.connector)
         unit = connector.units.get(unit_id.task) if connector is not None else None
@@ -235,12 +235,12 @@ def reported(step: Step, fleet: Fleet, inventory: Inventory, event: UnitReported
             fleet.send(event.session, StopUnit(event.unit, event.assignment, "this worker does not hold it"))
         return
     if event.state is RunState.UNASSIGNED:
-        holds.acknowledged(step, inventory, connector, unit, hold)
+        holds.stop_acknowledged(step, inventory, connector, unit, hold)
         return
     if hold is not unit.hold:
         return  # it is being stopped; only the acknowledgement counts
     hold.failure = event.failure
-    holds.said(step, fleet, connector, unit, event.state)
+    holds.state_reported(step, fleet, connector, unit, event.state)
     # What it has done is the last that it was told, as far as we can know: it may have begun to pause before it dialled
     # in as RUNNING. Anything else that it should do it is told again.
     hold.target = _TOLD.get(event.state, hold.target)

@@ -31,7 +31,7 @@ from herdmesh.herder.state.model import (
 from herdmesh.herder.state.model.instructions import StatusChange
 from herdmesh.herder.state.model.plugin_versions import meets
 from herdmesh.herder.state.model.questions import Question
-from herdmesh.herder.state.model.requests import OffsetsTold, Request, RestartItem, WriteOptions
+from herdmesh.herder.state.model.requests import OffsetsAnswer, Request, RestartItem, WriteOptions
 from herdmesh.herder.state.model.restart_policy import Account
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
@@ -73,9 +73,9 @@ class Member:
     rates: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     def __post_init__(self) -> None:
-        self.tell(self.plugins, self.refused)
+        self.set_plugins(self.plugins, self.refused)
 
-    def tell(self, plugins: tuple[Plugin, ...], refused: tuple[RefusedPlugin, ...]) -> None:
+    def set_plugins(self, plugins: tuple[Plugin, ...], refused: tuple[RefusedPlugin, ...]) -> None:
         """Note what it can load, and what of its plugin folders it cannot."""
         self.plugins, self.refused = plugins, refused
         self.connectors, self.versions, self.step_versions = {}, {}, {}
@@ -313,9 +313,9 @@ class Call:
     offsets_ready: bool = False
     prepared_offsets: object = None
     #: the offsets that a reset is to forget, as a worker read them before anybody began to.
-    offsets_before: OffsetsTold | None = None
+    offsets_before: OffsetsAnswer | None = None
     #: what a worker said of the offsets it changed.
-    offsets_told: OffsetsTold | None = None
+    offsets_after: OffsetsAnswer | None = None
     #: the config store knows that this call began to change offsets.
     begun: bool = False
     #: who may have changed the offsets, as a sentence: a worker that went away, or an earlier request of this id.

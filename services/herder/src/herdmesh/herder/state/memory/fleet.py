@@ -107,7 +107,7 @@ class Fleet:
         """Send over a session, under the epoch."""
         self._step.emit(Send(session, self._leadership.epoch, message))
 
-    def tell(self, worker_id: str, message: Message) -> bool:
+    def send_to(self, worker_id: str, message: Message) -> bool:
         """Send to a worker if its stream is open; its next hello makes up for what it misses."""
         member = self._members.get(worker_id)
         if member is None or member.session is None:

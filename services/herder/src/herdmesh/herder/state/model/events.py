@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from herdmesh.connect.waits import Wait
-from herdmesh.herder.state.model.requests import OffsetsRecorded, OffsetsTold, Request, RestartItem, WriteOptions
+from herdmesh.herder.state.model.requests import OffsetsAnswer, OffsetsRecorded, Request, RestartItem, WriteOptions
 from herdmesh.herder.state.model.values import (
     Assignment,
     ClusterLevel,
@@ -205,7 +205,7 @@ class WorkerHello:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginsTold:
+class PluginsChanged:
     """The plugin folders of a worker have changed: all that it can load now."""
 
     session: int
@@ -261,7 +261,7 @@ class CommandReplied:
     loggers: tuple[LoggerLevel, ...] = ()
     tasks: tuple[Properties, ...] = ()
     dead_letters: object = None
-    offsets: OffsetsTold | None = None
+    offsets: OffsetsAnswer | None = None
     uncertain: bool = False
     prepared: object = None
 
@@ -326,8 +326,8 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """Nothing happened; go on with what the events before left over (`Herder.unsettled`)."""
+class Continue:
+    """Nothing happened; go on with what the events before left over (`Herder.has_more_to_do`)."""
 
 
 Event = (
@@ -354,12 +354,12 @@ Event = (
     | TaskConfigsMade
     | CommandReplied
     | WorkerLeft
-    | PluginsTold
+    | PluginsChanged
     | StreamBroken
     | RequestReceived
     | RequestCancelled
     | WriteDone
     | WriteFailed
     | Tick
-    | Settle
+    | Continue
 )

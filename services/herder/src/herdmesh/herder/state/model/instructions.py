@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.herder.state.model.questions import Question
-from herdmesh.herder.state.model.requests import Answer, ChangeOffsets, OffsetsTold, RestartItem, WriteOptions
+from herdmesh.herder.state.model.requests import Answer, ChangeOffsets, OffsetsAnswer, RestartItem, WriteOptions
 from herdmesh.herder.state.model.values import (
     Assignment,
     Properties,
@@ -246,7 +246,7 @@ class RecordOffsets:
     connector: str
     change: ChangeOffsets
     ended: bool
-    told: OffsetsTold
+    told: OffsetsAnswer
     options: WriteOptions
     epoch: int
 

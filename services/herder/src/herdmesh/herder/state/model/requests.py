@@ -303,14 +303,14 @@ class LoggersSet:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLettersTold:
+class DeadLettersAnswer:
     """The answer to ListDeadLetters and ReplayDeadLetters: `wire` is the worker's, unopened."""
 
     wire: object
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsTold:
+class OffsetsAnswer:
     """The answer to GetOffsets and ChangeOffsets: as they are now; after a reset, as they were. `message` is Connect's
     about a change, and of those that are only told what somebody who reads them should know."""
 
@@ -329,7 +329,7 @@ class OffsetsRecorded:
     far; `overtaken` = it was begun and not ended, and something else was done to the connector since."""
 
     ended: bool
-    told: OffsetsTold
+    told: OffsetsAnswer
     repeated: bool = False
     overtaken: bool = False
 
@@ -343,6 +343,6 @@ Answer = (
     | LoggersListed
     | LoggersSet
     | Draining
-    | DeadLettersTold
-    | OffsetsTold
+    | DeadLettersAnswer
+    | OffsetsAnswer
 )

@@ -164,7 +164,7 @@ class Account:
         self.generation, self.failure = generation, self.failure or failure
         self.next_ms, self.counted = now, self.begun == generation
 
-    def hear(self, attempts_ms: Sequence[int], now: int) -> None:
+    def add_attempts(self, attempts_ms: Sequence[int], now: int) -> None:
         """A status, or we as an earlier leader, tell of restarts under this account: take in those not known."""
         news = [at_ms for at_ms in attempts_ms if at_ms not in self.known_ms]
         if not news:
@@ -237,22 +237,22 @@ def read_back(stored: StatusEntry | None, tag: str, generation: int, now: int, o
     and not due again. A status RESTARTING of the very generation that is held still tells of one that was counted and
     not carried out: it is due at once, and not counted again.
     """
-    account = _told(stored, tag, generation, now)
+    account = _read_note(stored, tag, generation, now)
     if ours is None or ours.tag != tag:
         return account
-    account.hear(ours.attempts_ms, now)
+    account.add_attempts(ours.attempts_ms, now)
     account.fenced_ms, account.begun = ours.fenced_ms, ours.begun
     if generation and ours.begun == generation:
         account.take_up(generation, ours.failure, now)
     return account
 
 
-def _told(stored: StatusEntry | None, tag: str, generation: int, now: int) -> Account:
+def _read_note(stored: StatusEntry | None, tag: str, generation: int, now: int) -> Account:
     note = stored.note if stored is not None else None
     if stored is None or note is None or note.tag != tag:
         return Account(tag)
     account = Account(tag, failed_ms=note.since_ms)
-    account.hear(note.attempts_ms, now)
+    account.add_attempts(note.attempts_ms, now)
     if note.next_ms is not None and generation > stored.generation:
         account.inferred_ms = min(note.next_ms, now)
         account.attempts_ms.append(account.inferred_ms)
@@ -274,7 +274,7 @@ def take_in(account: Account, stored: StatusEntry | None, policy: RestartPolicy,
         return
     if stored.note is None or stored.note.tag != account.tag:
         return
-    account.hear(policy.within(stored.note.attempts_ms, now), now)
+    account.add_attempts(policy.within(stored.note.attempts_ms, now), now)
     if stored.state is RunState.RESTARTING and stored.generation > account.begun:
         account.begun = stored.generation
         if account.generation == stored.generation:

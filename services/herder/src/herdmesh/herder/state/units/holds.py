@@ -72,21 +72,21 @@ def tasks_wanted(entry: ConnectorEntry) -> bool:
     )
 
 
-def wanted(entry: ConnectorEntry, unit: UnitId) -> bool:
+def is_wanted(entry: ConnectorEntry, unit: UnitId) -> bool:
     """True when a worker is to hold the unit."""
     if not entry.has_config:
         return False
     return unit.task is None or (tasks_wanted(entry) and unit.task < len(entry.tasks))
 
 
-def reported(stores: StoreViews, unit: UnitId) -> int:
+def reported_generation(stores: StoreViews, unit: UnitId) -> int:
     """The highest generation that any worker of ours has reported for it: an older claim was replaced meanwhile, even
     where the newer one has not dialled in yet. Java's generations count another group's life."""
     status = stores.status_of(unit)
     return status.generation if status is not None and status.worker_incarnation else 0
 
 
-def noted(stores: StoreViews, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
+def reported_conditions(stores: StoreViews, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
     """What the worker's status of this very claim says besides the state: STALLED, above all."""
     status = stores.status_of(unit)
     if status is None or status.generation != hold.assignment.generation or status.state is not hold.state:
@@ -123,7 +123,9 @@ def scope_of(stores: StoreViews, connector: Connector, entry: ConnectorEntry, ta
     return mine.beside(committed[group])
 
 
-def scope_told(inventory: Inventory, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None) -> None:
+def commit_scope_changed(
+    inventory: Inventory, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None
+) -> None:
     """A status changed: what the connector's tasks have committed is read anew, unless this one only adds to it."""
     connector = inventory.connectors.get(unit.connector)
     if connector is None or connector.committed is None or unit.task is None:
@@ -195,7 +197,7 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
     assert unit.account is not None
     unit.account.next_ms = None  # whatever was due: this is it
     unit.start_count += 1
-    memory.fleet.tell(
+    memory.fleet.send_to(
         worker_id,
         StartUnit(
             unit=unit.id,
@@ -242,7 +244,7 @@ def stop(
     unit.destination = destination
     if unit.id.task is None:
         _forget_generation(connector)
-    fleet.tell(hold.worker_id, StopUnit(unit.id, hold.assignment, reason))
+    fleet.send_to(hold.worker_id, StopUnit(unit.id, hold.assignment, reason))
     inventory.agenda.touch_unit(unit.id)
 
 
@@ -256,7 +258,7 @@ def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold
     inventory.agenda.touch_unit(unit.id)
 
 
-def acknowledged(step: Step, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
+def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
     """A worker does not run the unit any more, and says so."""
     asked = hold is not unit.hold
     inventory.drop(unit, hold)
@@ -273,7 +275,7 @@ def acknowledged(step: Step, inventory: Inventory, connector: Connector, unit: U
     inventory.agenda.touch_unit(unit.id)
 
 
-def lost(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
+def lose(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
     """A worker may still run the unit and cannot be asked: its task must be fenced before a changed set starts."""
     was_current = hold is unit.hold
     inventory.drop(unit, hold)
@@ -300,7 +302,7 @@ def lose_all(step: Step, fleet: Fleet, inventory: Inventory, member: Member) -> 
         connector = inventory.connector(unit_id.connector)
         unit = connector.unit(unit_id.task)
         for hold in [hold for hold in unit.holds() if hold.worker_id == member.worker_id]:
-            lost(step, fleet, inventory, connector, unit, hold)
+            lose(step, fleet, inventory, connector, unit, hold)
 
 
 def expire_stops(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, units: Iterable[Unit]) -> None:
@@ -308,10 +310,10 @@ def expire_stops(step: Step, fleet: Fleet, inventory: Inventory, connector: Conn
     for unit in units:
         for hold in list(unit.strays):
             if step.now - hold.stop_sent_ms >= step.rules.stop_timeout_ms:
-                lost(step, fleet, inventory, connector, unit, hold)
+                lose(step, fleet, inventory, connector, unit, hold)
 
 
-def said(step: Step, fleet: Fleet, connector: Connector, unit: Unit, state: RunState | None) -> None:
+def state_reported(step: Step, fleet: Fleet, connector: Connector, unit: Unit, state: RunState | None) -> None:
     """The worker that holds the unit says which state it is in; times and follow-ups of a change."""
     hold = unit.hold
     assert hold is not None

@@ -38,7 +38,9 @@ from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 RETRY_MS = 1_000
 
 
-def settle(step: Step, stores: StoreViews, call_table: CallTable, connector: Connector, units: Iterable[Unit]) -> None:
+def write_changes(
+    step: Step, stores: StoreViews, call_table: CallTable, connector: Connector, units: Iterable[Unit]
+) -> None:
     """Write what the statuses of these units of a connector do not say yet."""
     entry = connector.stored
     if entry is None:

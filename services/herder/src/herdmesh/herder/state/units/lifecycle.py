@@ -1,8 +1,8 @@
-"""What each connector needs next: `settle` compares what is wanted with what is held and closes the gap.
+"""What each connector needs next: `reconcile` compares what is wanted with what is held and closes the gap.
 
 Owns the comparison and the clean-up of what is left of deleted things. Does not place units (`placement.py`).
 
-Invariant: `settle` may be called at any time and any number of times: called again with nothing changed it does
+Invariant: `reconcile` may be called at any time and any number of times: called again with nothing changed it does
 nothing.
 """
 
@@ -39,7 +39,7 @@ CLEAN_SOON_MS = 100
 STOPS_MAX = STARTS_MAX = 100
 
 
-def settle(memory: HerderMemory, connector: Connector, tasks: Collection[int | None] | None = None) -> None:
+def reconcile(memory: HerderMemory, connector: Connector, tasks: Collection[int | None] | None = None) -> None:
     """Do everything that can be done for one connector now. `tasks`: nothing changed but these units of it (None = the
     connector itself), so that no other is looked at."""
     entry = connector.stored
@@ -60,12 +60,12 @@ def settle(memory: HerderMemory, connector: Connector, tasks: Collection[int | N
     del units[looked_at:]
     if entry is not None:
         _set_targets(memory.fleet, entry, units)
-        task_sets.settle(memory, connector)
-        restarts.settle(memory, connector, units)
+        task_sets.advance(memory, connector)
+        restarts.restart_failed(memory, connector, units)
         _start_ready(memory, connector, entry, units)
-        leader_statuses.settle(memory.step, memory.stores, memory.call_table, connector, units)
+        leader_statuses.write_changes(memory.step, memory.stores, memory.call_table, connector, units)
     for unit in units:
-        if unit.hold is None and not unit.strays and (entry is None or not holds.wanted(entry, unit.id)):
+        if unit.hold is None and not unit.strays and (entry is None or not holds.is_wanted(entry, unit.id)):
             connector.units.pop(unit.id.task, None)
     _clean_statuses(memory, connector, entry, tasks)
     nothing_left = not (connector.units or connector.unfenced or connector.cleaning)
@@ -89,7 +89,7 @@ def may_start(memory: HerderMemory) -> bool:
 
 def ready_itself(memory: HerderMemory, entry: ConnectorEntry, unit: Unit) -> bool:
     """`ready`, of who has asked `may_start`."""
-    if unit.hold is not None or unit.strays or not holds.wanted(entry, unit.id):
+    if unit.hold is not None or unit.strays or not holds.is_wanted(entry, unit.id):
         return False
     if memory.step.now < unit.not_before_ms:
         return False
@@ -137,7 +137,7 @@ def _stop_if_unwanted(
 ) -> None:
     if entry is None:
         holds.stop(memory.fleet, memory.inventory, connector, unit, "the connector was deleted")
-    elif not holds.wanted(entry, unit.id):
+    elif not holds.is_wanted(entry, unit.id):
         stopped = entry.wanted_state is TargetState.STOPPED
         reason = "the connector was stopped" if stopped else "not in the task set any more"
         holds.stop(memory.fleet, memory.inventory, connector, unit, reason)
@@ -147,7 +147,11 @@ def _stop_if_unwanted(
         holds.stop(memory.fleet, memory.inventory, connector, unit, "its config changed", destination=hold.worker_id)
     elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
         restarts.restart_unit(memory, connector, unit)
-    elif hold.assignment.generation < holds.reported(memory.stores, unit.id) < memory.leadership.next_generation:
+    elif (
+        hold.assignment.generation
+        < holds.reported_generation(memory.stores, unit.id)
+        < memory.leadership.next_generation
+    ):
         # A leader before us gave it to somebody else later, whose last word was written after we adopted this one,
         # and stands over all that it will say.
         unit.restarting = True
@@ -169,7 +173,7 @@ def _set_targets(fleet: Fleet, entry: ConnectorEntry, units: Iterable[Unit]) -> 
         target = holds.target_of(entry, unit.id)
         if hold is None or hold.target is target:
             continue
-        if fleet.tell(hold.worker_id, SetUnitTarget(unit.id, target)):
+        if fleet.send_to(hold.worker_id, SetUnitTarget(unit.id, target)):
             hold.target = target
 
 

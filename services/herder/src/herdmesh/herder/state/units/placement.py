@@ -232,7 +232,7 @@ def _looks_for_place(memory: HerderMemory, entry: ConnectorEntry, unit: Unit, *,
     """False for a unit nobody holds whose place must not be decided now: it is not wanted, or waits for its set, for
     its old worker, or for its backoff; it gets a place when it may start. `may_start`: as `lifecycle` says."""
     if unit.destination is not None or unit.strays:
-        return holds.wanted(entry, unit.id)
+        return holds.is_wanted(entry, unit.id)
     return may_start and lifecycle.ready_itself(memory, entry, unit)
 
 

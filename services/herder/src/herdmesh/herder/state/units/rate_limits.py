@@ -45,7 +45,7 @@ def level(uses: Sequence[RateUse]) -> float:
     return max(0.0, left / count)
 
 
-def settle(fleet: Fleet, connector: Connector) -> None:
+def share_limits(fleet: Fleet, connector: Connector) -> None:
     """Tell the workers that run tasks of the connector how much each may take, where that has changed."""
     progress = [unit.progress for unit in connector.units.values() if unit.progress is not None]
     records = level([one.records_rate for one in progress if one.records_rate is not None])
@@ -59,7 +59,7 @@ def settle(fleet: Fleet, connector: Connector) -> None:
         member = fleet.members.get(worker_id)
         if member is None or not _differs(member.rates.get(connector.name), (records, bytes_)):
             continue
-        if fleet.tell(worker_id, SetRate(connector.name, records, bytes_)):
+        if fleet.send_to(worker_id, SetRate(connector.name, records, bytes_)):
             member.rates[connector.name] = (records, bytes_)
 
 

@@ -42,13 +42,13 @@ def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None
     memory.agenda.touch_unit(unit.id)
 
 
-def settle(memory: HerderMemory, connector: Connector, units: Iterable[Unit]) -> None:
+def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[Unit]) -> None:
     """Of these units: read accounts back, decide failures, carry out what is due."""
     entry = connector.stored
     if entry is None or not memory.stores.statuses_known:
         return
     for unit in units:
-        if not holds.wanted(entry, unit.id):
+        if not holds.is_wanted(entry, unit.id):
             continue
         hold = unit.hold
         failed = hold is not None and hold.state is RunState.FAILED

@@ -66,7 +66,7 @@ def gate_open(entry: ConnectorEntry) -> bool:
     return not entry.pending_fencing
 
 
-def settle(memory: HerderMemory, connector: Connector) -> None:
+def advance(memory: HerderMemory, connector: Connector) -> None:
     """Take the next step of this connector's task set, if one can be taken now."""
     entry = connector.stored
     if entry is None or connector.busy:
@@ -180,7 +180,7 @@ def _ask(step: Step, fleet: Fleet, connector: Connector, entry: ConnectorEntry) 
         return
     if not matches(entry, connector.unit(None).id, hold.assignment):
         return
-    if fleet.tell(hold.worker_id, GenerateTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
+    if fleet.send_to(hold.worker_id, GenerateTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
         connector.generate = Generate.ASKED
 
 

@@ -41,7 +41,7 @@ def of_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> str:
         return _held(memory.step, memory.stores, memory.fleet, connector, entry, unit, unit.hold)
     if unit.strays:
         return _stopping(memory.step, entry, unit, unit.strays[-1])
-    if not holds.wanted(entry, unit.id):
+    if not holds.is_wanted(entry, unit.id):
         return _without_set(connector, entry)
     return _waiting(memory, connector, entry, unit)
 
@@ -67,18 +67,20 @@ def _held(
         next_ms = max(connector.generate_ms, connector.write_ms)
         again = f"; tried again in {_seconds(next_ms - step.now)}" if next_ms > step.now else ""
         return f"its tasks stay as they are: {connector.trouble}{again}"
-    limited = next((one for one in holds.noted(stores, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"), None)
+    limited = next(
+        (one for one in holds.reported_conditions(stores, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"), None
+    )
     if limited is not None:
         return limited.message
     if unit.wait is not None:
         return unit.wait.text()
-    stalled = [one.message for one in holds.noted(stores, unit.id, hold) if one.type == "STALLED"]
+    stalled = [one.message for one in holds.reported_conditions(stores, unit.id, hold) if one.type == "STALLED"]
     return stalled[0] if stalled else ""
 
 
 def _stopping(step: Step, entry: ConnectorEntry, unit: Unit, stray: Hold) -> str:
     line = f"stopping on {stray.worker_id}"
-    if not holds.wanted(entry, unit.id):
+    if not holds.is_wanted(entry, unit.id):
         return f"{line} for good"
     left = _seconds(stray.stop_sent_ms + step.rules.stop_timeout_ms - step.now)
     bound = f" ({stray.worker_id} has {left} to say so)"

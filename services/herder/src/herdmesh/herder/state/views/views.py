@@ -243,7 +243,7 @@ def _task_view(memory: HerderMemory, connector: Connector, entry: ConnectorEntry
 
 def _held_view(memory: HerderMemory, connector: Connector, unit: Unit, hold: Hold) -> UnitView:
     member = memory.fleet.members.get(hold.worker_id)
-    noted = holds.noted(memory.stores, unit.id, hold)
+    noted = holds.reported_conditions(memory.stores, unit.id, hold)
     if member is not None and member.session is not None:  # what it says now counts, and not what it wrote last
         noted = (*(one for one in noted if one.type != WAITING), *_waiting(unit.wait))
     conditions = (*noted, *_conditions(memory.fleet, connector, unit))
@@ -293,7 +293,7 @@ def _conditions(fleet: Fleet, connector: Connector, unit: Unit) -> tuple[Conditi
         found.append(Condition("TASK_CONFIGS", connector.trouble))
     if unit.id.task is None and entry.inconsistent:
         found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made anew"))
-    if unit.hold is None and holds.wanted(entry, unit.id):
+    if unit.hold is None and holds.is_wanted(entry, unit.id):
         able = [member for member in fleet.members.values() if plugin_eligibility.runs(fleet, member, entry)]
         if not any(member.takes_work for member in able):
             found.append(Condition("NO_WORKER", f"no connected worker can take {entry.class_name or 'it'}"))

@@ -58,7 +58,7 @@ def gone(fleet: Fleet, member: Member, *, held_nothing: bool) -> None:
 def remind(fleet: Fleet, member: Member, says_draining: bool) -> None:
     """After the welcome: tell a worker what it missed."""
     if member.drain_asked is not None and member.drain_asked is not says_draining:
-        fleet.tell(member.worker_id, Ask("", SetDraining(member.drain_asked)))
+        fleet.send_to(member.worker_id, Ask("", SetDraining(member.drain_asked)))
 
 
 def reason(step: Step, stores: StoreViews, fleet: Fleet, member: Member) -> str:

@@ -16,7 +16,7 @@ from herdmesh.herder.state.memory import (
     Step,
 )
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Plugin, PluginKind, RefusedPlugin
-from herdmesh.herder.state.model.events import PluginsTold
+from herdmesh.herder.state.model.events import PluginsChanged
 
 TASK_CLASS_KEY = "task.class"
 """Connect stores the class of a connector's tasks with each task's config."""
@@ -75,13 +75,13 @@ def _type_of_plugin(plugin: Plugin) -> ConnectorType:
     return ConnectorType.SOURCE if plugin.kind is PluginKind.SOURCE else ConnectorType.SINK
 
 
-def folders_changed(step: Step, agenda: Agenda, fleet: Fleet, event: PluginsTold) -> None:
+def folders_changed(step: Step, agenda: Agenda, fleet: Fleet, event: PluginsChanged) -> None:
     """The plugin folders of a worker have changed. What it runs goes on; what waits for a plugin may find it now."""
     member = fleet.member_of(event.session)
     if member is None:
         return
     member.heard_ms = step.now
-    member.tell(event.plugins, event.refused)
+    member.set_plugins(event.plugins, event.refused)
     fleet.note_plugins(member)
     agenda.place_all()
 
