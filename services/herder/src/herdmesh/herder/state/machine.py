@@ -178,7 +178,7 @@ class Herder:
             case _:
                 assert_never(event)
 
-    def _worker(self, event: ev.Event) -> None:
+    def _worker(self, event: ev.WorkerEvent) -> None:
         memory = self._memory
         match event:
             case ev.WorkerHello():
@@ -198,7 +198,7 @@ class Herder:
             case ev.StreamBroken():
                 worker_sessions.broken(memory, event)
             case _:
-                raise AssertionError(f"nobody handles {event}")
+                assert_never(event)
 
     def _tick(self) -> None:
         memory = self._memory

@@ -330,6 +330,17 @@ class Continue:
     """Nothing happened; go on with what the events before left over (`Herder.has_more_to_do`)."""
 
 
+WorkerEvent = (
+    WorkerHello
+    | WorkerHeartbeat
+    | UnitReported
+    | TaskConfigsMade
+    | CommandReplied
+    | WorkerLeft
+    | PluginsChanged
+    | StreamBroken
+)
+
 Event = (
     LeadershipGranted
     | GenerationsReserved
@@ -348,14 +359,7 @@ Event = (
     | StatusPut
     | StatusDeleted
     | LeasesChanged
-    | WorkerHello
-    | WorkerHeartbeat
-    | UnitReported
-    | TaskConfigsMade
-    | CommandReplied
-    | WorkerLeft
-    | PluginsChanged
-    | StreamBroken
+    | WorkerEvent
     | RequestReceived
     | RequestCancelled
     | WriteDone
