@@ -18,7 +18,7 @@ from herdmesh.configstore.service import wire as config_wire
 from herdmesh.configstore.state import config as config_state
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.handlers import leadership_changes
+from herdmesh.herder.state.leadership import generations
 from herdmesh.herder.state.model import RestartPolicy
 from herdmesh.herder.wire import stores as store_wire
 from herdmesh.herder.wire import values
@@ -208,5 +208,5 @@ def simulated() -> Generator[None]:
         stack.enter_context(patch.object(store_wire, "entry", entry))
         stack.enter_context(patch.object(config_wire, "entry", entry_message))
         stack.enter_context(patch.object(config_state, "GENERATIONS_PER_BLOCK", GENERATIONS_PER_BLOCK))
-        stack.enter_context(patch.object(leadership_changes, "RESERVE_AT", RESERVE_AT))
+        stack.enter_context(patch.object(generations, "RESERVE_AT", RESERVE_AT))
         yield
