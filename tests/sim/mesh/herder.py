@@ -151,7 +151,13 @@ class HerderProcess(Node):
             return
         number = next(self._numbers)
         self.sessions[number] = stream
-        stream.far.heard = lambda request: self.handle(wire.event(number, request))
+
+        def receive(request: Any) -> None:
+            event = wire.event(number, request)
+            if event is not None:
+                self.handle(event)
+
+        stream.far.heard = receive
         stream.far.over = lambda _: self._over(number)
 
     def _over(self, number: int) -> None:
