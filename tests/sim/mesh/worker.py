@@ -18,7 +18,6 @@ from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.contract import ErrorClass
 from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, RequestInvalid
