@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine import TaskKind, clients, failure, fence, source_offsets
+from herdmesh.engine import TaskKind, clients, failure, fence, source_offsets, topic_creation
 from libs.core.tests.engine.harness import make_spec, run_here
 from tests.support.guarded_broker import GuardedBroker
 
@@ -20,7 +20,8 @@ def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute of trying is what users get; what is told at its end is the same after two seconds."""
     monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 2.0)
     monkeypatch.setattr(fence, "RETRY_TIMEOUT_S", 2.0)
-    monkeypatch.setattr(source_offsets, "CALL_TIMEOUT_S", 2.0)
+    for module in (source_offsets, topic_creation):
+        monkeypatch.setattr(module, "CALL_TIMEOUT_S", 2.0)
 
 
 async def outcome(bootstrap: str, name: str, topic: str, login: Mapping[str, str]) -> tuple[str, ErrorClass]:

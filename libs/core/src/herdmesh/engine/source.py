@@ -68,6 +68,7 @@ from herdmesh.engine.record_errors import SourceErrors
 from herdmesh.engine.settings import SourceSettings
 from herdmesh.engine.source_transaction import SourceTransaction
 from herdmesh.engine.tolerance import KAFKA_PRODUCE, RetryStopped
+from herdmesh.engine.topic_creation import ensure_topic
 
 POLL_RECORDS_MAX = 10_000
 """Records a task is to hand over at once, at most, where no rate limit says less."""
@@ -426,7 +427,7 @@ class SourceLoop:
         stored_offsets.refuse_records(self._spec, settings, topic)
         if settings.topic_creation:
             wanted = settings.new_topic(topic)
-            source_offsets.ensure_topic(self._admin, topic, wanted.partitions, wanted.replication_factor, wanted.config)
+            ensure_topic(self._admin, topic, wanted.partitions, wanted.replication_factor, wanted.config)
         self._topics.add(topic)
 
     def _abort(self) -> None:

@@ -26,6 +26,7 @@ from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung_offsets import OffsetsFinisher
 from herdmesh.engine.settings import ClientConfig, SourceSettings, offsets_topic_settings
 from herdmesh.engine.source_offsets import SourceOffsets
+from herdmesh.engine.topic_creation import ensure_topic
 
 _log = logging.getLogger(__name__)
 _NO_WAIT: ClientConfig = {"fetch.wait.max.ms": 3}
@@ -89,7 +90,7 @@ class Reader:
         self._consumers = {topic: self._consumer() for topic in topics(self._settings)}  # they connect meanwhile
         for topic, consumer in list(self._consumers.items()):
             if self._creates:
-                made = source_offsets.ensure_topic(self._admin, topic, *offsets_topic_settings(self._spec))
+                made = ensure_topic(self._admin, topic, *offsets_topic_settings(self._spec))
                 if made and (scope := self._spec.commit_scope) is not None and topic in scope.topics:
                     _log.warning(_DELETED, topic, self._spec.connector)
             elif topic not in clients.retried(lambda: self._admin.list_topics(timeout=clients.CALL_TIMEOUT_S)).topics:

@@ -1,6 +1,6 @@
 """How a source's topics are made: topic creation groups (KIP-158; reference configs 5.4).
 
-Owns which group a topic belongs to and what the group says. Makes no topic (`source_offsets.ensure_topic`).
+Owns which group a topic belongs to and what the group says. Makes no topic (`topic_creation.ensure_topic`).
 
 Invariant: every topic belongs to exactly one group; what a group does not say, the default group says, and what that
 does not say, the broker.

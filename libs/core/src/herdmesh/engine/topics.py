@@ -21,7 +21,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.source_offsets import ensure_topic
+from herdmesh.engine.topic_creation import ensure_topic
 
 _LOOK_PAUSE_S = 0.05
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.dead_letters.letter import Letter
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify_kafka
-from herdmesh.engine.source_offsets import ensure_topic
+from herdmesh.engine.topic_creation import ensure_topic
 from herdmesh.engine.tolerance import ErrorSettings
 
 PARTITIONS: Final = 1

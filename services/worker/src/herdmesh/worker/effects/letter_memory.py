@@ -22,6 +22,7 @@ from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung_offsets import OffsetsFinisher
 from herdmesh.engine.settings import access_of, offsets_topic_settings, source_settings
 from herdmesh.engine.source_offsets import SourceOffsets
+from herdmesh.engine.topic_creation import ensure_topic
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.worker.effects.letter_log import TopicLog
 from herdmesh.worker.state import replays
@@ -87,7 +88,7 @@ class Memory:
             return self._taken(found, self._of_file(self._in_file, SourceOffsets(self._owner)))
         assert self.topic is not None
         spec, topic, admin = self._spec, self.topic, self._log.admin
-        source_offsets.ensure_topic(admin, topic, *offsets_topic_settings(spec))
+        ensure_topic(admin, topic, *offsets_topic_settings(spec))
         with closing(self._consumer()) as consumer:
             beyond = Beyond(topic, self._owner, admin, self._unstable)
             hung = OffsetsFinisher(topic, self._owner, spec.transactional_id, fence, self._unstable)
