@@ -12,7 +12,7 @@ ARGS ?=
 BIN := .venv/bin
 PACKAGE_LISTS := deploy/requirements.txt deploy/requirements-demo.txt deploy/requirements-compiler.txt deploy/setup.sh \
 	$(wildcard */pyproject.toml */*/pyproject.toml) \
-	libs/core/setup.py libs/core/src/herdmesh/engine/native.c
+	libs/core/setup.py libs/core/src/herdmesh/engine/librdkafka/native.c
 
 # pyright comes whole with its package; without this it asks the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: that `herdmesh.engine._native` is compiled, and how.
+"""What pyproject.toml cannot say: that `herdmesh.engine.librdkafka._native` is compiled, and how.
 
 It is a plain shared library for ctypes, so neither Python's headers nor librdkafka's are needed: only a C compiler,
 which is $CC, the machine's `cc`, or, where there is none, zig's (a package, which pip brings to an isolated build).
@@ -60,13 +60,13 @@ def _compiler() -> list[str]:
     if find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
     raise SystemExit(
-        "No C compiler for herdmesh.engine._native: install one (Debian and Ubuntu: apt install gcc libc6-dev), name "
-        f"it in CC, or install the package {_ZIG} into this environment, and run this again."
+        "No C compiler for herdmesh.engine.librdkafka._native: install one (Debian and Ubuntu: apt install gcc "
+        f"libc6-dev), name it in CC, or install the package {_ZIG} into this environment, and run this again."
     )
 
 
 setup(
-    ext_modules=[Extension("herdmesh.engine._native", ["src/herdmesh/engine/native.c"])],
+    ext_modules=[Extension("herdmesh.engine.librdkafka._native", ["src/herdmesh/engine/librdkafka/native.c"])],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": PlatformWheel},
     setup_requires=[] if _compiler_here() else [_ZIG],
 )

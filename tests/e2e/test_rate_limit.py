@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from herdmesh.cli.views import Json
-from herdmesh.engine.ownership import owner
+from herdmesh.engine.sink.ownership import owner
 from tests.support.mesh import Mesh
 from tests.support.sizes import SOAKING, soak_or
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from herdmesh.engine.failpoints import NAMES
+from herdmesh.engine.runtime.failpoints import NAMES
 from tests.support.mesh import Mesh, assert_exact, parquet_sink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]

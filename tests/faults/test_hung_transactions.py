@@ -27,11 +27,11 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.offsets_topic import OffsetRecord
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.engine import RunSpec, TaskKind
-from herdmesh.engine.contract import Progress
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.fence import Fence
-from herdmesh.engine.group_offsets import group_offsets
-from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, partition_of_group
+from herdmesh.engine.fencing.fence import Fence
+from herdmesh.engine.fencing.hung_group_transaction import GROUP_OFFSETS_TOPIC, partition_of_group
+from herdmesh.engine.librdkafka.group_offsets import group_offsets
+from herdmesh.engine.runtime.contract import Progress
+from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.worker.connectors.files.task import FileSinkTask
 from libs.core.tests.engine import sinks
 from libs.core.tests.engine.harness import JSON_VALUES, WAIT_S, Kafka, Link, make_spec, run_here

@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine import TaskKind, clients, failure, fence, source_offsets, topic_creation
+from herdmesh.engine import TaskKind
+from herdmesh.engine.fencing import fence
+from herdmesh.engine.librdkafka import clients, topic_creation
+from herdmesh.engine.runtime import failure
+from herdmesh.engine.source import source_offsets
 from libs.core.tests.engine.harness import make_spec, run_here
 from tests.support.guarded_broker import GuardedBroker
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.engine.contract import Rate
-from herdmesh.engine.limits import Limits
+from herdmesh.engine.runtime.contract import Rate
+from herdmesh.engine.runtime.limits import Limits
 from herdmesh.herder.state.model import RateUse
 from herdmesh.herder.state.units.rate_limits import level
 

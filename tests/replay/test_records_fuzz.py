@@ -26,7 +26,7 @@ from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
 from herdmesh.connect.data import Batch, BigInteger, Float32, Header, Int8, Int16, Int32, Int64, JavaDate, Struct
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.schemas import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema
-from herdmesh.engine.tolerance import Counts, SourceRecord, Tolerance, error_settings
+from herdmesh.engine.bad_records.tolerance import Counts, SourceRecord, Tolerance, error_settings
 from libs.core.tests.connect.golden_vectors import vectors
 from tests.support.sizes import soak_or
 from tests.support.tally import note

@@ -73,7 +73,7 @@ PARTS = {
         "compiled loop and step by step; a poison record of each stage among a million",
         (
             "tests/replay/test_records_fuzz.py",
-            "libs/core/tests/engine/test_dead_letters.py",
+            "libs/core/tests/engine/bad_records/test_dead_letters.py",
             "libs/core/tests/connect/registry/test_registry_fuzz.py",
             "libs/core/tests/connect/test_chain_properties.py",
         ),
@@ -161,7 +161,7 @@ PARTS = {
     "tasks": Part(
         "20,000 records a partition handed to sinks; rate limits over ten seconds; fair slots of 300 mixes of tasks",
         (
-            "libs/core/tests/engine/test_delivery.py",
+            "libs/core/tests/engine/delivery/test_delivery.py",
             "services/worker/tests/test_slots.py",
             "tests/e2e/test_rate_limit.py",
         ),

@@ -35,7 +35,7 @@ KAFKA_HOMES = (
 ASK_SAFELY = (
     "libs/core/src/herdmesh/kafka/listed_offsets.py",
     "libs/core/src/herdmesh/kafka/groups.py",
-    "libs/core/src/herdmesh/engine/group_offsets.py",
+    "libs/core/src/herdmesh/engine/librdkafka/group_offsets.py",
 )
 #: Which errors of Kafka pass by themselves.
 TRANSIENT_HOME = "libs/core/src/herdmesh/kafka/transient.py"
@@ -44,7 +44,7 @@ ABOUT_GROUPS = ("describe_consumer_groups", "delete_consumer_groups", "alter_con
 #: What may make a plain producer: it hears of each record, writes none that matters, or is not idempotent.
 PRODUCERS = (
     "libs/core/src/herdmesh/topicstore/kafka_writer.py",
-    "libs/core/src/herdmesh/engine/clients.py",
+    "libs/core/src/herdmesh/engine/librdkafka/clients.py",
     "libs/sdk/src/herdmesh/sdk/testing/running.py",
     "services/worker/src/herdmesh/worker/effects/fence.py",
     "cli/src/herdmesh/cli/demo/flights.py",
@@ -172,7 +172,8 @@ def offsets_asked_safely(source: Source) -> Iterator[str]:
         if name.endswith(".list_offsets"):
             yield f"line {line}: asks a client for offsets; herdmesh.kafka.listed_offsets does that safely"
         if name.endswith(".list_consumer_group_offsets"):
-            yield f"line {line}: asks a client for a group's offsets; herdmesh.engine.group_offsets does that safely"
+            safe = "herdmesh.engine.librdkafka.group_offsets"
+            yield f"line {line}: asks a client for a group's offsets; {safe} does that safely"
         if source.is_shipped and name.rpartition(".")[2] in ABOUT_GROUPS:
             yield f"line {line}: asks a client about a group; herdmesh.kafka.groups does that safely"
 

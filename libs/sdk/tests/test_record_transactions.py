@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.engine import TaskFailed
-from herdmesh.engine.boundaries import Boundaries, End
+from herdmesh.engine.source.boundaries import Boundaries, End
 from herdmesh.sdk import (
     AsyncSourceTask,
     Config,

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.engine.contract import PartitionProgress, Progress
+from herdmesh.engine.runtime.contract import PartitionProgress, Progress
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.arrivals import Arrivals
 from herdmesh.worker.effects.idle_watch import IdleWatch

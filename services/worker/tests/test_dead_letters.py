@@ -19,14 +19,14 @@ from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.schemas import INT32, OPTIONAL_STRING
-from herdmesh.engine import clients
-from herdmesh.engine.dead_letters import SourceDeadLetters
-from herdmesh.engine.errors import TaskFenced
-from herdmesh.engine.failure import classify
-from herdmesh.engine.fence import Fence
-from herdmesh.engine.outlet import Outlet
-from herdmesh.engine.receipts import DeliveryFailures
-from herdmesh.engine.tolerance import Counts, Failure, SourceRecord, error_settings
+from herdmesh.engine.bad_records.dead_letters import SourceDeadLetters
+from herdmesh.engine.bad_records.tolerance import Counts, Failure, SourceRecord, error_settings
+from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
+from herdmesh.engine.delivery.source_delivery import Outlet
+from herdmesh.engine.fencing.fence import Fence
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime.errors import TaskFenced
+from herdmesh.engine.runtime.failure import classify
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.worker.effects import letter_log, letter_replay
 from herdmesh.worker.effects.dead_letters import DeadLetters
@@ -409,8 +409,8 @@ def test_a_standalone_worker_remembers_in_its_offsets_file(here: Here, tmp_path:
 
 
 def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> None:
-    """Letters as a source's run writes them (`engine.dead_letters`), of three records; two are good by now, and the
-    third once it is mended."""
+    """Letters as a source's run writes them (`engine.bad_records.dead_letters`), of three records; two are good by
+    now, and the third once it is mended."""
     config: Config = {
         "name": "a", "connector.class": "FileStreamSource", "topic": here.topic, "file": "/nowhere",
         "key.converter": TEXT, "value.converter": JSON, "value.converter.schemas.enable": "false",

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from herdmesh.engine import clients
-from herdmesh.engine import fence as engine_fence
-from herdmesh.engine.errors import TaskFenced
-from herdmesh.engine.fence import Fence
+from herdmesh.engine.fencing import fence as engine_fence
+from herdmesh.engine.fencing.fence import Fence
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime.errors import TaskFenced
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.worker.effects import fence as fencing
 

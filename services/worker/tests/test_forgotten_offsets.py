@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.errors import ConfigError, ConnectError
-from herdmesh.engine import clients, forgetting
-from herdmesh.engine.errors import TaskFailed, TaskFenced
-from herdmesh.engine.fence import Fence
+from herdmesh.engine.fencing.fence import Fence
+from herdmesh.engine.librdkafka import clients, delete_group_offsets
+from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.uncertain import OutcomeUncertain
 from herdmesh.worker.state.model import TaskSpec, UnitId
@@ -81,12 +81,12 @@ def test_where_offsets_are_set_and_forgotten_a_fence_refuses_both(
 def test_what_kafka_refuses_to_forget_once_others_are_changed_is_no_refusal(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    two, forget = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path), forgetting.forget
+    two, forget = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path), delete_group_offsets.forget
 
     def refused(*_: Any) -> dict[Any, KafkaError]:
         return {(two.topic, 1): KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not yours")}
 
-    monkeypatch.setattr(forgetting, "forget", refused)
+    monkeypatch.setattr(delete_group_offsets, "forget", refused)
     with pytest.raises(OutcomeUncertain, match=f"1 offsets of group {two.group} are set, and then: .*not yours"):
         two.here.alter(two.config, (two.first, {"kafka_offset": 2}), (two.second, None))
     assert two.committed() == [2, 0]
@@ -96,7 +96,7 @@ def test_what_kafka_refuses_to_forget_once_others_are_changed_is_no_refusal(
     def refused_in_part(admin: AdminClient, group: str, partitions: Any, timeout_s: float) -> dict[Any, KafkaError]:
         return forget(admin, group, partitions[:1], timeout_s) or refused()
 
-    monkeypatch.setattr(forgetting, "forget", refused_in_part)
+    monkeypatch.setattr(delete_group_offsets, "forget", refused_in_part)
     with pytest.raises(OutcomeUncertain, match=f"1 offsets of group {two.group} are forgotten, and then: "):
         two.here.alter(two.config, (two.first, None), (two.second, None))
     assert two.committed() == [-1001, 0]
@@ -107,7 +107,7 @@ def test_a_client_that_cannot_forget_single_offsets_forgets_all_or_refuses(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path)
-    monkeypatch.setattr(forgetting, "is_possible", lambda: False)
+    monkeypatch.setattr(delete_group_offsets, "is_possible", lambda: False)
     for dry_run in (True, False):
         for beside in ((), ((two.second, {"kafka_offset": 0}),)):
             with pytest.raises(ConfigError, match=f"cannot be forgotten with this Kafka client .*{two.topic}-1"):

@@ -19,8 +19,8 @@ from confluent_kafka import Producer
 from herdmesh.connect import config_topic, offsets_topic
 from herdmesh.connect.config_records import ConnectorRecord
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.engine.source_offsets import SourceOffsets
-from herdmesh.engine.topic_creation import ensure_topic
+from herdmesh.engine.librdkafka.topic_creation import ensure_topic
+from herdmesh.engine.source.source_offsets import SourceOffsets
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.worker.effects.offset_forms import source_told
 from herdmesh.worker.effects.offsets import Offsets

@@ -20,7 +20,7 @@ from herdmesh.connect.connector import PartitionId, SourceConnector
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import PartitionProgress, Progress, Properties
+from herdmesh.engine.runtime.contract import PartitionProgress, Progress, Properties
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import idle_watch, signs

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from herdmesh.engine import partitions, source_cluster
+from herdmesh.engine.sink import partitions
+from herdmesh.engine.source import source_cluster
 from libs.core.tests.engine.harness import Kafka
 from services.worker.tests.test_offsets import NOT_GONE_ON_FROM, bench
 

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine import clients
-from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.kafka.groups import QUESTION_S
 from herdmesh.worker.effects import sink_offsets, uncertain
 from herdmesh.worker.effects.uncertain import OutcomeUncertain, writing

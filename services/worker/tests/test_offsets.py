@@ -21,9 +21,10 @@ from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.engine import clients, manifest, partitions
-from herdmesh.engine.errors import TaskFailed, TaskFenced
-from herdmesh.engine.fence import Fence
+from herdmesh.engine.fencing.fence import Fence
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
+from herdmesh.engine.sink import manifest, partitions
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import uncertain

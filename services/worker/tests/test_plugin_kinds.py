@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.connect.connector import SinkConnector, SinkTask, SourceConnector, SourceTask
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine.failure import classify
+from herdmesh.engine.runtime.failure import classify
 from herdmesh.worker.effects import asked_folders, plugin_folders
 from herdmesh.worker.effects.plugins import discover
 from herdmesh.worker.plugin_messages import Answer, Call

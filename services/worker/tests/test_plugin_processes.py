@@ -27,8 +27,8 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import classify
+from herdmesh.engine.runtime.errors import TaskFailed
+from herdmesh.engine.runtime.failure import classify
 from herdmesh.worker.effects import asked_folders, validation
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offsets import Offsets

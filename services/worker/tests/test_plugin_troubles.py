@@ -103,5 +103,5 @@ def test_an_authors_loggers_are_limited_and_herdmeshs_are_not() -> None:
     for _ in range(BURST_BYTES // 1024 + 10):
         said("odd.plugin", "x" * 1023)
     assert len(written.getvalue()) == BURST_BYTES
-    said("herdmesh.engine.tolerance", "a record failed")
+    said("herdmesh.engine.bad_records.tolerance", "a record failed")
     assert written.getvalue().endswith("a record failed\n")

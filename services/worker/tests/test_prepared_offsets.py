@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, TopicPartition
 from herdmesh.connect import offsets_topic
 from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import clients
-from herdmesh.engine.errors import TaskFailed, TaskFenced
-from herdmesh.engine.fence import Fence
+from herdmesh.engine.fencing.fence import Fence
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
 from herdmesh.worker.effects.offsets import Offsets

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from herdmesh.engine.contract import RunSpec, TaskKind
+from herdmesh.engine.runtime.contract import RunSpec, TaskKind
 from herdmesh.rpc.errors import StaleGeneration
 from herdmesh.worker.effects.processes import LastWord, Processes, RunLine, RunProcess
 from herdmesh.worker.effects.run_link import Launch, RunOrder

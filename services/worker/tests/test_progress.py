@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from herdmesh.engine.contract import PRODUCED_MAX, ErrorCounts, PartitionProgress, Progress
+from herdmesh.engine.runtime.contract import PRODUCED_MAX, ErrorCounts, PartitionProgress, Progress
 from herdmesh.worker.state.progress import added, with_ends
 from herdmesh.worker.wire import progress_from, progress_to
 

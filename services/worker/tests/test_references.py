@@ -16,8 +16,8 @@ from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.redaction import redacted, redacted_value
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import classify
+from herdmesh.engine.runtime.errors import TaskFailed
+from herdmesh.engine.runtime.failure import classify
 from herdmesh.worker import wire
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.plan import planned_task_configs

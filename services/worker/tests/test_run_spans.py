@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from herdmesh.engine.contract import RunSpec, TaskKind
+from herdmesh.engine.runtime.contract import RunSpec, TaskKind
 from herdmesh.rpc import tracing
 from herdmesh.worker.effects import run_spans
 from herdmesh.worker.effects.run_spans import RunSpans

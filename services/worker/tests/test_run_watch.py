@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from herdmesh.engine import pulse
+from herdmesh.engine.runtime import progress_ticks
 from herdmesh.worker.effects.run_watch import STUCK_S, RunWatch
 
 pytestmark = pytest.mark.timed
@@ -43,10 +43,10 @@ def test_silence_grows_until_the_loop_moves() -> None:
     watch = RunWatch(30_000, 300_000, 0.0, Timer())
     assert watch.interval_s == 2.0
     assert watch.wait_s(0.5) == 1.5
-    pulse.moved()
+    progress_ticks.moved()
     assert watch.look(2.0) == 0
     assert [watch.look(now_s) for now_s in (4.0, 6.0, 8.0)] == [2_000, 4_000, 6_000]
-    pulse.moved()
+    progress_ticks.moved()
     assert watch.look(10.0) == 0
     assert watch.look(12.0) == 2_000
 
@@ -65,7 +65,7 @@ def test_stacks_are_written_when_it_stalls_and_before_it_is_ended() -> None:
     timer = Timer()
     watch = RunWatch(30_000, 300_000, 0.0, timer)
     assert timer.asked == [29.0], "armed before anything hangs"
-    pulse.moved()
+    progress_ticks.moved()
     watch.look(2.0)
     assert timer.asked == [29.0, 29.0], "put off while it moves"
     for look in range(2, 16):
@@ -81,11 +81,11 @@ def test_the_timer_of_a_run_that_was_told_to_stop_is_not_put_off() -> None:
     timer = Timer()
     watch = RunWatch(30_000, 300_000, 0.0, timer)
     watch.told_to_stop()
-    pulse.moved()
+    progress_ticks.moved()
     watch.look(2.0)
     assert timer.asked == [29.0, STUCK_S]
     watch.over()
-    pulse.moved()
+    progress_ticks.moved()
     watch.look(4.0)
     assert timer.asked == [29.0, STUCK_S, None]
 

@@ -19,9 +19,18 @@ from herdmesh.connect import offsets_file, waits
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.engine.contract import Progress, RunEnd, RunOutcome, RunSpec, Share, Stop, TaskKind, TaskSetClaim
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.measures import Measures
+from herdmesh.engine.runtime.contract import (
+    Progress,
+    RunEnd,
+    RunOutcome,
+    RunSpec,
+    Share,
+    Stop,
+    TaskKind,
+    TaskSetClaim,
+)
+from herdmesh.engine.runtime.errors import TaskFailed
+from herdmesh.engine.runtime.measures import Measures
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
 from herdmesh.worker.effects import runs as runs_module

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.contract import Progress, RunEnd
+from herdmesh.engine.runtime.contract import Progress, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Assignment, ConnectorSpec, Failure, RunState, TargetState, TaskSpec, UnitId
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd
+from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import (
     Assignment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import RunEnd
+from herdmesh.engine.runtime.contract import RunEnd
 from herdmesh.worker.state import WorkerState, events, instructions
 from herdmesh.worker.state.model import UnitId
 from services.worker.tests.test_state_tasks import MOVED, TASK, machine, only, running, start

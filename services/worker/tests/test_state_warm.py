@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd
+from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Assignment, Phase, TargetState, TaskSpec, UnitId
 from tests.support.sizes import soak_or

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.contract import RunEnd
+from herdmesh.engine.runtime.contract import RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Condition, Phase, RunState, TargetState
 from herdmesh.worker.state.watchdog import CONFIRM_S

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine import claims
-from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, TaskSetClaim
+from herdmesh.engine.fencing import task_set_check
+from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd, TaskSetClaim
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import Assignment, Failure, UnitId
 from tests.sim.mesh.offsets import ConnectorOffsets
@@ -143,17 +143,17 @@ class Run:
         self._later(rng.randint(1, 15) if rng.random() < 0.9 else rng.randint(15, 800), self._verify)
 
     def _pulse(self) -> None:
-        """Its loop moves, also while it waits for a broker (`engine.pulse`)."""
+        """Its loop moves, also while it waits for a broker (`engine.runtime.progress_ticks`)."""
         self._say(events.RunPulse(self.run_id, 0, 0))
         self._later(_PULSE_MS, self._pulse)
 
     def _verify(self) -> None:
-        """What `engine.claims` does: read the config topic from the claim's place to its end."""
+        """What `engine.fencing.task_set_check` does: read the config topic from the claim's place to its end."""
         if not self.owns or not self._reaches_broker(self._verify):
             return
         log = self.world.config_log
         manifest = log.manifest_since(self.unit.connector, self.claim.offset)
-        if manifest is not None and claims.contradicts(manifest, self.claim, self.unit.task or 0):
+        if manifest is not None and task_set_check.contradicts(manifest, self.claim, self.unit.task or 0):
             self.world.checker.counts["runs of a task set not in force any more"] += 1
             self.world.trace("data", "%s finds a newer task set", self)
             self._fail(Failure("its task set is not in force any more", error_class=ErrorClass.FENCED))

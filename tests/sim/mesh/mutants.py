@@ -15,7 +15,7 @@ from unittest.mock import PropertyMock, patch
 from herdmesh.configstore.state import writes
 from herdmesh.configstore.state.election import Election, HeartbeatReceived, SendReserved
 from herdmesh.configstore.state.requests import RequestLog
-from herdmesh.engine import claims
+from herdmesh.engine.fencing import task_set_check
 from herdmesh.herder.state.calls import initial_offsets, loggers
 from herdmesh.herder.state.calls.offset_changes import ChangeOffsetsHandler
 from herdmesh.herder.state.handlers import leadership_changes, worker_sessions
@@ -67,7 +67,7 @@ def _unverified_claim() -> Generator[None]:
     def never(*_: object) -> bool:
         return False
 
-    with patch.object(claims, "contradicts", never):
+    with patch.object(task_set_check, "contradicts", never):
         yield
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from herdmesh.api.common.v1 import offsets_pb2
 from herdmesh.connect import audit_topic
 from herdmesh.connect.audit_topic import AuditRecord
-from herdmesh.engine import claims
-from herdmesh.engine.contract import TaskSetClaim
+from herdmesh.engine.fencing import task_set_check
+from herdmesh.engine.runtime.contract import TaskSetClaim
 from herdmesh.herder.state.model import OffsetEntry
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, OffsetsAnswer
 from herdmesh.topicstore.contract import Decision
@@ -73,7 +73,7 @@ class ConnectorOffsets:
         world, name, owner = self._world, question.connector, object()
         claim = TaskSetClaim("config", question.config_offset or 0, question.incarnation, "")
         manifest = world.config_log.manifest_since(name, claim.offset)
-        late = manifest is not None and claims.contradicts(manifest, claim, 0)
+        late = manifest is not None and task_set_check.contradicts(manifest, claim, 0)
         world.dataplane.fence((name, 0))
         if question.prepare:
             written(None if late else OffsetsAnswer(()))

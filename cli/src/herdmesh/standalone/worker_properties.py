@@ -20,7 +20,7 @@ from herdmesh.connect.java_properties import Property
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.spelling import closest
 from herdmesh.connect.worker_keys import WORKER_KEYS
-from herdmesh.engine.trial import worker_violations
+from herdmesh.engine.librdkafka import worker_violations
 from herdmesh.standalone.errors import BadFiles, Problem
 
 REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")

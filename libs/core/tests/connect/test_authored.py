@@ -19,7 +19,7 @@ from herdmesh.connect.errors import ConfigError, RecordError
 from herdmesh.connect.plugin_class import PluginKind
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.redaction import redacted, secrets_of_one_answer
-from herdmesh.engine.tolerance import executing_class
+from herdmesh.engine.bad_records.tolerance import executing_class
 from libs.core.tests.connect.example_plugins import Sink
 from tests.support.plugin_environments import Environment
 

@@ -31,7 +31,9 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConfigRecord
 from herdmesh.connect.connector import PartitionId
-from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, clients, failure, run
+from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, run
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime import failure
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.listed_offsets import list_offsets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from herdmesh.engine.tolerance import Failure
+from herdmesh.engine.bad_records.tolerance import Failure
 
 
 @dataclass

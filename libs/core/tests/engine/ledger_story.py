@@ -18,8 +18,8 @@ from typing import Any, Literal, Protocol
 from hypothesis import strategies
 
 from herdmesh.connect.connector import PartitionId, SinkBatch
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.sql_ledger import SqlLedger
+from herdmesh.engine.runtime.errors import TaskFailed
+from herdmesh.engine.sink.sql_ledger import SqlLedger
 
 SLOTS = 3
 _FREE_S = 30.0

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine import failpoints
-from herdmesh.engine.ledger import LedgerSinkTask
-from herdmesh.engine.sql_ledger import SqlLedger
+from herdmesh.engine.runtime import failpoints
+from herdmesh.engine.sink.ledger import LedgerSinkTask
+from herdmesh.engine.sink.sql_ledger import SqlLedger
 from libs.core.tests.engine.ledger_story import Busy
 
 PATH = __name__

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.engine import native
+from herdmesh.engine.librdkafka import native
 from herdmesh.kafka.groups import describe_group, find_coordinator
 
 MOCK: dict[str, Any] = {"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0}

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from moto.server import ThreadedMotoServer
 
-from herdmesh.engine.clients import opened
+from herdmesh.engine.librdkafka.clients import opened
 from herdmesh.kafka import logins
 from herdmesh.kafka.logins import ready
 from tests.support.guarded_broker import GuardedBroker

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect import transaction_topic
-from herdmesh.engine import hung_offsets
+from herdmesh.engine.fencing import hung_offsets_transaction
 from herdmesh.kafka.decisions import DecisionsNotRead, decisions
 from herdmesh.topicstore import kafka_hanging
 from herdmesh.topicstore.log import LogBlocked, LogUnavailable
@@ -146,9 +146,9 @@ def test_a_store_whose_broker_does_not_answer_does_not_say_that_it_does(
 def test_a_run_finishes_nothing_whose_decision_it_has_not_read_and_says_so(
     asked: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(hung_offsets, "_DECISIONS_LIMIT_S", 0.05)
+    monkeypatch.setattr(hung_offsets_transaction, "_DECISIONS_LIMIT_S", 0.05)
     untouched: Any = None
-    hung_offsets.OffsetsFinisher("t", "c", ID, untouched, lambda: asked).finish(0)
+    hung_offsets_transaction.OffsetsFinisher("t", "c", ID, untouched, lambda: asked).finish(0)
     assert asked.closed
     [said] = caplog.messages
     assert said.startswith("how a transaction in t-0 was decided could not be read, the next run asks again: ")

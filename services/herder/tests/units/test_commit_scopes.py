@@ -1,7 +1,7 @@
 """What tasks are told of earlier commits: of all numbers of their connector, because partitions move between numbers.
 
 Owns the leader's side: which statuses count, how long they stay, what a leader change leaves of them. What a run does
-with a scope is tested with the engine (`libs/core/tests/engine/test_sink_loop.py`).
+with a scope is tested with the engine (`libs/core/tests/engine/sink/test_sink_loop.py`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.connector import Config, SinkBatch, SourceTaskContext, TaskContext
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.engine.runtime.errors import OffsetsLost
 from herdmesh.worker.connectors import file_stream_source_task
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_sink_task import FileStreamSinkTask

@@ -14,8 +14,9 @@ import pytest
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError, RetriableError
-from herdmesh.engine import RunEnd, RunOutcome, RunSpec, Stop, failure
-from herdmesh.engine.contract import Command, Progress
+from herdmesh.engine import RunEnd, RunOutcome, RunSpec, Stop
+from herdmesh.engine.runtime import failure
+from herdmesh.engine.runtime.contract import Command, Progress
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, processes, run_here
 from services.worker.tests.connectors.http_receiver import Answer, Received, Receiver, ReceiverProcess
 

@@ -19,9 +19,10 @@ from confluent_kafka import KafkaError, Producer
 from herdmesh.connect.connector import ConnectorContext, SourceBatch, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.engine import RunEnd, RunSpec, Stop, TaskKind, source_cluster
-from herdmesh.engine.contract import Command, Progress
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.engine import RunEnd, RunSpec, Stop, TaskKind
+from herdmesh.engine.runtime.contract import Command, Progress
+from herdmesh.engine.runtime.errors import OffsetsLost
+from herdmesh.engine.source import source_cluster
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.mirror_config import settings_of
 from herdmesh.worker.connectors.mirror_task import MirrorSourceTask

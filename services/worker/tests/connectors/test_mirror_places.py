@@ -14,9 +14,9 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.offset_reset import read_offset_reset
 from herdmesh.engine import RunEnd, RunSpec, Stop
-from herdmesh.engine.contract import Command, Progress
-from herdmesh.engine.errors import OffsetsLost, TaskFailed
-from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.engine.runtime.contract import Command, Progress
+from herdmesh.engine.runtime.errors import OffsetsLost, TaskFailed
+from herdmesh.engine.source.source_cluster import SourceCluster
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.mirror_config import settings_of
 from herdmesh.worker.connectors.mirror_places import Places

@@ -11,9 +11,10 @@ import pytest
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import RunEnd, RunSpec, failure
-from herdmesh.engine.errors import OffsetsLost
-from herdmesh.engine.failpoints import NAMES
+from herdmesh.engine import RunEnd, RunSpec
+from herdmesh.engine.runtime import failure
+from herdmesh.engine.runtime.errors import OffsetsLost
+from herdmesh.engine.runtime.failpoints import NAMES
 from herdmesh.worker.connectors.parquet import ParquetSink
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 

@@ -10,8 +10,8 @@ import pytest
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorCounts, PartitionProgress, Progress, RunEnd
-from herdmesh.engine.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
+from herdmesh.engine.runtime.contract import ErrorCounts, PartitionProgress, Progress, RunEnd
+from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
 from herdmesh.rpc.telemetry import Buckets
 from herdmesh.worker.metrics import collector, names
 from herdmesh.worker.metrics.collector import WorkerMetrics

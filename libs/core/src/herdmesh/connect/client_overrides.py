@@ -1,7 +1,8 @@
 """What a connector may set of its Kafka clients: `producer.override.*`, `consumer.override.*`, `admin.override.*`.
 
 Owns the policies (reference configs 7), which clients a connector has, and the definitions of Kafka's client options
-(`client_keys.jsonl`: those of Kafka 4.3.1, read when first needed). What of it reaches librdkafka: `engine.settings`.
+(`client_keys.jsonl`: those of Kafka 4.3.1, read when first needed). What of it reaches librdkafka:
+`engine.runtime.settings`.
 
 Invariant: every override of a client that the connector has is judged by the worker's policy.
 """

@@ -207,7 +207,7 @@ def client_settings(client: str, worker: RawConfig, connector: RawConfig) -> Cli
     """The worker's `<client>.*` under the connector's `<client>.override.*`, with logins and encryption.
 
     Every value that Herdmesh reads itself, or that librdkafka would not survive, is looked at here, for whatever client
-    it is; what librdkafka refuses is `engine.trial`'s to find.
+    it is; what librdkafka refuses is `engine.librdkafka.client_trial`'s to find.
 
     Raises ConfigError whose `field` is the property's full name.
     """

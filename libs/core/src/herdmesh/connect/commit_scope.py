@@ -1,7 +1,7 @@
 """What a task's last commit of offsets was for, and what else its connector has committed.
 
 Owns the value that travels with a task: the status topic keeps it, the leader gives it to whoever starts the task, and
-a sink's run tells by it a loss from a first start (`herdmesh.engine.positions`). Owns no decision about offsets.
+a sink's run tells by it a loss from a first start (`herdmesh.engine.sink.positions`). Owns no decision about offsets.
 
 Invariant: as many topics as a connector has, a scope names no more than TOPICS_MAX: it is part of every status.
 """

@@ -1,7 +1,7 @@
 """How often a source's records are in their topics: `herdmesh.delivery.guarantee` (ADR 0012).
 
 Owns the key, its values, and what contradicts them, for validation and for runs alike. What a run does about it is
-`engine.outlet`'s.
+`engine.delivery.source_delivery`'s.
 
 Invariant: at least once is what a user asked for, and never beside a key that asks for more.
 """

@@ -1,7 +1,7 @@
 """What a source task says of the transactions its records are in, and what it hears of them (KIP-618).
 
 Owns the two interfaces an author sees: asking for the end of a transaction, and where Kafka put a record. Neither ends
-a transaction nor makes one: the loop does (`engine.boundaries`, `engine.receipts`).
+a transaction nor makes one: the loop does (`engine.source.boundaries`, `engine.delivery.delivery_reports`).
 
 Invariant: both are optional, and cost a task that uses neither nothing.
 """

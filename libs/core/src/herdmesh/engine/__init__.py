@@ -6,7 +6,8 @@ in a command alike. Knows Kafka; knows no Spark, no gRPC, no herder.
 
 from __future__ import annotations
 
-from herdmesh.engine.contract import (
+from herdmesh.engine.run import run
+from herdmesh.engine.runtime import (
     Command,
     PartitionProgress,
     Progress,
@@ -18,10 +19,10 @@ from herdmesh.engine.contract import (
     RunSpec,
     Share,
     Stop,
+    TaskFailed,
+    TaskFenced,
     TaskKind,
 )
-from herdmesh.engine.errors import TaskFailed, TaskFenced
-from herdmesh.engine.run import run
 
 __all__ = [
     "Command",

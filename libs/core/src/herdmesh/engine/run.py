@@ -18,18 +18,24 @@ from herdmesh.connect.author_answers import checked_methods
 from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.redaction import keep_secret
-from herdmesh.engine import clients, failpoints
-from herdmesh.engine.contract import RunLink, RunOutcome, RunSpans, RunSpec, TaskKind
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import as_exceptions, watch_brokers
-from herdmesh.engine.fence import held
-from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
-from herdmesh.engine.outlet import outlet
-from herdmesh.engine.reading import Reading
-from herdmesh.engine.receipts import DeliveryFailures
-from herdmesh.engine.record_errors import SinkErrors, SourceErrors
-from herdmesh.engine.settings import sink_settings, source_settings
-from herdmesh.engine.sink import SinkLoop
+from herdmesh.engine.bad_records import SinkErrors, SourceErrors
+from herdmesh.engine.delivery import DeliveryFailures, outlet
+from herdmesh.engine.fencing import GROUP_OFFSETS_TOPIC, held
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime import (
+    RunLink,
+    RunOutcome,
+    RunSpans,
+    RunSpec,
+    TaskFailed,
+    TaskKind,
+    as_exceptions,
+    failpoints,
+    sink_settings,
+    source_settings,
+    watch_brokers,
+)
+from herdmesh.engine.sink import Reading, SinkLoop
 from herdmesh.engine.source import SourceLoop
 
 T = TypeVar("T")

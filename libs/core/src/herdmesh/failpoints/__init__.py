@@ -1,8 +1,8 @@
 """Places where a fault test can stop or kill a process.
 
 Owns the parsing of HERDMESH_FAILPOINTS and the deed itself; which points there are, whose they are and when they are
-armed belongs to the part that has them (`herdmesh.engine.failpoints`, `herdmesh.topicstore.stages`). Does nothing at
-all unless that variable is set.
+armed belongs to the part that has them (`herdmesh.engine.runtime.failpoints`, `herdmesh.topicstore.stages`). Does
+nothing at all unless that variable is set.
 
 The variable holds entries `[OWNER/]NAME=stop[:always]`, `[OWNER/]NAME=kill` or `[OWNER/]NAME=hold`, separated by
 commas or lines, or `@FILE` with such entries. OWNER is a connector or a store's topic; without it the entry means every

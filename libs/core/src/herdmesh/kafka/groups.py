@@ -7,7 +7,7 @@ nobody waits for does no harm. A change could, so long after: it has its own tim
 had the coordinator found.
 
 Owns that rule; `admin` is an `AdminClient` in all of it. Invariant: nothing else in this project asks an admin client
-about one group (tests/tidy holds it to that), but for `engine.native_admin`, which keeps the rule by itself.
+about one group (tests/tidy holds it to that), but for `engine.librdkafka.native_admin`, which keeps the rule by itself.
 """
 
 from __future__ import annotations

@@ -44,11 +44,17 @@ from herdmesh.connect.headers import Headers
 from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
 from herdmesh.connect.sink_reading import SinkReading
 from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
-from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
-from herdmesh.engine.files import Files, LocalFiles, OpenFiles
-from herdmesh.engine.ledger import LedgerSinkTask
-from herdmesh.engine.sql_ledger import SqlLedger
-from herdmesh.engine.staging import Manifest, StagingFolder, publish
+from herdmesh.engine.runtime import LedgerTaken, OffsetsLost, TaskFailed
+from herdmesh.engine.sink import (
+    Files,
+    LedgerSinkTask,
+    LocalFiles,
+    Manifest,
+    OpenFiles,
+    SqlLedger,
+    StagingFolder,
+    publish,
+)
 from herdmesh.scratch import ScratchFolder
 from herdmesh.sdk.asynchronous import AsyncRecordSinkTask, AsyncSinkTask, AsyncSourceTask
 from herdmesh.sdk.grouping import group_partitions

@@ -1,6 +1,6 @@
 """What a task of records gave that is no record, or has a field of a wrong type, named once making a batch has failed.
 
-Owns the look at each record. The rules are `engine.given`'s. Called for no batch that was made.
+Owns the look at each record. The rules are `engine.source.record_check`'s. Called for no batch that was made.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, cast
 from herdmesh.connect.author_answers import shown
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.errors import DataError
-from herdmesh.engine.given import check_given
+from herdmesh.engine.source import check_given
 
 
 def iterated(given: Any) -> Iterator[Any]:

@@ -21,7 +21,7 @@ import structlog
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
-from herdmesh.engine import native
+from herdmesh.engine.librdkafka import native
 from herdmesh.kafka.librdkafka import LACKING, SUPPORTED, unsupported
 from herdmesh.rpc import process, revisions
 from herdmesh.rpc.server import Server, ServiceRegistration

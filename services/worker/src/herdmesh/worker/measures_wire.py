@@ -6,7 +6,7 @@ Invariant: what says nothing is not sent, and reads as saying nothing.
 from __future__ import annotations
 
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.engine.measures import Latency, Measures, Spread
+from herdmesh.engine.runtime import Latency, Measures, Spread
 
 _NOTHING = Measures()
 

@@ -15,8 +15,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError, error_text
 from herdmesh.connect.escaping import escaped
 from herdmesh.connect.redaction import redacted
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import MESSAGE_CHARS_MAX, classify, shortened
+from herdmesh.engine.runtime import MESSAGE_CHARS_MAX, TaskFailed, classify, shortened
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, tag=True):

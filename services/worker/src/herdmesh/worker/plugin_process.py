@@ -43,7 +43,7 @@ from herdmesh.connect.plugin_class import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 from herdmesh.connect.redaction import hide_in_output, keep_secret, secrets_of_one_answer
 from herdmesh.connect.waits import Wait, Waits, entered
-from herdmesh.engine.failure import message_of
+from herdmesh.engine.runtime import message_of
 from herdmesh.rpc.process import configure_logging
 from herdmesh.worker.plugin_messages import (
     Answer,

@@ -17,7 +17,7 @@ from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
 from herdmesh.connect.worker_keys import NOT_READ, not_read, unknown_properties
-from herdmesh.engine.trial import worker_violations
+from herdmesh.engine.librdkafka import worker_violations
 from herdmesh.rpc.settings import AdvertisedSettings, is_wildcard, name_value_pairs, topic_name
 
 _CLIENTS = ("admin", "consumer", "producer")

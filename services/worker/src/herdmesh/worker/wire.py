@@ -17,8 +17,7 @@ from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.waits import Wait
-from herdmesh.engine import contract
-from herdmesh.engine.contract import Progress, RunEnd
+from herdmesh.engine.runtime import Progress, RunEnd, contract
 from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid

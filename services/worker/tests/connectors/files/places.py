@@ -13,7 +13,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from herdmesh.engine.files import Files, LocalFiles
+from herdmesh.engine.sink.staging_folder import Files, LocalFiles
 from herdmesh.worker.connectors.files.hadoop import HadoopFileSystem, HadoopJvm, shared_jvm
 from herdmesh.worker.connectors.files.locations import Access, Location, opener
 from herdmesh.worker.connectors.files.remote import RemoteFiles

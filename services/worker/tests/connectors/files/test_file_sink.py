@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from herdmesh.engine import RunEnd, RunSpec
-from herdmesh.engine.failpoints import NAMES
+from herdmesh.engine.runtime.failpoints import NAMES
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 from services.worker.tests.connectors.files.places import Place, hdfs_place, local_place, s3_place
 from tests.support.sizes import SOAKING

@@ -19,7 +19,7 @@ import pytest
 from pyarrow import fs
 
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.engine.staging import StagingFolder
+from herdmesh.engine.sink.staging import StagingFolder
 from herdmesh.worker.connectors.files import hadoop
 from herdmesh.worker.connectors.files.locations import Access, Location, opener
 from herdmesh.worker.connectors.files.remote import RemoteFiles
@@ -31,7 +31,7 @@ LARGE_BYTES = 3_000_077
 OWNER = """
 import sys
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine.staging import StagingFolder
+from herdmesh.engine.sink.staging import StagingFolder
 from herdmesh.worker.connectors.files.locations import Access, opener
 from herdmesh.worker.connectors.files.hadoop import shared_jvm
 folder = StagingFolder(opener(Access())(sys.argv[1]), "group", "run-1")

@@ -1,6 +1,7 @@
 """Stage, commit, publish in every kind of folder: nothing committed is lost, nothing else published, nothing replaced.
 
-What holds on a local disk (`libs/core/tests/engine/test_staging.py`) holds for S3's and Hadoop's way of publishing.
+What holds on a local disk (`libs/core/tests/engine/sink/test_staging.py`) holds for S3's and Hadoop's way of
+publishing.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import json
 
 import pytest
 
-from herdmesh.engine import manifest as metadata
-from herdmesh.engine import staging
-from herdmesh.engine.errors import ManifestInvalid, OffsetsLost, TaskFailed
-from herdmesh.engine.staging import Manifest, StagingFolder
+from herdmesh.engine.runtime.errors import ManifestInvalid, OffsetsLost, TaskFailed
+from herdmesh.engine.sink import manifest as metadata
+from herdmesh.engine.sink import staging
+from herdmesh.engine.sink.staging import Manifest, StagingFolder
 from services.worker.tests.connectors.files.places import Place
 
 P0 = ("flights", 0)

@@ -14,9 +14,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.engine import staging
-from herdmesh.engine.errors import OffsetsLost
-from herdmesh.engine.staging import Manifest, StagingFolder
+from herdmesh.engine.runtime.errors import OffsetsLost
+from herdmesh.engine.sink import staging
+from herdmesh.engine.sink.staging import Manifest, StagingFolder
 from services.worker.tests.connectors.files.places import Place, local_place
 from tests.support.sizes import soak_or
 

@@ -15,7 +15,7 @@ import pytest
 
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.devstack.postgres import Postgres
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.engine.runtime.errors import OffsetsLost
 from services.worker.tests.connectors.postgres.cdc_driving import WAIT_S, Database, Driven, events_of
 from services.worker.tests.connectors.postgres.replicated import plain
 

@@ -12,8 +12,8 @@ from psycopg import errors
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine.errors import LedgerTaken, TaskFailed
-from herdmesh.engine.sql_ledger import SqlLedger
+from herdmesh.engine.runtime.errors import LedgerTaken, TaskFailed
+from herdmesh.engine.sink.sql_ledger import SqlLedger
 from herdmesh.worker.connectors.postgres import sink_task
 from herdmesh.worker.connectors.postgres.sink import PostgresSink
 from herdmesh.worker.connectors.postgres.sink_ledger import session_name

@@ -13,7 +13,7 @@ import pytest
 from herdmesh.connect.connector import PartitionId
 from herdmesh.devstack.postgres import Postgres
 from herdmesh.engine import RunEnd, RunSpec
-from herdmesh.engine.failpoints import LEDGER_NAMES
+from herdmesh.engine.runtime.failpoints import LEDGER_NAMES
 from herdmesh.worker.connectors.postgres.sink_task import PostgresSinkTask
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 from services.worker.tests.connectors.postgres.sink_driver import ask

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from herdmesh.engine.failpoints import LEDGER_NAMES
+from herdmesh.engine.runtime.failpoints import LEDGER_NAMES
 from herdmesh.sdk.testing import BadConfig, Form, SinkRunSuite, SinkSuite, SinkWorld
 from herdmesh.worker.connectors.postgres.sink import PostgresSink
 

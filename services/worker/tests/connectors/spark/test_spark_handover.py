@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.engine import staging
-from herdmesh.engine.errors import OffsetsLost
-from herdmesh.engine.staging import Manifest, StagingFolder
+from herdmesh.engine.runtime.errors import OffsetsLost
+from herdmesh.engine.sink import staging
+from herdmesh.engine.sink.staging import Manifest, StagingFolder
 from herdmesh.worker.connectors.spark import handover
 from herdmesh.worker.connectors.spark.handover import HandoverFolder
 from tests.support.sizes import soak_or

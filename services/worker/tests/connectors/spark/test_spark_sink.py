@@ -17,7 +17,7 @@ import pytest
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import RunEnd, RunSpec
-from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.worker.connectors.spark import jdbc
 from herdmesh.worker.connectors.spark.settings import settings_of
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here

@@ -32,8 +32,8 @@ from herdmesh.connect import chain_config
 from herdmesh.connect.connector import Connector, SinkConnector, SourceConnector, StagingSinkTask
 from herdmesh.connect.data import Batch
 from herdmesh.engine import RunSpec, TaskKind, run
-from herdmesh.engine.failpoints import NAMES
-from herdmesh.engine.ledger import LedgerSinkTask
+from herdmesh.engine.runtime import NAMES
+from herdmesh.engine.sink import LedgerSinkTask
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.one_run import QuietLink
 from herdmesh.sdk.testing.suite import NewWorld, Worlds

@@ -1,7 +1,7 @@
 """Runs of a sink's tasks without Kafka: a topic, offsets and manifests in memory, deaths where they are wanted.
 
-Owns the order of calls, which is that of `herdmesh.engine.sink`, and what would be in Kafka. What is visible outside at
-each commit it judges itself; what all runs together must have written, the suite judges.
+Owns the order of calls, which is that of `herdmesh.engine.sink.sink_loop`, and what would be in Kafka. What is visible
+outside at each commit it judges itself; what all runs together must have written, the suite judges.
 
 Invariant: offsets are committed after `flush`, `stage` or `advance` only, and a manifest is published after its commit
 only.
@@ -21,8 +21,7 @@ from herdmesh.connect.connector import PartitionId, SinkBatch, SinkConnector, Si
 from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
-from herdmesh.engine.ledger import LedgerSinkTask
-from herdmesh.engine.reading import Reading
+from herdmesh.engine.sink import LedgerSinkTask, Reading
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points
 from herdmesh.sdk.testing.worlds import Form, SinkWorld

@@ -1,7 +1,7 @@
 """Runs of a source's tasks without Kafka: offsets and records in memory, deaths where they are wanted.
 
-Owns the order of calls, which is that of `herdmesh.engine.source`, and what would be in Kafka. Judges each batch by
-itself; what all of them together must be, the suite judges.
+Owns the order of calls, which is that of `herdmesh.engine.source.source_loop`, and what would be in Kafka. Judges each
+batch by itself; what all of them together must be, the suite judges.
 
 Invariant: records and their offsets become visible together, by a commit; a run that dies leaves neither of what it had
 not committed.
@@ -22,7 +22,7 @@ from herdmesh.connect.connector import SourceBatch, SourceConnector, SourceTask,
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.source_transactions import RecordMetadata
-from herdmesh.engine.source_offsets import SourceOffsets
+from herdmesh.engine.source import SourceOffsets
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points
 from herdmesh.sdk.testing.worlds import JSON_WITHOUT_SCHEMAS, SourceWorld

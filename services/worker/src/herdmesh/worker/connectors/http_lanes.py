@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from herdmesh.engine import pulse
+from herdmesh.engine.runtime import progress_ticks
 from herdmesh.sdk import PartitionId, RetriableError, waits
 from herdmesh.worker.connectors.http_client import Busy, RequestRefused
 from herdmesh.worker.connectors.http_requests import HttpRequest
@@ -121,7 +121,7 @@ class Lanes:
                         raise RetriableError(text, waits_for=self._receiver) from lane.why
                 self._say(wait)
                 self._changed.wait(_TURN_S)  # waits: `_say` has said it
-                pulse.moved()
+                progress_ticks.moved()
 
     def refused(self) -> list[tuple[HttpRequest, RequestRefused]]:
         """What the receiver refused since it was last asked, in the order of each partition."""
@@ -155,7 +155,7 @@ class Lanes:
                 text = f"the receiver is slow: {self._records} records wait to be taken by it"
                 raise RetriableError(text, waits_for=self._receiver)
             self._changed.wait(min(left_s, _TURN_S))  # waits: no longer than ROOM_WAIT_S
-            pulse.moved()
+            progress_ticks.moved()
 
     def _say(self, wait: waits.Standing) -> None:
         """What `drain` waits for, unless requests fail, of which `_fails` tells."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from herdmesh.engine.positions import earlier_topics_note
+from herdmesh.engine.sink import earlier_topics_note
 from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, OffsetMap, PartitionId
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.common import KeptSigns, Lookout, Repeated

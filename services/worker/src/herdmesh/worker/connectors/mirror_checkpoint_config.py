@@ -14,7 +14,7 @@ from typing import Any
 
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.javaregex import matches
-from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.engine.source import SourceCluster
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors import mirror_config as source_settings

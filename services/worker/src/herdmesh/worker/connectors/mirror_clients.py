@@ -1,7 +1,7 @@
 """The settings of a mirror's Kafka clients, from the prefixes that Java's mirrors take them under.
 
 Owns the prefixes, and reading what is below them. What a setting is to librdkafka is `connect.client_settings`'s. Makes
-no client but to see whether it can be made (`engine.trial`).
+no client but to see whether it can be made (`engine.librdkafka.client_trial`).
 
     SIDE.cluster.*                    for every client of that cluster; SIDE is source or target
     consumer.*, SIDE.consumer.*       for those that read records; the later wins
@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from herdmesh.connect.client_settings import ClientSettings, client_settings
-from herdmesh.engine import trial
-from herdmesh.engine.settings import ClientConfig
-from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.engine.librdkafka import client_trial
+from herdmesh.engine.runtime import ClientConfig
+from herdmesh.engine.source import SourceCluster
 from herdmesh.sdk import Config, ConfigError, FieldViolation
 from herdmesh.worker.effects.mirror_cluster import Cluster
 
@@ -107,7 +107,7 @@ def _refused(
         def build(own: ClientConfig, kind: str = kind) -> ClientConfig:
             return replace(cluster, **{kind: own}).client_config(kind)
 
-        yield from trial.refused(kind, given, build)
+        yield from client_trial.refused(kind, given, build)
 
 
 def _is_told(side: str, kind: str, full: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.javaregex import compiled
 from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start, read_offset_reset
-from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.engine.source import SourceCluster
 from herdmesh.sdk import Config, ConfigError, FieldViolation, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.common import warned_settings

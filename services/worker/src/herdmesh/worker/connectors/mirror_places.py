@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from herdmesh.connect.offset_reset import OffsetReset, Start
-from herdmesh.engine.positions import no_offset
-from herdmesh.engine.source_cluster import BEGINNING, SourceCluster
+from herdmesh.engine.sink import no_offset
+from herdmesh.engine.source import BEGINNING, SourceCluster
 from herdmesh.sdk import OffsetsLost, PartitionId, RetriableError
 
 IDS_S: Final = 10.0

@@ -17,8 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from herdmesh.engine import pulse
-from herdmesh.engine.loop_waits import kafka
+from herdmesh.engine.runtime import kafka, progress_ticks
 from herdmesh.sdk import ConfigError, PartitionId, RetriableError, SourceTaskContext, waits
 from herdmesh.worker.connectors.mirror_clients import TARGET_BOOTSTRAP
 from herdmesh.worker.connectors.mirror_config import SyncSettings
@@ -126,7 +125,7 @@ class OffsetSyncs:
                             raise ConfigError(text, field=TARGET_BOOTSTRAP)
                     else:
                         return ends
-                pulse.moved()
+                progress_ticks.moved()
                 time.sleep(_KNOWN_PAUSE_S)
 
     def _made_again(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:

@@ -19,8 +19,8 @@ from typing import Any
 from herdmesh.connect.javaregex import matches
 from herdmesh.connect.offset_reset import Start
 from herdmesh.connect.schemas import OPTIONAL_BYTES
-from herdmesh.engine.source_cluster import BEGINNING, PlaceLost, Reader
-from herdmesh.engine.taken import Taken
+from herdmesh.engine.librdkafka import Taken
+from herdmesh.engine.source import BEGINNING, PlaceLost, Reader
 from herdmesh.sdk import (
     Config,
     ConfigError,

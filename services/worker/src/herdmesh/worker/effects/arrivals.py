@@ -15,9 +15,9 @@ import structlog
 from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.connect.connector import PartitionId
-from herdmesh.engine.clients import opened
-from herdmesh.engine.failure import note_error
-from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
+from herdmesh.engine.fencing import GROUP_OFFSETS_TOPIC
+from herdmesh.engine.librdkafka import opened
+from herdmesh.engine.runtime import note_error
 from herdmesh.kafka.contact import Contact
 
 _POLL_S: Final = 0.25

@@ -17,9 +17,7 @@ from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.contract import Properties
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import classify
+from herdmesh.engine.runtime import Properties, TaskFailed, classify
 from herdmesh.rpc import properties
 from herdmesh.worker import wire
 from herdmesh.worker.effects.dead_letters import DeadLetters

@@ -19,7 +19,7 @@ from herdmesh.connect.connector import ConnectorContext
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import error_text
 from herdmesh.connect.waits import Wait, Waits, entered
-from herdmesh.engine.failure import classify
+from herdmesh.engine.runtime import classify
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import Started, planned_task_configs, started, task_configs
 from herdmesh.worker.effects.reloads import Values

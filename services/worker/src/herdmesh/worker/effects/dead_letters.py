@@ -20,7 +20,7 @@ from typing import Final
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import redacted
-from herdmesh.engine.contract import Properties, RunSpec
+from herdmesh.engine.runtime import Properties, RunSpec
 from herdmesh.worker.effects.letter_log import TopicLog, page, picked
 from herdmesh.worker.effects.letter_memory import Memory
 from herdmesh.worker.effects.letter_replay import Replay, replay_spec

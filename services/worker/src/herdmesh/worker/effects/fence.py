@@ -13,9 +13,9 @@ from typing import Final
 from confluent_kafka import Producer
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.clients import RECONNECT, opened
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.fence import connect
+from herdmesh.engine.fencing import connect
+from herdmesh.engine.librdkafka import RECONNECT, opened
+from herdmesh.engine.runtime import TaskFailed
 from herdmesh.kafka.bounded import HANG_TIMEOUT_S, CallHangs, bounded
 from herdmesh.worker.effects.threads import in_thread
 

@@ -26,11 +26,9 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.waits import Absent, Standing, Wait, Waits
-from herdmesh.engine.clients import offset_of, opened
-from herdmesh.engine.contract import TaskKind
-from herdmesh.engine.loop_waits import kafka, no_topic
-from herdmesh.engine.ownership import owns
-from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.engine.librdkafka import offset_of, opened
+from herdmesh.engine.runtime import SinkSettings, TaskKind, kafka, no_topic, sink_settings
+from herdmesh.engine.sink import owns
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import accepts
 from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets

@@ -19,10 +19,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import clients
-from herdmesh.engine.contract import RunSpec
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.settings import access_of
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime import RunSpec, TaskFailed, access_of
 from herdmesh.kafka.listed_offsets import list_offsets, told_of
 from herdmesh.kafka.transient import is_transient
 from herdmesh.worker.state import letters

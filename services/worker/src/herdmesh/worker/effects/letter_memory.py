@@ -15,14 +15,10 @@ from functools import partial
 from typing import Final
 
 from herdmesh.connect import offsets_topic
-from herdmesh.engine import clients, source_offsets
-from herdmesh.engine.beyond import Beyond
-from herdmesh.engine.contract import RunSpec, TaskKind
-from herdmesh.engine.fence import Fence
-from herdmesh.engine.hung_offsets import OffsetsFinisher
-from herdmesh.engine.settings import access_of, offsets_topic_settings, source_settings
-from herdmesh.engine.source_offsets import SourceOffsets
-from herdmesh.engine.topic_creation import ensure_topic
+from herdmesh.engine.fencing import Fence, OffsetsFinisher
+from herdmesh.engine.librdkafka import clients, ensure_topic
+from herdmesh.engine.runtime import RunSpec, TaskKind, access_of, offsets_topic_settings, source_settings
+from herdmesh.engine.source import Beyond, SourceOffsets, source_offsets
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.worker.effects.letter_log import TopicLog
 from herdmesh.worker.state import replays

@@ -23,12 +23,9 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.connect.client_settings import client_settings
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import clients
-from herdmesh.engine.contract import RunSpec
-from herdmesh.engine.errors import TaskFailed, TaskFenced
-from herdmesh.engine.failure import classify_kafka, is_fenced
-from herdmesh.engine.fence import Fence
-from herdmesh.engine.settings import access_of
+from herdmesh.engine.fencing import Fence
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime import RunSpec, TaskFailed, TaskFenced, access_of, classify_kafka, is_fenced
 from herdmesh.worker.effects.letter_log import Ranges, TopicLog, picked, positions, token_of
 from herdmesh.worker.effects.letter_memory import Memory
 from herdmesh.worker.effects.letter_targets import Put, Refused, Targets, targets

@@ -22,15 +22,13 @@ from herdmesh.connect import chain_config
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import ConnectError
-from herdmesh.engine.contract import RunSpec, TaskKind
-from herdmesh.engine.failure import message_of
-from herdmesh.engine.settings import sink_settings
+from herdmesh.engine.runtime import RunSpec, TaskKind, message_of, sink_settings
 from herdmesh.worker.effects.letter_log import TopicLog
 from herdmesh.worker.state import letters
 from herdmesh.worker.state.letters import Letter
 
 _JSON: Final = {"converter": "org.apache.kafka.connect.json.JsonConverter"}
-"""As `engine.dead_letters` writes a source's: with schemas, its default."""
+"""As `engine.bad_records.dead_letters` writes a source's: with schemas, its default."""
 _NAMELESS: Final = (
     "it does not say its topic: it was written without errors.deadletterqueue.context.headers.enable=true; put it back "
     "from a file that names one (original.topic)"

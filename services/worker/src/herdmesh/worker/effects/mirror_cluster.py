@@ -1,8 +1,8 @@
 """One of a mirror's two clusters as its offsets are dealt with: groups, ends of topics, and MirrorMaker's own topics;
 and settings of topics.
 
-Owns the clients for that. Records that are copied are read by `engine.source_cluster`, and written by the run. Knows
-nothing of what the bytes of those topics mean.
+Owns the clients for that. Records that are copied are read by `engine.source.source_cluster`, and written by the run.
+Knows nothing of what the bytes of those topics mean.
 
 Invariant: nothing here waits longer than `CALL_TIMEOUT_S`, and every answer that does not come is a RetriableError.
 """
@@ -40,11 +40,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, offset_of, opened
-from herdmesh.engine.group_offsets import group_offsets
-from herdmesh.engine.loop_waits import kafka
-from herdmesh.engine.partitions import answered_ids
-from herdmesh.engine.settings import ClientConfig
+from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RECONNECT, group_offsets, offset_of, opened
+from herdmesh.engine.runtime import ClientConfig, kafka
+from herdmesh.engine.sink import answered_ids
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.groups import alter_group_offsets, describe_group, find_coordinator
@@ -234,7 +232,7 @@ class Cluster:
         return client
 
     def _member(self) -> Consumer:
-        """Of no group that matters: to ask about others with (`engine.group_offsets`)."""
+        """Of no group that matters: to ask about others with (`engine.librdkafka.group_offsets`)."""
         config = {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,

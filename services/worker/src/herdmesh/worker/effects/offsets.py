@@ -33,13 +33,11 @@ from herdmesh.connect.author_answers import checked_agreement, checked_places
 from herdmesh.connect.connector import PartitionId, SinkConnector, SourceConnector
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, ConnectError
-from herdmesh.engine import claims, clients, producing, stored_offsets
-from herdmesh.engine.contract import RunSpec, TaskKind
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.fence import Fence
-from herdmesh.engine.receipts import DeliveryFailures
-from herdmesh.engine.settings import source_settings
-from herdmesh.engine.source_offsets import SourceOffsets
+from herdmesh.engine.delivery import DeliveryFailures, producing
+from herdmesh.engine.fencing import Fence, task_set_check
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime import RunSpec, TaskFailed, TaskKind, source_settings
+from herdmesh.engine.source import SourceOffsets, stored_offsets
 from herdmesh.worker.effects import sink_offsets
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offset_forms import (
@@ -195,7 +193,7 @@ class Offsets:
             change = self._change(question, stored_offsets.read(spec, settings, admin, fence).items())
             if by_stored:
                 agreed = self._agree(question, change)
-            claims.ask(spec, admin).verify()
+            task_set_check.ask(spec, admin).verify()
             if question.prepare:  # the topics are there: whoever reads with the fence creates them
                 return replace(change.told(agreed=agreed), prepared=change.prepared(stored_offsets.topics(settings)))
             if change.records:

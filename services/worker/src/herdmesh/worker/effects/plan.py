@@ -13,8 +13,7 @@ from herdmesh.connect.author_answers import checked_task_class, checked_task_con
 from herdmesh.connect.config_providers.resolver import Resolved
 from herdmesh.connect.connector import TASK_CLASS, Connector, ConnectorContext, SinkConnector
 from herdmesh.connect.redaction import keep_secret
-from herdmesh.engine.contract import Properties
-from herdmesh.engine.failure import as_exceptions
+from herdmesh.engine.runtime import Properties, as_exceptions
 from herdmesh.worker.effects.specs import RunSpecs
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

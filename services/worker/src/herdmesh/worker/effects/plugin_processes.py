@@ -25,7 +25,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.plugin_class import PluginImports
 from herdmesh.connect.redaction import redacted, secrets_kept_for_this_answer
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.runtime import TaskFailed
 from herdmesh.worker.output_limit import OutputLimit
 from herdmesh.worker.plugin_messages import (
     Answer,

@@ -26,8 +26,7 @@ from herdmesh.connect.plugin_class import PluginClass, PluginDescriptor, PluginK
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry, named_classes
 from herdmesh.connect.redaction import redacted
 from herdmesh.connect.versions import rank, version_range
-from herdmesh.engine.contract import Properties
-from herdmesh.engine.failure import shortened
+from herdmesh.engine.runtime import Properties, shortened
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.worker.effects.asked_folders import AskedFolders, FoundPlugin, Joined
 from herdmesh.worker.effects.plugin_folders import RefusedPlugin

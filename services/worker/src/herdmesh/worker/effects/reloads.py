@@ -16,8 +16,7 @@ from typing import Final
 import structlog
 
 from herdmesh.connect.config_providers.resolver import Resolved
-from herdmesh.engine.contract import Properties
-from herdmesh.engine.failure import message_of
+from herdmesh.engine.runtime import Properties, message_of
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import UnitId

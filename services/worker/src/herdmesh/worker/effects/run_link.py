@@ -23,9 +23,7 @@ import msgspec
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.connect import waits
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine import pulse
-from herdmesh.engine.contract import Command, Progress, Rate, Rest, RunSpec, Share, Stop
-from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.runtime import Command, Progress, Rate, Rest, RunSpec, Share, Stop, TaskFailed, progress_ticks
 from herdmesh.worker import wire
 from herdmesh.worker.effects.run_watch import RunWatch
 from herdmesh.worker.errors import RunLost
@@ -156,7 +154,7 @@ class WorkerLink:
 
     def commands(self) -> Sequence[Command]:
         """What the worker said since the last call."""
-        pulse.moved()
+        progress_ticks.moved()
         found: list[Command] = []
         while self._commands:
             found.append(self._commands.popleft())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final, Self
 
-from herdmesh.engine.contract import RunSpec
+from herdmesh.engine.runtime import RunSpec
 from herdmesh.rpc import tracing
 
 _INTERVAL_NS: Final = 1_000_000_000
@@ -22,7 +22,7 @@ _FINISH_MS: Final = 2_000
 
 
 class RunSpans:
-    """`engine.contract.RunSpans` over OpenTelemetry, as a context manager: leaving it ends the run's span."""
+    """`engine.runtime.contract.RunSpans` over OpenTelemetry, as a context manager: leaving it ends the run's span."""
 
     def __init__(self, spec: RunSpec) -> None:
         from opentelemetry import propagate, trace

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from herdmesh.engine import pulse
+from herdmesh.engine.runtime import progress_ticks
 
 #: A run that was told to stop so long ago shows its stacks; a second before the worker gives it up (`stop_timeout_ms`).
 STUCK_S: Final = 4.0
@@ -51,7 +51,7 @@ class RunWatch:
         self._silent_s = 0.0
         self._shown = False
         self._told_to_stop = False
-        self._moves = pulse.moves()
+        self._moves = progress_ticks.moves()
         self._looked_s = now_s
         self._later(min(self._stalled_s, self._end_s) - self.interval_s / 2)
 
@@ -61,7 +61,7 @@ class RunWatch:
 
     def look(self, now_s: float) -> int:
         """How long the loop has been silent, in ms; 0 = it has moved since the last look."""
-        moves = pulse.moves()
+        moves = progress_ticks.moves()
         if moves != self._moves:
             self._moves, self._silent_s, self._shown = moves, 0.0, False
             self._later(min(self._stalled_s, self._end_s) - self.interval_s / 2)

@@ -18,8 +18,7 @@ from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.waits import Wait, Waits, entered
-from herdmesh.engine.contract import Rate, RunSpec
-from herdmesh.engine.failure import classify
+from herdmesh.engine.runtime import Rate, RunSpec, classify
 from herdmesh.worker.effects.applications import Applications
 from herdmesh.worker.effects.processes import RunLine
 from herdmesh.worker.effects.run_link import RunOrder

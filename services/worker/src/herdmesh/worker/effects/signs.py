@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine.failure import as_exceptions
+from herdmesh.engine.runtime import as_exceptions
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state.model import TaskSpec, UnitId
 

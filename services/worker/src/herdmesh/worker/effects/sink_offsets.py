@@ -10,7 +10,8 @@ that is refused.
 Departs from Connect: an offset must lie within its partition's records (unless `herdmesh.offsets.missing=reset`),
 because a task would fail on it; a rewind goes forward in no partition unless that is allowed; what the last commit said
 beside an offset (the files it staged) is kept with the new one, because it may still have to be done. With a client
-that cannot forget single offsets (`engine.forgetting`) only all of a group's are, and none beside one that is set.
+that cannot forget single offsets (`engine.librdkafka.delete_group_offsets`) only all of a group's are, and none beside
+one that is set.
 
 Blocks and calls authors' code. Invariant: nothing is written, or told to be written, before the id is taken over, the
 connector's own `alter_offsets` has agreed, and the config topic, asked after that, does not say that tasks are there.
@@ -31,14 +32,10 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import claims, clients, forgetting, manifest, partitions
-from herdmesh.engine.contract import RunSpec
-from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, TaskFailed
-from herdmesh.engine.fence import Fence
-from herdmesh.engine.group_offsets import group_offsets
-from herdmesh.engine.hung import GroupFinisher
-from herdmesh.engine.positions import earlier_topics_note
-from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.engine.fencing import Fence, GroupFinisher, task_set_check
+from herdmesh.engine.librdkafka import clients, delete_group_offsets, group_offsets
+from herdmesh.engine.runtime import ForeignMembers, ManifestInvalid, RunSpec, SinkSettings, TaskFailed, sink_settings
+from herdmesh.engine.sink import earlier_topics_note, manifest, partitions
 from herdmesh.kafka.groups import delete_group, find_coordinator
 from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.worker.effects.offset_forms import (
@@ -177,13 +174,13 @@ class _Change:
 
     def _require_unchanged(self) -> None:
         """Raise TaskFenced when the connector has tasks, or another change was begun, since this one was asked for."""
-        claims.ask(self.spec, self.admin, self.consumer).verify()
+        task_set_check.ask(self.spec, self.admin, self.consumer).verify()
 
     def _forget(self, forgotten: Sequence[PartitionId], given_up_s: float, progress: Progress) -> None:
         """Have the group without these offsets, or delete it. Whoever asked may ask another worker while Kafka does not
         answer this one: of what that one began the config topic tells."""
         group = self.settings.group
-        whole = self.question.reset or not forgetting.is_possible()
+        whole = self.question.reset or not delete_group_offsets.is_possible()
         what = f"group {group} is deleted" if whole else f"{len(forgotten)} offsets of group {group} are forgotten"
         before = progress.already and f"{progress.already}, and "
         tried = False
@@ -200,7 +197,7 @@ class _Change:
             if whole:
                 delete_group(self.admin, group, clients.CALL_TIMEOUT_S)
                 return
-            refused = forgetting.forget(self.admin, group, forgotten, clients.CALL_TIMEOUT_S)
+            refused = delete_group_offsets.forget(self.admin, group, forgotten, clients.CALL_TIMEOUT_S)
             if refused:
                 if len(refused) < len(forgotten):
                     progress.already = f"{before}{len(forgotten) - len(refused)} offsets of group {group} are forgotten"
@@ -343,7 +340,7 @@ def _forgotten(
     known = set(committed)
     found = sorted(partition for partition, offset in wanted.items() if offset is None and partition in known)
     stay = known.union(wanted).difference(partition for partition, offset in wanted.items() if offset is None)
-    if found and stay and not forgetting.is_possible():
+    if found and stay and not delete_group_offsets.is_possible():
         others = ", ".join(f"{topic}-{number}" for topic, number in sorted(stay)[:_NAMED_MAX])
         raise ConfigError(
             f"offsets of single partitions cannot be forgotten with this Kafka client while group {group} has, or is "

@@ -25,8 +25,8 @@ from herdmesh.connect.plugin_class import PluginDescriptor, PluginKind
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
-from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim
-from herdmesh.engine.trial import poll_interval_max_ms
+from herdmesh.engine.librdkafka import poll_interval_max_ms
+from herdmesh.engine.runtime import Properties, RunSpec, TaskKind, TaskSetClaim
 from herdmesh.worker.effects.memory_watch import MEMORY_MAX
 from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.settings import WorkerSettings

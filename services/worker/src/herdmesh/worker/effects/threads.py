@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from herdmesh.engine.failure import as_exceptions
+from herdmesh.engine.runtime import as_exceptions
 
 T = TypeVar("T")
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import error_class, message_of
-from herdmesh.engine.fence import Fence
+from herdmesh.engine.fencing import Fence
+from herdmesh.engine.runtime import TaskFailed, error_class, message_of
 
 
 class OutcomeUncertain(TaskFailed):

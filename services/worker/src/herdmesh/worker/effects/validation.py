@@ -28,10 +28,8 @@ from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry
 from herdmesh.connect.redaction import redacted, secrets_of_one_answer, without_url_passwords
 from herdmesh.connect.refusals import refusals
 from herdmesh.connect.unknown_keys import unread_keys, workers_spelling
-from herdmesh.engine.contract import Properties, TaskKind
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import classify
-from herdmesh.engine.trial import client_violations, missing_files
+from herdmesh.engine.librdkafka import client_violations, missing_files
+from herdmesh.engine.runtime import Properties, TaskFailed, TaskKind, classify
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from typing import Final, Generic, TypeVar
 
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.measures import LATENCY_BOUNDS_MS
+from herdmesh.engine.runtime import LATENCY_BOUNDS_MS
 from herdmesh.rpc.telemetry import Buckets, Kind
 from herdmesh.worker.metrics.connectors import ConnectorMeter, StateCount, WorkerMeter
 from herdmesh.worker.metrics.tasks import TaskMeter

@@ -15,8 +15,7 @@ from typing import Final
 from herdmesh.connect import lag
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import ErrorCounts, Progress
-from herdmesh.engine.measures import Latency
+from herdmesh.engine.runtime import ErrorCounts, Latency, Progress
 from herdmesh.worker.metrics.windows import Window
 from herdmesh.worker.state.model import RunState, UnitId
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from herdmesh.engine.measures import Spread
+from herdmesh.engine.runtime import Spread
 
 SAMPLE_S: Final = 30.0
 _NOTHING: Final = Spread()

@@ -79,8 +79,8 @@ def collect_seldom() -> None:
     """Keep the garbage collector out of the record loops, where it costs 0.2 us a record under a schema.
 
     What is there now stays, in every fork: a collector that looked through it would copy its pages for each. Records
-    come and go without it, in no cycles. Cycles of others go with the reports of a run (`engine.garbage`), and once so
-    many objects more were made than ended.
+    come and go without it, in no cycles. Cycles of others go with the reports of a run (`engine.runtime.gc_schedule`),
+    and once so many objects more were made than ended.
     """
     gc.collect()
     gc.freeze()
@@ -94,7 +94,7 @@ def rehearse() -> list[str]:
     Waits until their threads are gone, since none lives through a fork; does nothing where threads cannot be counted
     (not Linux). Returns the names of those that stay: this process is not to be forked then.
     """
-    from herdmesh.engine import clients
+    from herdmesh.engine.librdkafka import clients
     from herdmesh.worker.effects import run_link
 
     if not THREADS.is_dir():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import Progress, Rate, RunEnd
+from herdmesh.engine.runtime import Progress, Rate, RunEnd
 from herdmesh.worker.state.model import (
     Assignment,
     Condition,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.waits import WAITING, Wait
-from herdmesh.engine.contract import Progress
+from herdmesh.engine.runtime import Progress
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import Progress, Rate
+from herdmesh.engine.runtime import Progress, Rate
 from herdmesh.worker.state.model import (
     Assignment,
     Condition,

@@ -26,7 +26,8 @@ STACK_TRACE = f"{ERROR_HEADER_PREFIX}exception.stacktrace"
 REPLAYED = "__herdmesh.replayed"
 """Says which letter a record was: `<queue>-<partition>@<offset>`."""
 CUT = "__herdmesh.cut"
-"""A letter that was too large for its queue has it, and only the beginning of its record (`engine.dead_letters`)."""
+"""A letter that was too large for its queue has it, and only the beginning of its record
+(`engine.bad_records.dead_letters`)."""
 QUEUE_KEY = "errors.deadletterqueue.topic.name"
 
 

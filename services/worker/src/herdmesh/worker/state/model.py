@@ -11,7 +11,7 @@ from enum import StrEnum, unique
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import Properties
+from herdmesh.engine.runtime import Properties
 
 Config = Properties
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from herdmesh.engine.contract import PRODUCED_MAX, Progress
-from herdmesh.engine.measures import Measures
+from herdmesh.engine.runtime import PRODUCED_MAX, Measures, Progress
 
 
 def added(base: Progress, run: Progress) -> Progress:

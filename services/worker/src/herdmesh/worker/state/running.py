@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from herdmesh.engine.contract import Rate
+from herdmesh.engine.runtime import Rate
 from herdmesh.worker.state import instructions
 from herdmesh.worker.state.held import Task, TaskLimits
 from herdmesh.worker.state.instructions import Instruction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import Progress
+from herdmesh.engine.runtime import Progress
 from herdmesh.worker.state import events
 from herdmesh.worker.state.model import Failure
 from herdmesh.worker.state.watchdog import Silence

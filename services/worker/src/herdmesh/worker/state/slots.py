@@ -92,8 +92,8 @@ def to_ask(
 
     As many of a connector as its own tasks wait for and as others are owed, not counting those that were asked or told
     to stop already, the oldest first. A run that is asked ends by itself as soon as it has read all there is
-    (`engine.control`); else it goes on for `share_ms`. One that is late for that may not be cut where it is
-    (`SourceTask.may_yield`), and others are asked in its place.
+    (`engine.runtime.run_commands`); else it goes on for `share_ms`. One that is late for that may not be cut where it
+    is (`SourceTask.may_yield`), and others are asked in its place.
     """
     movable = {name: [run for run in own if not run.keeps_slot(now)] for name, own in runs.items()}
     owed = _owed(runs, movable, waiting)

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.contract import Progress, Rate, RunEnd
+from herdmesh.engine.runtime import Progress, Rate, RunEnd
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.held import Task, TaskLimits, report, say, say_condition, status
 from herdmesh.worker.state.instructions import Instruction

@@ -1,7 +1,7 @@
 """Where files go: the key `directory`, read, and the folder behind it, opened.
 
-Owns the kinds of locations and why one cannot be used. The local folder is `engine.files`', all others are `remote`'s,
-which is imported when one is opened, so that a worker without such targets need not import pyarrow.
+Owns the kinds of locations and why one cannot be used. The local folder is `engine.sink.staging_folder`', all others
+are `remote`'s, which is imported when one is opened, so that a worker without such targets need not import pyarrow.
 
     /data/out, file:///data/out      a disk that every worker sees
     s3://bucket/folder               S3, or what speaks its protocol (`s3.endpoint`); s3a and s3n mean the same

@@ -1,7 +1,7 @@
 """The task of `FileSink`: holds records in pieces, stages files, publishes what is committed.
 
-Owns which record is in which file, and when to commit. Names, manifests and publishing: `engine.staging`; the files'
-content: `formats`; the subfolders: `partitioners`.
+Owns which record is in which file, and when to commit. Names, manifests and publishing: `engine.sink.staging`; the
+files' content: `formats`; the subfolders: `partitioners`.
 
 Invariant: the staged files of a partition hold exactly the records put since its last `stage`, in order.
 """

@@ -1,7 +1,7 @@
 """The ledger of a PostgreSQL sink, and the sessions of its owners.
 
 Owns making the ledger's table, ending sessions of runs that are over, and altering offsets. What rows mean:
-`engine.sql_ledger`.
+`engine.sink.sql_ledger`.
 
 A session carries its run's name (`application_name`), and a row the run that owns it. So whoever takes a partition over
 finds the sessions of the run before, and ends them: one that stands still amid a transaction (a frozen process, a cut
@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from herdmesh.engine.sql_ledger import NOBODY
+from herdmesh.engine.sink import NOBODY
 from herdmesh.sdk import Config, ConfigError, PartitionId, SqlLedger
 from herdmesh.worker.connectors.postgres.common import (
     Connection,

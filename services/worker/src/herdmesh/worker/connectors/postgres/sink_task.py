@@ -2,7 +2,7 @@
 
 Owns the session, the transactions, and finding the records of a batch that the server refuses. Rows: `sink_rows`; their
 text: `sink_text`; tables and statements: `sink_tables`; when upserts go straight into the table: `sink_straight`; the
-ledger: `sink_ledger`, `engine.sql_ledger`.
+ledger: `sink_ledger`, `engine.sink.sql_ledger`.
 
 A batch is first written as if nothing were wrong with it. Where the server refuses a value or a constraint, the
 transaction is begun again, and the batch halved, each half under a savepoint, until the records that are refused are
@@ -22,7 +22,7 @@ from typing import Any
 import psycopg
 from psycopg import IsolationLevel, errors
 
-from herdmesh.engine import failpoints
+from herdmesh.engine.runtime import failpoints
 from herdmesh.sdk import (
     Config,
     ConfigError,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from herdmesh.engine import failpoints
+from herdmesh.engine.runtime import failpoints
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.session_settings import FORMAT
 from herdmesh.worker.connectors.spark.settings import SparkSettings

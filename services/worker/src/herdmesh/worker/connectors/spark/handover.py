@@ -1,7 +1,7 @@
 """The folder in which what is committed waits until Spark has written it to the target.
 
 Owns what publishing means here: Spark writes the staged file's rows to the target, and the file gets its name as the
-sign that it did. Names, manifests, the fence and cleaning are `engine.staging`'s.
+sign that it did. Names, manifests, the fence and cleaning are `engine.sink.staging`'s.
 
     stage    `.staged/<group>-<run>-<name>` is written and synced; Spark would not read it by itself
     commit   the fenced offset commit names it
@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from herdmesh.engine.staging import short_topic
+from herdmesh.engine.sink import short_topic
 from herdmesh.sdk import LocalFiles, PartitionId, TaskFailed
 
 Write = Callable[[Path, str], None]

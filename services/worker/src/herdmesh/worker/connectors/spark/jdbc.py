@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from herdmesh.engine import failpoints
+from herdmesh.engine.runtime import failpoints
 from herdmesh.sdk import ConfigError, ErrorClass, TaskFailed
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.session_settings import FORMAT

@@ -1,7 +1,7 @@
 """The task of `SparkSink`: holds records, stages them as Parquet, has Spark write to the target what is committed.
 
 Owns which record is in which file, and when to commit. What publishing means: `handover`; how Spark writes: `targets`;
-names and manifests: `engine.staging`.
+names and manifests: `engine.sink.staging`.
 
 Invariant: the staged files of a partition hold exactly the records put since its last `stage`, in order; Spark is begun
 when there is a record, so a run that has nothing to do costs no JVM.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from herdmesh.engine.staging import short_topic
+from herdmesh.engine.sink import short_topic
 from herdmesh.sdk import (
     Config,
     Files,

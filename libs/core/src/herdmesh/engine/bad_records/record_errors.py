@@ -1,0 +1,158 @@
+"""What a run does about records that fail, put together from the connector's `errors.*`.
+
+Owns which reporters there are and their order (the log first, then the dead letter queue), and the clients they need.
+How a failure is dealt with is `tolerance`; what is said of it `error_reports`; where it is kept `dead_letters`.
+
+Invariant: a connector that sets no `errors.*` has no reporter and no client for one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect.chain import SinkChain
+from herdmesh.connect.client_settings import client_settings
+from herdmesh.connect.connector import SourceBatch
+from herdmesh.connect.data import Batch
+from herdmesh.connect.errors import ConnectError, RecordTooLargeError
+from herdmesh.engine.bad_records.dead_letters import SinkDeadLetters, SourceDeadLetters, make_topic, size_max
+from herdmesh.engine.bad_records.errant_records import ErrantRecords
+from herdmesh.engine.bad_records.error_reports import LogReporter
+from herdmesh.engine.bad_records.tolerance import (
+    KAFKA_PRODUCE,
+    Counts,
+    ErrorSettings,
+    Failure,
+    Reporter,
+    SourceRecord,
+    Tolerance,
+    error_settings,
+)
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime import RunSpec, access_of
+
+PRODUCER_CLASS = "org.apache.kafka.clients.producer.KafkaProducer"
+
+_log = logging.getLogger(__name__)
+
+
+class SinkErrors:
+    """Of a sink task's run."""
+
+    def __init__(self, spec: RunSpec, admin: AdminClient, chain: SinkChain) -> None:
+        """Makes the dead letter queue's topic and producer, when there is to be one. `chain`: whose converters write
+        what a task made itself.
+
+        Raises:
+            ConfigError: a setting that cannot be used.
+            TaskFailed: the topic is not there and cannot be made.
+        """
+        settings = error_settings(spec.connector_config)
+        self.counts = Counts()
+        self._letters: SinkDeadLetters | None = None
+        if settings.dead_letters:
+            make_topic(_queue_admin(spec, admin), settings)
+            self._letters = _sink_letters(spec, settings, self.counts)
+        self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
+        self.tolerates = settings.tolerate
+        #: whoever is told: a task's records are given up by it.
+        self.errant = ErrantRecords(self.tolerance, self.settle, chain)
+        self.reporter = self.errant if settings.reports else None
+
+    def settle(self) -> None:
+        """Return once no dead letter is on its way. Raises TaskFailed when that takes too long."""
+        if self._letters is not None:
+            self._letters.settle()
+        self.errant.settled()
+
+    @property
+    def is_ending(self) -> bool:
+        """True once the reporter raised what ends the run."""
+        return self.errant.is_ending
+
+    def raise_swallowed(self) -> None:
+        """Raise what the reporter raised and the task caught, when it ends the run."""
+        self.errant.raise_swallowed()
+
+    def hear(self) -> None:
+        """Have the producer say what it has to."""
+        if self._letters is not None:
+            self._letters.producer.poll(0)
+
+    def close(self) -> None:
+        """Give the producer up, after a short wait for what is on its way."""
+        if self._letters is not None:
+            self._letters.close()
+
+
+class SourceErrors:
+    """Of a source task's run."""
+
+    def __init__(self, spec: RunSpec, admin: AdminClient) -> None:
+        """As of a sink."""
+        settings = error_settings(spec.connector_config)
+        self.counts = Counts()
+        self.letters: SourceDeadLetters | None = None
+        if settings.dead_letters:
+            make_topic(admin, settings)
+            self.letters = SourceDeadLetters(
+                spec, settings, self.counts, lambda: size_max(admin, settings.dead_letters)
+            )
+        self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self.letters))
+        self._polled: SourceBatch | None = None
+        self.tolerance.origin = self._origin
+
+    def begin(self, polled: SourceBatch) -> None:
+        """The records that fail from now on are of this batch."""
+        self._polled = polled
+
+    def refused(self, batch: Batch, at: int, error: KafkaError, topic: str, size_bytes: int) -> None:
+        """The producer will never send what became of that record, of so many bytes. Raises RecordError unless errors
+        are tolerated."""
+        origin = self._origin(batch, at)
+        message = f"Kafka refused a record for topic {topic}: {error.str()}"
+        kind = RecordTooLargeError if error.code() == KafkaError.MSG_SIZE_TOO_LARGE else ConnectError
+        if kind is RecordTooLargeError:
+            message += (
+                f": the record of source offset {origin.source_offset} (partition {origin.source_partition}) has "
+                f"{size_bytes} bytes of key and value; raise producer.override.max.request.size, and the topic's "
+                "max.message.bytes where that is smaller"
+            )
+        failure = Failure(KAFKA_PRODUCE, PRODUCER_CLASS, kind(message), origin)
+        self.tolerance.failed_outside(failure)
+
+    def _origin(self, batch: Batch, at: int) -> SourceRecord:
+        polled = self._polled
+        assert polled is not None
+        return SourceRecord(batch, at, polled.source_partition, polled.source_offset)
+
+
+def _queue_admin(spec: RunSpec, admin: AdminClient) -> AdminClient:
+    """Who makes a sink's queue: `admin`, which has the consumer's login, unless an admin client is configured."""
+    given = client_settings("admin", spec.worker_config, spec.connector_config)
+    for warning in given.warnings:
+        _log.warning("%s", warning.message)
+    wanted = {**given.config, **access_of(spec, "admin", "consumer")}
+    return admin if wanted == access_of(spec, "consumer") else clients.admin(spec, wanted)
+
+
+def _sink_letters(spec: RunSpec, settings: ErrorSettings, counts: Counts) -> SinkDeadLetters:
+    given = client_settings("producer", spec.worker_config, spec.connector_config)
+    for warning in given.warnings:
+        _log.warning("%s", warning.message)
+    config = {**given.config, **access_of(spec, "producer", "consumer")}
+    contact = clients.contact(spec, config, settings.dead_letters)
+    return SinkDeadLetters(spec, settings, counts, clients.dead_letter_producer(spec, config, contact.note), contact)
+
+
+def _reporters(spec: RunSpec, settings: ErrorSettings, counts: Counts, letters: Reporter | None) -> Sequence[Reporter]:
+    found: list[Reporter] = []
+    if settings.log:
+        found.append(LogReporter(spec.connector, spec.task, counts, messages=settings.log_messages))
+    if letters is not None:
+        found.append(letters)
+    return found

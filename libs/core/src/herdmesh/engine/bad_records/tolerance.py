@@ -1,0 +1,299 @@
+"""What is done about a record that fails: tried again, skipped, told to the reporters, or the end of the run.
+
+Owns Connect's execute algorithm (reference data-model 5.2), the settings it reads, and the counts. Who is told, and
+how, is `error_reports` and `dead_letters`; where in a batch the good records go on is the chain's.
+
+A record is skipped when its retries are used up, even with `errors.tolerance=none`: that is Connect's rule 2, and said
+in the log here. A ConfigError is never tolerated (ADR 0007): what is wrong with the configuration is wrong for every
+record.
+
+Invariant: a failure is counted, and every reporter has heard of it, before the record is given up or the run ends; a
+run that is to end never gives a record up for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from confluent_kafka import Message
+
+from herdmesh.connect import waits
+from herdmesh.connect.attempts import RecordSkipped, record_error
+from herdmesh.connect.connector_keys import ERRORS
+from herdmesh.connect.data import Batch
+from herdmesh.connect.errors import ConfigError, RecordError, RetriableError, error_text
+from herdmesh.connect.program import Step
+from herdmesh.engine.runtime import ErrorCounts, RunEnd
+
+T = TypeVar("T")
+
+KAFKA_PRODUCE = "KAFKA_PRODUCE"
+FIRST_DELAY_MS = 300
+_ENDS_ANYWAY = (ConfigError, MemoryError)
+_TELL_EVERY = 1_000
+"""Of records skipped with tolerance none: a line in the log for the first, and for each so many."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSettings:
+    """`errors.*` of a connector."""
+
+    tolerate: bool
+    retry_timeout_ms: int
+    """-1 = for ever."""
+    retry_delay_max_ms: int
+    log: bool
+    log_messages: bool
+    dead_letters: str
+    """The topic; empty = none."""
+    replication_factor: int
+    context_headers: bool
+
+    @property
+    def reports(self) -> bool:
+        """True when somebody is told of failures; a sink task then has an errant-record reporter."""
+        return self.log or bool(self.dead_letters)
+
+
+def error_settings(config: Mapping[str, str | None]) -> ErrorSettings:
+    """Read `errors.*`. Raises ConfigError naming the key."""
+    found = ERRORS.parse(config)
+    return ErrorSettings(
+        tolerate=found["errors.tolerance"] == "all",
+        retry_timeout_ms=found["errors.retry.timeout"],
+        retry_delay_max_ms=found["errors.retry.delay.max.ms"],
+        log=found["errors.log.enable"],
+        log_messages=found["errors.log.include.messages"],
+        dead_letters=found["errors.deadletterqueue.topic.name"].strip(),
+        replication_factor=found["errors.deadletterqueue.topic.replication.factor"],
+        context_headers=found["errors.deadletterqueue.context.headers.enable"],
+    )
+
+
+@dataclass(slots=True)
+class Counts:
+    """`task-error-metrics` of one run, under way."""
+
+    failures: int = 0
+    errors: int = 0
+    skipped: int = 0
+    retries: int = 0
+    logged: int = 0
+    dead_letters: int = 0
+    dead_letters_failed: int = 0
+    last_error_ms: int = 0
+    dead_letters_cut: int = 0
+
+    def so_far(self) -> ErrorCounts:
+        """As a value."""
+        return ErrorCounts(
+            self.failures, self.errors, self.skipped, self.retries, self.logged, self.dead_letters,
+            self.dead_letters_failed, self.last_error_ms, self.dead_letters_cut,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """A record as the source's task gave it, before the chain: its batch and its place there."""
+
+    batch: Batch
+    at: int
+    source_partition: Mapping[str, Any] | None
+    source_offset: Mapping[str, Any] | None
+    """Of the batch, that is of its last record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One record that failed, and what there is to say of it."""
+
+    stage: str
+    class_name: str
+    """What was at work: the Java class of a converter or transformation."""
+    error: BaseException
+    record: Message | SourceRecord
+
+
+class Reporter(Protocol):
+    """Who is told of failures."""
+
+    def report(self, failure: Failure) -> None:
+        """Called once for each, in the order of the records."""
+        ...
+
+
+class RetryStopped(Exception):
+    """The run is to end while a record waits to be tried again; the record is neither given on nor given up."""
+
+    def __init__(self, reason: RunEnd) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Tolerance:
+    """The `Attempts` of a run (`connect.chain`). Used from the loop's thread only."""
+
+    def __init__(
+        self,
+        settings: ErrorSettings,
+        counts: Counts,
+        reporters: Sequence[Reporter],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.counts = counts
+        self.eager = settings.tolerate or settings.reports
+        self.origin: Callable[[Batch, int], Message | SourceRecord] = _unknown
+        """The loop's answer to which record that is, of the batch under way."""
+        self.pause: Callable[[float, bool], RunEnd | None] = _slept
+        """The loop's way to wait so many seconds; why the run is to end instead, None = it waited. With True also when
+        its share of the slot is used: tries that have no end would keep the slot from others for ever. Tries that have
+        one would begin anew in the next run, so that the record might never be given up."""
+        self.asked_delay_ms: Callable[[], int | None] = lambda: None
+        """What a sink's task that cannot take a batch wants to be waited for; None = it did not say."""
+        self._settings = settings
+        self._reporters = reporters
+        self._clock = clock
+        self._chance = chance
+        #: of the record that is tried again.
+        self._wait = waits.Standing()
+
+    def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
+        """As `Attempts.attempt`.
+
+        Raises:
+            RecordSkipped: the record is given up.
+            RecordError: it is not, and ends the run.
+            RetryStopped: the run is to end first.
+        """
+        begun_s, tries = self._clock(), 0
+        while True:
+            tries += 1
+            try:
+                result = call()
+            except RetriableError as error:
+                self.counts.failures += 1
+                if not self._again(begun_s, tries, error.waits_for or executing_class(step), error):
+                    self._wait.over()
+                    self._given_up(stage, step, batch, at, error)
+                    if not self._settings.tolerate and self.counts.skipped % _TELL_EVERY == 1:
+                        _log.warning(
+                            "a record is skipped although errors.tolerance is none, as in Connect, because it could "
+                            "work later and errors.retry.timeout is over; so far %d are: %s",
+                            self.counts.skipped, record_error(stage, step, batch, at, error),
+                        )  # fmt: skip
+                    raise RecordSkipped from error
+                self.counts.retries += 1
+            except Exception as error:
+                self._wait.over()
+                self.counts.failures += 1
+                if self._settings.tolerate and not isinstance(error, _ENDS_ANYWAY):
+                    self._given_up(stage, step, batch, at, error)
+                    raise RecordSkipped from error
+                self._failed(Failure(stage, executing_class(step), error, self.origin(batch, at)))
+                raise record_error(stage, step, batch, at, error) from error
+            else:
+                if tries > 1:
+                    self._wait.over()
+                return result
+
+    def until_taken(self, put: Callable[[], None]) -> None:
+        """Have the sink task take a batch. While it says that it can take it later, it is given the same one again,
+        without end, as by Connect (reference data-model, task loops). Not counted, and no record is given up.
+
+        Raises RetryStopped: the run is to end first; the task has not taken the batch.
+        """
+        try:
+            return put()
+        except RetriableError as error:
+            refused = error
+        with waits.Standing() as wait:
+            while True:
+                asked_ms = self.asked_delay_ms()
+                delay_ms = self._delay_ms(wait.tries + 1) if asked_ms is None else asked_ms
+                of, why = refused.waits_for or "the target of its task", error_text(refused)
+                _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, why)
+                wait.goes_on(of, why, tried=True, next_try_s=delay_ms / 1000)
+                if (end := self.pause(delay_ms / 1000, True)) is not None:
+                    raise RetryStopped(end) from refused
+                try:
+                    return put()
+                except RetriableError as error:
+                    refused = error
+
+    def failed_outside(self, failure: Failure) -> None:
+        """A record failed where nothing is tried again: in the task's hands, or on its way to Kafka.
+
+        Raises RecordError unless errors are tolerated.
+        """
+        self.counts.failures += 1
+        if self._settings.tolerate:
+            self._told(failure)
+            return
+        self._failed(failure)
+        raise outside_error(failure) from failure.error
+
+    def _again(self, begun_s: float, tries: int, waits_for: str, error: RetriableError) -> bool:
+        """Wait before the next try; False = there is no time for one. Raises RetryStopped."""
+        timeout_ms = self._settings.retry_timeout_ms
+        elapsed_ms = (self._clock() - begun_s) * 1000
+        if 0 <= timeout_ms <= elapsed_ms:
+            return False
+        # Who is asked may say when to come back (Retry-After).
+        delay_ms = max(self._delay_ms(tries), (error.next_try_s or 0) * 1000)
+        if timeout_ms >= 0:
+            delay_ms = min(delay_ms, timeout_ms - elapsed_ms)
+        self._wait.goes_on(waits_for, error_text(error), tried=True, next_try_s=delay_ms / 1000)
+        if (end := self.pause(delay_ms / 1000, timeout_ms < 0)) is not None:
+            self._wait.over()
+            raise RetryStopped(end)
+        return True
+
+    def _delay_ms(self, tries: int) -> float:
+        """How long to wait after so many tries."""
+        delay_ms, most_ms = FIRST_DELAY_MS << min(tries - 1, 40), self._settings.retry_delay_max_ms
+        return delay_ms if delay_ms <= most_ms else self._chance(0, max(0, most_ms))
+
+    def _given_up(self, stage: str, step: object, batch: Batch, at: int, error: Exception) -> None:
+        self.counts.skipped += 1
+        self._failed(Failure(stage, executing_class(step), error, self.origin(batch, at)))
+
+    def _failed(self, failure: Failure) -> None:
+        self.counts.errors += 1
+        self._told(failure)
+
+    def _told(self, failure: Failure) -> None:
+        self.counts.last_error_ms = time.time_ns() // 1_000_000
+        for reporter in self._reporters:
+            reporter.report(failure)
+
+
+def executing_class(step: object) -> str:
+    """The class a failure is told of: Java's name of a converter or transformation."""
+    if isinstance(step, Step):
+        return step.transformation.class_name
+    return getattr(step, "java_class", None) or str(step)
+
+
+def outside_error(failure: Failure) -> RecordError:
+    """What ends a run for a record that failed outside of the chain."""
+    record, cause = failure.record, failure.error
+    if isinstance(record, SourceRecord):
+        return RecordError(failure.stage, failure.class_name, record.batch.topic, record.batch.partition, None, cause)
+    return RecordError(failure.stage, failure.class_name, record.topic(), record.partition(), record.offset(), cause)
+
+
+def _unknown(_batch: Batch, _at: int) -> SourceRecord:
+    raise AssertionError("no loop has begun")
+
+
+def _slept(seconds: float, _yields: bool) -> None:
+    time.sleep(seconds)  # waits: who has this pause has said it (`goes_on`)

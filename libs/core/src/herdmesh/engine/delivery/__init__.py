@@ -1,0 +1,25 @@
+"""Delivery of records to Kafka: at least once, or exactly once in transactions.
+
+Owns how a source's records are produced and when their delivery reports are in. Knows no connector.
+Invariant: a record counts as delivered only after its broker acknowledged it.
+"""
+
+from __future__ import annotations
+
+from herdmesh.engine.delivery.delivery_reports import (
+    DeliveryFailures,
+    Receipts,
+    Report,
+)
+from herdmesh.engine.delivery.source_delivery import (
+    Outlet,
+    outlet,
+)
+
+__all__ = [
+    "DeliveryFailures",
+    "Outlet",
+    "Receipts",
+    "Report",
+    "outlet",
+]

@@ -1,0 +1,133 @@
+"""What Kafka says of a source's records: of each that it did not take, and, for a task that wants to hear it, where
+each is (`SourceTask.commit_batch`).
+
+Owns the callbacks, and for such a task the batches of the open transaction with the places of their records. Any other
+task has none of this, and its producer reports failures only.
+
+Invariant: a task hears of a batch once, in the order it handed batches over, and only when what it hears is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from herdmesh.connect.connector import SourceBatch, SourceTask
+from herdmesh.connect.source_transactions import RecordMetadata
+from herdmesh.engine.runtime import TaskFailed, classify_kafka
+from herdmesh.kafka.pending import raise_pending
+
+Report = Callable[[KafkaError | None, Message], None]
+"""Called from the producer's own calls."""
+
+_log = logging.getLogger(__name__)
+
+
+class DeliveryFailures:
+    """The first message Kafka did not take: why the open transaction cannot commit."""
+
+    def __init__(self) -> None:
+        self._first: tuple[KafkaError, str, TaskFailed | None] | None = None
+
+    def add(self, error: KafkaError, message: Message | None, told: TaskFailed | None = None) -> bool:
+        """Remember it; False = it is not the one to tell of. Messages purged because the run ends are nobody's fault.
+        `told`: what to raise for it, where that says more than topic and error."""
+        if self.names_culprit or error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            return False
+        self._first = error, "" if message is None else _refusal(error, message), told
+        return True
+
+    def forget(self) -> None:
+        """The transaction it was of is aborted."""
+        self._first = None
+
+    @property
+    def names_culprit(self) -> bool:
+        """True when there was one, and it was not refused for another record of its request alone."""
+        return self._first is not None and self._first[0].code() != KafkaError._INVALID_DIFFERENT_RECORD
+
+    def __bool__(self) -> bool:
+        return self._first is not None
+
+    def raise_first(self) -> None:
+        """Raise TaskFailed when there was one."""
+        if self._first is not None:
+            error, text, told = self._first
+            if told is not None:
+                raise told
+            raise TaskFailed(text or f"Kafka refused a record: {error.str()}", classify_kafka(error)) from (
+                KafkaException(error)
+            )
+
+
+def _refusal(error: KafkaError, message: Message) -> str:
+    """What Kafka did not take, why, and what to change."""
+    topic, key, value = message.topic(), message.key(), message.value()
+    text = f"Kafka refused a record for topic {topic}: {error.str()}"
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        size_bytes = len(key or b"") + len(value or b"")
+        return (
+            f"{text}: the record has {size_bytes} bytes of key and value; raise max.message.bytes of topic {topic}, "
+            "or, where that is more than the record has, lower producer.override.batch.size (262144 if not set) below "
+            "it, as records are sent together"
+        )
+    if error.code() == KafkaError.INVALID_RECORD and key is None:
+        return f"{text}: the record has no key, and a compacted topic takes none without (cleanup.policy=compact)"
+    return text
+
+
+class Receipts:
+    """Of one run. `refused`: told of each record that Kafka did not take, as without receipts."""
+
+    def __init__(self, task: SourceTask, refused: Callable[[KafkaError, Message], object]) -> None:
+        self._task = task
+        self._refused = refused
+        self._open: list[tuple[SourceBatch, list[RecordMetadata | None]]] = []
+
+    def begin(self, batch: SourceBatch) -> None:
+        """The records that are produced from now on are of this batch."""
+        if len(batch):
+            self._open.append((batch, [None] * len(batch)))
+
+    def of(self, places: Iterable[int]) -> list[Report]:
+        """Callbacks for the producer, one for the record at each of these places of the batch."""
+        metadata = self._open[-1][1]
+        return [partial(self._delivered, metadata, at) for at in places]
+
+    def abandon(self) -> None:
+        """The transaction is aborted: no record of it is anywhere. The task hears so with the next commit."""
+        self._open = [(batch, [None] * len(batch)) for batch, _ in self._open]
+
+    def forget(self) -> None:
+        """The run gives the transaction's batches up with their offsets: they will be polled again."""
+        self._open.clear()
+
+    def forget_last(self) -> None:
+        """The last batch failed in part and will be polled again; those before it are committed."""
+        self._open.pop()
+
+    def tell(self) -> None:
+        """The transaction is committed. What the task raises is logged and changes nothing, as in Connect."""
+        told, self._open = self._open, []
+        for batch, metadata in told:
+            try:
+                self._task.commit_batch(batch, metadata)
+            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit stands
+                _log.exception("the task failed in commit_batch; its records are committed all the same")
+
+    def _delivered(
+        self, metadata: list[RecordMetadata | None], at: int, error: KafkaError | None, message: Message
+    ) -> None:
+        raise_pending(message.topic)
+        if error is not None:
+            self._refused(error, message)
+            return
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if offset is None:  # the client guesses (`kafka.checked_producer`), and nothing of this will be committed
+            return
+        assert topic is not None
+        assert partition is not None
+        metadata[at] = RecordMetadata(topic, partition, offset, message.timestamp()[1])

@@ -1,0 +1,203 @@
+"""Where a source's records go, and what a commit of them is (`herdmesh.delivery.guarantee`; ADR 0003, ADR 0012).
+
+Owns the two ways. Exactly once: records and offsets are in one transaction of the fence. At least once: records go
+through a producer of their own, outside of transactions, to be seen at once; when all are acknowledged, their offsets
+are committed in a transaction of the fence that has nothing else. When to commit, and what, is the loop's.
+
+Invariant: an offset is committed under the fence only, and never before a record that it stands for. So an owner that
+was fenced may add records a second time where that is what the user chose, and moves no offset.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine.delivery import producing
+from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
+from herdmesh.engine.fencing import TRANSACTIONS_TOPIC, Fence, held
+from herdmesh.engine.librdkafka import RETRY_TIMEOUT_S, Unacknowledged, clients, column_queue
+from herdmesh.engine.runtime import RunSpec, SourceSettings, TaskFailed, failpoints, progress_ticks
+from herdmesh.kafka.checked_producer import CheckedProducer
+from herdmesh.kafka.contact import Contact
+
+_TURN_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Outlet:
+    """Exactly once."""
+
+    is_transactional = True
+    """Records are in the fence's transaction from `begin` on: nobody sees them before `commit`, and they can be given
+    up."""
+
+    def __init__(self, fence: Fence) -> None:
+        self.fence = fence
+        self.producer = fence.producer
+        """Of the records."""
+        self.columns = column_queue(fence.producer)
+        """Its quicker way for those that need no report each: a commit fails when Kafka did not take one of them."""
+
+    @property
+    def is_open(self) -> bool:
+        """True between `begin` and `commit`: there may be records whose offsets are not committed."""
+        return self.fence.in_transaction
+
+    def begin(self) -> None:
+        """What is produced from now on is of the next commit. Raises TaskFenced."""
+        self.fence.begin()
+
+    def commit(self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str]) -> None:
+        """Return once the records are acknowledged, and visible, and the offsets in these topics; no topics = the
+        worker keeps them.
+
+        Raises:
+            TaskFenced: as `Fence.commit`; so TaskFailed.
+            KafkaException: the client takes no offsets, or is lost (`raise_lost`).
+        """
+        self._write(offsets, topics)
+        self.fence.commit()
+
+    def abort(self) -> None:
+        """Give up what was produced since `begin`. Raises as `Fence.commit`. Of a transactional one only."""
+        self.fence.abort()
+
+    def is_lost(self) -> bool:
+        """As `Fence.is_lost`, of all its producers."""
+        return self.fence.is_lost()
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """As `Fence.is_in_doubt`, of all its producers."""
+        return self.fence.is_in_doubt
+
+    def raise_lost(self) -> None:
+        """As `Fence.raise_lost`, of all its producers."""
+        if self.is_lost():
+            raise clients.forgotten()
+
+    def raise_fatal(self, error: KafkaException) -> None:
+        """As `Fence.raise_fatal`."""
+        self.fence.raise_fatal(error)
+
+    def hear(self, admin: AdminClient) -> None:
+        """As `clients.hear`."""
+        clients.hear(self.producer, admin)
+
+    def close(self) -> None:
+        """As `Fence.close`."""
+        self.fence.close()
+
+    def _write(self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str]) -> None:
+        for topic in topics:
+            producing.produce_all(self.fence.producer, topic, offsets, self.fence.raise_lost)
+
+
+class AtLeastOnce(Outlet):
+    """At least once: every record that is acknowledged is there for good, and is sent again unless its offset is
+    committed, too."""
+
+    is_transactional = False
+
+    def __init__(self, fence: Fence, producer: CheckedProducer, contact: Contact, failures: DeliveryFailures) -> None:
+        """`producer`: idempotent, not transactional, and nobody else's; tells `failures`. `contact`: its."""
+        super().__init__(fence)
+        self.producer = producer
+        self.columns = None  # that a record was not taken is known from its report alone
+        self._contact = contact
+        self._failures = failures
+        self._is_open = False
+
+    @property
+    def is_open(self) -> bool:
+        """See there."""
+        return self._is_open
+
+    def begin(self) -> None:
+        """See there."""
+        self._is_open = True
+
+    def commit(self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str]) -> None:
+        """See there.
+
+        Raises also TaskFailed: what Kafka refused of the records, or RETRIABLE: nobody says for a minute whether all
+        are acknowledged. No offset is committed then, and all that was acknowledged will be sent again.
+        """
+        self._settle()
+        failpoints.hit("before-offset-commit")
+        if topics:
+            self.fence.begin()
+            self._write(offsets, topics)
+            self.fence.commit()
+        self._is_open = False
+
+    def is_lost(self) -> bool:
+        """See there."""
+        return super().is_lost() or self._contact.is_lost(self.producer)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """See there."""
+        return super().is_in_doubt or self._contact.is_in_doubt
+
+    def raise_fatal(self, error: KafkaException) -> None:
+        """See there. One of the records' own producer says all there is to say."""
+        if self.fence.in_transaction:
+            super().raise_fatal(error)
+
+    def hear(self, admin: AdminClient) -> None:
+        """See there."""
+        super().hear(admin)
+        self.fence.producer.poll(0)
+
+    def close(self) -> None:
+        """See there. What is on its way is given up: its offsets are not committed."""
+        try:
+            self.producer.purge()
+            self.producer.poll(0)
+        except KafkaException as error:
+            _log.info("the producer of the records is given up as it is: %s", error)
+        super().close()
+
+    def _settle(self) -> None:
+        deadline_s = time.monotonic() + RETRY_TIMEOUT_S
+        before = len(self.producer)
+        with Unacknowledged(self.producer, self.fence.waits_for, self.fence.sends_to) as doubt:
+            while before and (left := self.producer.flush(_TURN_S)):  # waits: `doubt` says for what
+                if left == before:
+                    self._contact.doubt()
+                before = left
+                self.raise_lost()
+                progress_ticks.moved()
+                doubt.note()
+                if time.monotonic() >= deadline_s:
+                    raise TaskFailed(
+                        f"records are not acknowledged after {RETRY_TIMEOUT_S:g} s; no offset is committed, and they "
+                        "are sent again",
+                        ErrorClass.RETRIABLE,
+                    )
+        self._failures.raise_first()
+        clients.raise_guess(self.producer)
+
+
+def outlet(spec: RunSpec, settings: SourceSettings, failures: DeliveryFailures, *, reports: bool) -> Outlet:
+    """Of a run, as its settings say. `reports`: as of `clients.producer`, of the records.
+
+    Raises:
+        ConfigError: as `clients.producer`.
+    """
+    if not settings.at_least_once:
+        return Outlet(held(spec, settings.producer, failures.add, reports=reports))
+    fence = held(spec, {"client.id": f"connector-offsets-producer-{spec.connector}-{spec.task}", **settings.producer})
+    contact = clients.contact(spec, settings.producer, TRANSACTIONS_TOPIC)
+    producer = clients.producer(
+        spec, settings.producer, failures.add, reports=reports, on_error=contact.note, is_fenced=False
+    )
+    return AtLeastOnce(fence, producer, contact, failures)

@@ -1,0 +1,201 @@
+"""What a consumer that is assigned by hand has read, a batch at a time, as columns (ADR 0016).
+
+Owns the queue that the partitions it was told of fetch into, and the taking apart. The queue is not the client's own,
+in which also lies what is to be called back or logged: that stays with the client's `poll`, which each turn asks.
+
+Invariant: a record is handed on once, in its partition's order, and nothing of librdkafka's memory outlives a turn.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, pairwise
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, Message
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.engine.librdkafka import native
+from herdmesh.engine.librdkafka.native import Rows
+from herdmesh.engine.librdkafka.record_columns import Headers, Taken, column, of_messages, of_rows
+
+_new_bytes: Any = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes.restype, _new_bytes.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_ssize_t]
+
+_FORWARD_S = 0.02
+"""How soon a partition that was not heard yet is shown its way again; less and less often, where it stays silent."""
+_SILENT_SHARE = 10
+
+Heard = tuple[list[Taken], list[Message]]
+"""Records, and events that are no records (ends of partitions, errors)."""
+
+
+class Intake:
+    """Of one consumer. Used from the thread that uses the consumer, and closed before it."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._library, self._loops = native.librdkafka(), native.loops()
+        self._queue: int | None = None
+        #: what each partition that is followed fetches into, by librdkafka's handle.
+        self._fetched: dict[PartitionId, int] = {}
+        #: followed, and nothing taken of them since.
+        self._unheard: set[PartitionId] = set()
+        self._followed_s = self._forward_s = 0.0
+        if self._loops is not None:
+            self._queue = self._library.rd_kafka_queue_new(native.handle(consumer))
+
+    def follow(self, partitions: Iterable[PartitionId]) -> None:
+        """Read these as columns; each time before they are assigned. What was never followed is read message by
+        message."""
+        if self._queue is None:
+            return
+        client = native.handle(self._consumer)
+        for topic, number in partitions:
+            # No queue: no such partition, for the client. Should one come to be, it is read message by message.
+            if fetched := self._library.rd_kafka_queue_get_partition(client, topic.encode(), number):
+                self.unfollow([(topic, number)])
+                self._fetched[topic, number] = fetched
+                self._unheard.add((topic, number))
+        self._followed_s = time.monotonic()
+        self._forward()
+
+    def unfollow(self, partitions: Iterable[PartitionId]) -> None:
+        """Let go of partitions, once they are not assigned any more."""
+        for one in partitions:
+            self._unheard.discard(one)
+            if (fetched := self._fetched.pop(one, None)) is not None:
+                self._library.rd_kafka_queue_destroy(fetched)
+
+    def take(self, records_max: int, wait_s: float) -> Heard:
+        """What is there; waits for the first only. Raises KafkaException, RuntimeError as the consumer's `poll`."""
+        if self._queue is None:
+            messages = self._consumer.consume(records_max, 0) or _one(self._consumer.poll(wait_s))
+            return _apart(messages)
+        if self._unheard and time.monotonic() >= self._forward_s:
+            self._forward()
+        event = self._consumer.poll(0)
+        taken, events = self._take(records_max, 0.0)
+        if event is None and not taken and not events:
+            until_s = max(0.0, self._forward_s - time.monotonic()) if self._unheard else wait_s
+            taken, events = self._take(1, min(wait_s, until_s))
+        if self._unheard:
+            self._unheard.difference_update(one.partition for one in taken)
+            self._unheard.difference_update((one.topic() or "", one.partition() or 0) for one in events)
+        others, more = _apart(_one(event))
+        return [*others, *taken], [*more, *events]
+
+    def close(self) -> None:
+        """Let go of the queues; once, or again."""
+        self.unfollow(list(self._fetched))
+        if self._queue is not None:
+            self._library.rd_kafka_queue_destroy(self._queue)
+            self._queue = None
+
+    def _forward(self) -> None:
+        """Have what is fetched come here. A partition that is assigned again is stopped first, some time after the
+        call, and with that its way here ends (`rd_kafka_toppar_fetch_stop`), and it keeps what it fetches: so it is
+        shown again until it is heard."""
+        for one in self._unheard:
+            self._library.rd_kafka_queue_forward(self._fetched[one], self._queue)
+        now_s = time.monotonic()
+        self._forward_s = now_s + max(_FORWARD_S, (now_s - self._followed_s) / _SILENT_SHARE)
+
+    def _take(self, records_max: int, wait_s: float) -> Heard:
+        rows, messages = np.empty(records_max, native.ROW), np.empty(records_max, np.uint64)
+        at = messages.ctypes.data
+        found = native.Summary()
+        count: int = self._loops.herdmesh_take(
+            self._queue, int(wait_s * 1000), at, rows.ctypes.data, ctypes.byref(found), records_max
+        )
+        if count <= 0:
+            return [], []
+        try:
+            return self._apart(rows[:count], messages[:count], found)
+        finally:
+            self._loops.herdmesh_release(at, count)
+
+    def _apart(self, rows: Rows, messages: Rows, found: native.Summary) -> Heard:
+        events: list[Message] = []
+        if found.errors:
+            failed = rows["error"] != 0
+            events = [self._event(row) for row in rows[failed]]
+            rows, messages = rows[~failed], messages[~failed]
+            if not len(rows):
+                return [], events
+        bounds = [0, len(rows)]
+        if found.strangers:
+            topics, numbers = rows["topic"], rows["partition"]
+            order = np.lexsort((numbers, topics))  # which leaves records of one partition in their order
+            rows, messages = rows[order], messages[order]
+            topics, numbers = rows["topic"], rows["partition"]
+            changes = np.flatnonzero((np.diff(topics) != 0) | (np.diff(numbers) != 0)) + 1
+            bounds = [0, *changes.tolist(), len(rows)]
+        headers = self._headers(rows, messages) if found.headers else ()
+        # All values, each with an LF behind it as a file would have it, and all keys.
+        values, keys = _new_bytes(None, found.value_bytes + found.values), _new_bytes(None, found.key_bytes)
+        places = np.empty((4, len(rows)), np.uint64)
+        self._loops.herdmesh_copy(
+            rows.ctypes.data, len(rows), native.address(values), native.address(keys), places.ctypes.data
+        )
+        has_all = len(rows) == found.values, len(rows) == found.keys
+        taken: list[Taken] = []
+        for begin, end in pairwise(bounds):
+            partition = self._topic(int(rows["topic"][begin])), int(rows["partition"][begin])
+            starts, lengths, key_starts, key_lengths = places[:, begin:end]
+            value_column = column(values, starts, lengths, has_all=has_all[0])
+            key_column = (
+                column(keys, key_starts, key_lengths, has_all=has_all[1]) if found.keys else [None] * (end - begin)
+            )
+            taken.append(of_rows(partition, rows[begin:end], value_column, key_column, headers[begin:end]))
+        return taken, events
+
+    def _headers(self, rows: Rows, messages: Rows) -> Headers:
+        counts = rows["headers"]
+        lengths = np.empty(2 * int(counts.sum()), np.int64)
+        given = np.ascontiguousarray(messages).ctypes.data, len(messages), lengths.ctypes.data
+        data = _new_bytes(None, self._loops.herdmesh_headers(*given, None))
+        self._loops.herdmesh_headers(*given, native.address(data))
+        pairs = _pairs(data, lengths.tolist())
+        return [[next(pairs) for _ in range(count)] for count in counts.tolist()]
+
+    def _event(self, row: Any) -> Message:
+        """As the client's own, whose reason is what librdkafka has as its value."""
+        reason = ctypes.string_at(int(row["value"]), int(row["value_length"])) if row["value"] else b""
+        code = int(row["error"])
+        error = KafkaError(code, reason.decode("utf-8", "replace") or KafkaError(code).str())
+        topic = self._topic(int(row["topic"])) if row["topic"] else None
+        return Message(topic=topic, partition=int(row["partition"]), offset=int(row["offset"]), error=error)
+
+    def _topic(self, topic: int) -> str:
+        return str(self._library.rd_kafka_topic_name(topic), "utf-8")
+
+
+def _pairs(data: bytes, lengths: Sequence[int]) -> Iterator[tuple[str, bytes | None]]:
+    place = 0
+    for at in range(0, len(lengths), 2):
+        name = str(data[place : place + lengths[at]], "utf-8")
+        place += lengths[at]
+        size = lengths[at + 1]
+        yield name, None if size < 0 else data[place : place + size]
+        place += max(size, 0)
+
+
+def _one(message: Message | None) -> list[Message]:
+    return [] if message is None else [message]
+
+
+def _apart(messages: list[Message]) -> Heard:
+    """Messages that the client made."""
+    errors: list[KafkaError | None] = list(map(Message.error, messages))
+    events = list(compress(messages, errors))
+    if events:
+        messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
+    groups: dict[PartitionId, list[Message]] = {}
+    for message in messages:
+        partition = message.topic() or "", message.partition() or 0
+        groups.setdefault(partition, []).append(message)
+    return [of_messages(partition, group) for partition, group in groups.items()], events

@@ -1,0 +1,311 @@
+"""The Kafka clients of a run: how they are made and how their calls are retried.
+
+Owns the fixed settings (measured ones say why) and the retry rule. Does not decide what is consumed or produced.
+
+Invariant: every producer picks partitions as Java does, every consumer of records reads committed ones only
+(`engine.source.unstable_offsets` looks at open transactions, and takes nothing from them), and none commits by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from threading import Thread
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect import waits
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine.runtime import FETCH_PARTITION_BYTES, ClientConfig, RunSpec, TaskFailed, note_error, progress_ticks
+from herdmesh.kafka.checked_producer import CheckedProducer
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.logins import ready
+from herdmesh.kafka.pending import raise_pending
+from herdmesh.kafka.repeats import Repeats
+from herdmesh.kafka.transient import is_transient
+
+T = TypeVar("T")
+
+_ALL = logging.getLogger("librdkafka")
+LOGGERS = {kind: logging.getLogger(f"librdkafka.{kind}") for kind in ("consumer", "producer", "admin")}
+"""Where the clients of runs log. They hand their lines over when they are asked for something."""
+for _logger in LOGGERS.values():
+    _logger.addFilter(Repeats())
+_DEBUG = "broker,topic,eos"
+"""What they log once their logger, or `librdkafka`, has the level DEBUG; it is much, so the root's does not count."""
+CALL_TIMEOUT_S = 10.0
+RETRY_TIMEOUT_S = 60.0
+_RETRY_PAUSE_S = 0.1
+RECONNECT: ClientConfig = {
+    # A client picks a broker to connect to at most every half of this, and a new one does so twice: once for the
+    # bootstrap address, once for the broker it turns out to be. With the default of 100 each take 55 ms, with this 15.
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 500,
+}
+
+
+def consumer(
+    spec: RunSpec,
+    group: str,
+    overrides: ClientConfig,
+    *,
+    isolation_level: str = "read_committed",
+    on_error: Callable[[KafkaError], None] = note_error,
+    for_worker: bool = False,
+) -> Consumer:
+    """A consumer that is assigned by hand. `for_worker`: a worker reads of the connector, not a task. Raises
+    ConfigError for an override librdkafka does not know."""
+    name = spec.connector if for_worker else f"{spec.connector}-{spec.task}"
+    defaults: ClientConfig = {
+        "bootstrap.servers": spec.bootstrap_servers,
+        "client.id": f"connector-consumer-{name}",
+        "queued.min.messages": 200_000,
+        "queued.max.messages.kbytes": 131_072,
+        "fetch.message.max.bytes": FETCH_PARTITION_BYTES,
+        # Of no matter to records, which end the wait. A run that waits asks so often, and hears so late that it has
+        # read all, which is when it gives its slot up to others: librdkafka's 500 would keep them waiting.
+        "fetch.wait.max.ms": 100,
+        # The default of 1 s stalls the loop after a full queue and after every seek.
+        "fetch.queue.backoff.ms": 5,
+        **RECONNECT,
+    }
+    fixed: ClientConfig = {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": isolation_level,
+        # An offset that fell out of range while the run lasts is a loss to report, not a reason to jump.
+        "auto.offset.reset": "error",
+        # The end of a partition, transaction markers included, is only told by this event.
+        "enable.partition.eof": True,
+    }
+    return made(Consumer, "consumer", {**defaults, **overrides, **fixed}, on_error)
+
+
+def contact(spec: RunSpec, overrides: ClientConfig, topic: str) -> Contact:
+    """Of a client of these `overrides`, whose `on_error` is to be its `note`. `topic`: one it may ask for."""
+    return Contact(str(overrides.get("bootstrap.servers", spec.bootstrap_servers)), topic, note_error)
+
+
+def forgotten() -> KafkaException:
+    """What a run ends with whose client is lost (`Contact`): an outage, because nobody is to blame, and the next run
+    has other clients."""
+    text = "the client has forgotten all brokers, as it may when the last one that it knew stops; another one is needed"
+    return KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, text))
+
+
+def give_up(consumer: Consumer) -> None:
+    """Close it without waiting, some 15 ms, for its threads: it is in no group and commits nothing, so nothing that it
+    still does concerns who reads next."""
+    Thread(target=consumer.close, name="give up", daemon=True).start()
+
+
+def producer(
+    spec: RunSpec,
+    overrides: ClientConfig,
+    on_failure: Callable[[KafkaError, Message], object] | None = None,
+    *,
+    reports: bool = False,
+    on_error: Callable[[KafkaError], None] = note_error,
+    is_fenced: bool = True,
+) -> CheckedProducer:
+    """The producer that holds the task's fence, and writes a source's records.
+
+    Args:
+        on_failure: called from the producer's own calls for each message Kafka did not take, unless the message has a
+            callback of its own.
+        reports: call such callbacks for messages Kafka took, too, which costs time for each.
+        is_fenced: False = of records that are sent at least once: without the fence, and outside of transactions.
+    """
+    defaults: ClientConfig = {
+        "bootstrap.servers": spec.bootstrap_servers,
+        "client.id": f"connector-producer-{spec.connector}-{spec.task}",
+        "linger.ms": 5,
+        "batch.size": 262_144,
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 131_072,
+        **RECONNECT,
+    }
+    fixed: ClientConfig = {
+        # When no broker answers, the default forgets all brokers, and with them the group's coordinator in a way that
+        # lets send_offsets_to_transaction wait for ever (librdkafka issues 5456, 5511; tried with 2.16.0).
+        "metadata.recovery.strategy": "none",
+        "enable.idempotence": True,
+        "acks": "all",
+        "partitioner": "murmur2_random",
+    }
+    config: dict[str, Any] = {**defaults, **overrides, **fixed}
+    if is_fenced:
+        config["transactional.id"] = spec.transactional_id
+    else:
+        config.pop("transaction.timeout.ms", None)
+    if on_failure is not None:
+        config |= {"on_delivery": _failures(on_failure), "delivery.report.only.error": not reports}
+    return made(CheckedProducer, "producer", config, on_error)
+
+
+def offsets_producer(
+    spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], object] | None = None
+) -> CheckedProducer:
+    """The producer of a worker that changes a connector's offsets. It holds the fence of the task in `spec`, whose name
+    it has, as in Connect, where the worker supports exactly-once sources."""
+    if (spec.worker_config.get("exactly.once.source.support") or "").lower() == "enabled":
+        return producer(spec, overrides, on_failure)
+    return producer(spec, {"client.id": f"connector-offset-producer-{spec.connector}", **overrides}, on_failure)
+
+
+def dead_letter_producer(
+    spec: RunSpec, overrides: ClientConfig, on_error: Callable[[KafkaError], None] = note_error
+) -> CheckedProducer:
+    """The producer of a sink task's dead letters: idempotent, and outside of any transaction."""
+    defaults: ClientConfig = {
+        "bootstrap.servers": spec.bootstrap_servers,
+        "client.id": f"connector-dlq-producer-{spec.connector}-{spec.task}",
+        "linger.ms": 5,
+        **RECONNECT,
+    }
+    fixed: ClientConfig = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
+    return made(CheckedProducer, "producer", {**defaults, **overrides, **fixed}, on_error)
+
+
+def raise_guess(producer: CheckedProducer) -> None:
+    """To be called once `flush` has returned 0, and before anything is committed that stands for what was produced.
+
+    Raises:
+        TaskFailed: RETRIABLE: the client says of a record that it is acknowledged, and only guesses.
+    """
+    producer.poll(0)  # `flush` may return with what was logged last still unheard
+    if producer.guess is not None:
+        raise TaskFailed(
+            f"nobody acknowledged records that may be lost, as when a partition has just moved; they are sent again: "
+            f"{producer.guess}",
+            ErrorClass.RETRIABLE,
+        )
+
+
+def admin(spec: RunSpec, access: ClientConfig, *, for_worker: bool = False) -> AdminClient:
+    """A client for questions about groups and topics. `access`: how it logs in and encrypts. `for_worker`: a worker
+    asks about the connector, not a task."""
+    name = f"worker-adminclient-{spec.connector}" if for_worker else f"adminclient-{spec.connector}-{spec.task}"
+    config: ClientConfig = {
+        "bootstrap.servers": spec.bootstrap_servers,
+        "client.id": f"connector-{name}",
+        **NO_AUTO_CREATION,
+        **RECONNECT,
+        **access,
+    }
+    return made(AdminClient, "admin", config)
+
+
+def rehearse() -> None:
+    """Make a client without brokers and give it up, with its threads: librdkafka sets itself up with the first one of
+    a process."""
+    Producer({"log_level": 0})
+
+
+def opened(
+    client: Callable[..., T],
+    kind: str,
+    config: Mapping[str, Any],
+    on_error: Callable[[KafkaError], None] = note_error,
+) -> T:
+    """A client of this process, where every client of a worker and of its runs is made: what it has to say goes to its
+    logger of `LOGGERS` once it is polled, never to standard error, and its errors to `on_error`, which is to tell
+    `note_error` of them. Raises KafkaException for a setting it refuses, and for a login that cannot be (`logins`)."""
+    logger = LOGGERS[kind]
+    given = {**ready(config), "error_cb": on_error}
+    if any(0 < one.level <= logging.DEBUG for one in (logger, _ALL)):
+        given.setdefault("debug", _DEBUG)
+    return client(given, logger=logger)
+
+
+def _failures(
+    on_failure: Callable[[KafkaError, Message], object],
+) -> Callable[[KafkaError | None, Message], None]:
+    def reported(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            raise_pending(error.code)
+            on_failure(error, message)
+
+    return reported
+
+
+def hear(producer: Producer, admin: AdminClient) -> None:
+    """Have clients that nobody asks anything for long say what they have to: log lines, errors, callbacks.
+
+    Raises:
+        KafkaException: the producer was fenced, or has another error it will not get over.
+    """
+    producer.poll(0)
+    admin.poll(0)
+
+
+def made(
+    client: Callable[..., T],
+    kind: str,
+    config: Mapping[str, Any],
+    on_error: Callable[[KafkaError], None] = note_error,
+) -> T:
+    """As `opened`. Raises ConfigError for a setting that the client refuses, whose field is `<kind>.override.<name>`
+    with librdkafka's name, or empty where the client does not say which it is."""
+    prefix = f"{kind}.override."
+    try:
+        return opened(client, kind, config, on_error)
+    except (TypeError, ValueError, OverflowError) as error:  # of Python's side of the client
+        raise ConfigError(f"no Kafka client can be made with these settings: {error}") from error
+    except KafkaException as error:
+        cause = error.args[0] if error.args else None
+        if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):
+            raise
+        text = cause.str()
+        key = next((key for key in config if f'"{key}"' in text or f"{key} " in text), "")
+        if not key:
+            raise ConfigError(f"no Kafka client can be made with these settings: {text}") from error
+        raise ConfigError(f"{prefix}{key}: {text}", field=prefix + key) from error
+
+
+def offset_of(answer: Any) -> int:
+    """The offset in an answer to `list_offsets`.
+
+    Raises:
+        KafkaException: LEADER_NOT_AVAILABLE, worth repeating: a broker that has just started may answer without one
+            (OFFSET_INVALID, seen in `make chaos`), and that is no end of a partition.
+    """
+    if answer.offset < 0:
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "the broker does not know the offset yet"))
+    return answer.offset
+
+
+def nothing() -> None:
+    """What is done at each turn of a waiting where nobody says what."""
+
+
+def retried(call: Callable[[], T], *, also: int | None = None, between: Callable[[], None] = nothing) -> T:
+    """Repeat a question to Kafka while its answer is that a coordinator or leader is not ready yet.
+
+    Args:
+        also: one more error code that is worth repeating.
+        between: called before it is repeated.
+
+    Raises:
+        KafkaException: the last answer, when it is of another kind or the time is over; what `between` raises.
+    """
+    deadline = time.monotonic() + RETRY_TIMEOUT_S
+    with waits.unless_named("Kafka", "an answer that it gives once a leader or coordinator is ready"):
+        while True:
+            try:
+                return call()
+            except KafkaException as error:
+                cause = error.args[0] if error.args else None
+                transient = isinstance(cause, KafkaError) and (is_transient(cause) or cause.code() == also)
+                if not transient or time.monotonic() >= deadline:
+                    raise
+                progress_ticks.moved()
+                between()
+                time.sleep(_RETRY_PAUSE_S)

@@ -1,0 +1,50 @@
+"""All offsets that a group has committed, asked for so that the process survives the answer.
+
+A broker that does not keep the group any more answers so (NOT_COORDINATOR), as after a restart of others, and
+`AdminClient.list_consumer_group_offsets` then has librdkafka look for the coordinator of the client's own group, which
+an admin client has none of: the process dies of SIGSEGV (2.15 and 2.16.1, `rd_kafka_handle_OffsetFetch`;
+docs/internals/bugs.md). A consumer has one. So it is a consumer that is asked, by librdkafka's own call (ADR 0014).
+
+Owns that rule. Invariant: nothing else in this project calls `AdminClient.list_consumer_group_offsets` (tests/tidy
+holds it to that).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.engine.librdkafka import native_admin
+from herdmesh.engine.librdkafka.native_admin import Told
+
+
+def group_offsets(consumer: Consumer, admin: AdminClient, group: str, timeout_s: float) -> list[Told]:
+    """What is committed, whether or not a transaction that is open says more; without partitions that have no offset.
+    A group there is not has none. Blocks.
+
+    Args:
+        consumer: of any group, and open.
+        admin: asked in its place with a version of the client that the call was not tried with.
+
+    Raises:
+        KafkaException: as Kafka answers; NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE are worth repeating.
+    """
+    if native_admin.is_possible():
+        told = native_admin.asked(consumer, "ListConsumerGroupOffsets", group, None, timeout_s, is_question=True)
+    else:
+        told = _of_admin(admin, group, timeout_s)
+    for one in told:
+        if one.error is not None:
+            raise KafkaException(one.error)
+    return [one for one in told if one.offset >= 0]
+
+
+def _of_admin(admin: AdminClient, group: str, timeout_s: float) -> list[Told]:
+    untyped: Any = admin
+    asked = untyped.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=timeout_s)
+    return [
+        Told((one.topic, one.partition), one.offset, one.metadata or "", one.error)
+        for one in asked[group].result().topic_partitions
+    ]

@@ -1,0 +1,146 @@
+"""Records of one partition as they were read: columns, and a record again where one is to be shown.
+
+Owns what a column takes from a message. Does not convert: the chain does.
+
+Invariant: the records are in the order of their offsets, and every column has one item for each, or none at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, overload
+
+import numpy as np
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.data import NO_TIMESTAMP_MS
+from herdmesh.connect.lazy import LazyColumn
+from herdmesh.connect.packed import Numbers, PackedBytes
+from herdmesh.engine.librdkafka.native import Rows
+
+Headers = Sequence[list[tuple[str, bytes | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Sequence[Message]):
+    """As a sequence, messages: those that the client made, or ones that are made when they are asked for."""
+
+    partition: PartitionId
+    values: Sequence[bytes | None]
+    """None for a tombstone."""
+    keys: Sequence[bytes | None]
+    """None for a record without one."""
+    headers: Headers
+    """Empty when no record has any."""
+    offsets: Sequence[int]
+    times_ms: Sequence[int | None]
+    """Epoch milliseconds, None for a record without a time."""
+    first_offset: int
+    last_offset: int
+    first_and_last_ms: tuple[int, int] | None
+    """The times of the first and the last record; None where the first has none."""
+    message: Callable[[int], Message]
+    """The record at a place from 0 on."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        places = range(len(self))[index]
+        return self.message(places) if isinstance(places, int) else [self.message(place) for place in places]
+
+    @property
+    def byte_count(self) -> int:
+        """What keys and values weigh."""
+        return _weight(self.values) + _weight(self.keys)
+
+    @property
+    def has_keys(self) -> bool:
+        """True when some record has one."""
+        return isinstance(self.keys, PackedBytes) or self.keys.count(None) < len(self.keys)
+
+
+def of_messages(partition: PartitionId, messages: list[Message]) -> Taken:
+    """Of messages that the client made."""
+    first, last = messages[0].offset(), messages[-1].offset()
+    assert first is not None
+    assert last is not None
+    headers = list(map(Message.headers, messages))
+    return Taken(
+        partition,
+        list(map(Message.value, messages)),
+        LazyColumn(messages, lambda of: list(map(Message.key, of))),
+        [list(cast("list[Any]", one or ())) for one in headers] if any(headers) else (),
+        LazyColumn(messages, lambda of: cast("list[int]", list(map(Message.offset, of)))),
+        LazyColumn(messages, _times),
+        first,
+        last,
+        None if messages[0].timestamp()[0] == TIMESTAMP_NOT_AVAILABLE else _first_and_last(messages),
+        messages.__getitem__,
+    )
+
+
+def of_rows(
+    partition: PartitionId,
+    rows: Rows,
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None],
+    headers: Headers,
+) -> Taken:
+    """Of rows (`native.ROW`), of which offsets and times are read."""
+
+    def message(place: int) -> Message:
+        row = rows[place]
+        time = int(row["time_kind"]), int(row["time_ms"])
+        topic, number = partition
+        return Message(
+            topic=topic, partition=number, offset=int(row["offset"]), key=keys[place], value=values[place],
+            headers=[*headers[place]] if headers and headers[place] else None, timestamp=time,
+        )  # fmt: skip
+
+    offsets, times = rows["offset"], rows["time_ms"]
+    places = range(len(rows))
+    has_time = rows["time_kind"][0] != TIMESTAMP_NOT_AVAILABLE
+    return Taken(
+        partition, values, keys, headers, LazyColumn(places, lambda _: offsets.tolist()),
+        LazyColumn(places, lambda _: _times_of_rows(rows)), int(offsets[0]), int(offsets[-1]),
+        (int(times[0]), int(times[-1])) if has_time else None, message,
+    )  # fmt: skip
+
+
+def column(data: bytes, starts: Numbers, lengths: Numbers, *, has_all: bool) -> Sequence[bytes | None]:
+    """Places in `data`; a length of -1 (as an unsigned number), where not `has_all`: null."""
+    if has_all:
+        return PackedBytes(data, starts, lengths)
+    found = zip(starts.tolist(), lengths.view(np.int64).tolist(), strict=True)
+    return [None if length < 0 else data[start : start + length] for start, length in found]
+
+
+def _first_and_last(messages: Sequence[Message]) -> tuple[int, int]:
+    return messages[0].timestamp()[1], messages[-1].timestamp()[1]
+
+
+def _times(messages: Sequence[Message]) -> list[int | None]:
+    stamps = map(Message.timestamp, messages)
+    none = TIMESTAMP_NOT_AVAILABLE
+    return [None if kind == none or time_ms == NO_TIMESTAMP_MS else time_ms for kind, time_ms in stamps]
+
+
+def _times_of_rows(rows: Rows) -> list[int | None]:
+    times_ms: list[int | None] = rows["time_ms"].tolist()
+    without = (rows["time_kind"] == TIMESTAMP_NOT_AVAILABLE) | (rows["time_ms"] == NO_TIMESTAMP_MS)
+    for place in np.flatnonzero(without):
+        times_ms[place] = None
+    return times_ms
+
+
+def _weight(column: Sequence[bytes | None]) -> int:
+    if isinstance(column, PackedBytes):
+        return int(column.lengths.sum())
+    return sum(len(one) for one in column if one is not None)

@@ -1,0 +1,257 @@
+"""Which partitions a sink run has, and from where its consumer reads them.
+
+Owns taking partitions over and letting them go, and the consumer's assignment. Which are the task's is asked in
+`partitions`, where they begin decided in `positions`, what is committed in `sink_commits`.
+
+Invariant: a partition is read only after what an earlier owner committed of it was finished, and from the position that
+`sink_commits` has of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect import waits
+from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
+from herdmesh.engine.fencing import Fence, GroupFinisher
+from herdmesh.engine.librdkafka import Intake
+from herdmesh.engine.runtime import OFFSETS_MISSING, OffsetsLost, RunSpec, SinkSettings, no_topic
+from herdmesh.engine.sink import manifest, partitions
+from herdmesh.engine.sink.ledger import LedgerSinkTask, over_group
+from herdmesh.engine.sink.positions import made_again, of_topics_as_they_are, starting_offsets, within
+from herdmesh.engine.sink.sink_commits import SinkCommits
+from herdmesh.engine.sink.task_requests import Reading
+
+MISSING_TOPIC_INTERVAL_S = 1.0
+"""How often to look for a topic that is named in the config and does not exist."""
+WARM_REFRESH_INTERVAL_S = 5.0
+"""How often a warm run looks for new partitions and topics, at most: for an idle task its worker looks as often."""
+WARM_REFRESH_SHARE = 0.02
+"""Of a warm run's time, so much goes into these looks at most."""
+
+_log = logging.getLogger(__name__)
+
+
+class SinkAssignment:
+    """Of one run. Used from the loop's thread only, but for the first `owned`."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        settings: SinkSettings,
+        *,
+        task: SinkTask,
+        consumer: Consumer,
+        intake: Intake,
+        admin: AdminClient,
+        fence: Fence,
+        commits: SinkCommits,
+        reading: Reading,
+    ) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._task = task
+        self._staging = task if isinstance(task, StagingSinkTask) else None
+        self._ledger = task if isinstance(task, LedgerSinkTask) else None
+        self._consumer = consumer
+        self._intake = intake
+        self._admin = admin
+        self._commits = commits
+        self._reading = reading
+        self._hung = GroupFinisher(spec, settings.consumer, settings.group, fence, admin)
+        self.positions = commits.positions
+        """The partitions there are."""
+        self.ends: dict[PartitionId, int] = {}
+        """Where they ended when the run began with them: the client knows no end before its first fetch."""
+        self._at_end: set[PartitionId] = set()
+        self._refresh_s = time.monotonic()
+        self._no_topic = waits.Standing()
+
+    @property
+    def is_all_read(self) -> bool:
+        """Every partition was read to its end, and none is paused."""
+        return len(self._at_end) >= len(self.positions) and not self._reading.paused
+
+    def read(self, partition: PartitionId, position: int) -> None:
+        """Records before this position were put."""
+        self.positions[partition] = position
+        self._at_end.discard(partition)
+
+    def ended(self, partition: PartitionId, end: int) -> None:
+        """All is read. Transaction markers are no records: only the end tells that the position moved past them."""
+        if partition in self.positions:
+            self.positions[partition] = max(self.positions[partition], end)
+            self._at_end.add(partition)
+
+    def refresh_due(self, now_s: float) -> bool:
+        """True when it is time to look for new partitions."""
+        return now_s >= self._refresh_s
+
+    def refresh_soon(self) -> None:
+        """Look at once: something is gone."""
+        self._refresh_s = -math.inf
+
+    def refresh_warm(self, now_s: float) -> None:
+        """The run turns warm."""
+        self._refresh_s = min(self._refresh_s, now_s + WARM_REFRESH_INTERVAL_S)
+
+    def owned(self, *, is_warm: bool = False) -> partitions.Owned:
+        """The partitions that are the task's now. Asks Kafka."""
+        begun_s = time.monotonic()
+        owned = partitions.owned_partitions(self._consumer, self._settings, self._spec.task, self._spec.task_count)
+        self._commits.topics = owned.topics
+        if owned.topics:
+            self._no_topic.over()
+        else:
+            self._no_topic.goes_on(*no_topic(self._settings))
+        owned = replace(owned, ids=partitions.topic_ids(self._admin, (topic for topic, _ in owned.partitions)))
+        now_s, interval_s = time.monotonic(), self._settings.metadata_max_age_ms / 1000
+        if not owned.is_complete:
+            interval_s = min(interval_s, MISSING_TOPIC_INTERVAL_S)
+        elif is_warm:
+            interval_s = min(interval_s, max(WARM_REFRESH_INTERVAL_S, (now_s - begun_s) / WARM_REFRESH_SHARE))
+        self._refresh_s = now_s + interval_s
+        return owned
+
+    def refresh(self, *, is_warm: bool) -> None:
+        """Look for new partitions and topics, and let go of those that were deleted."""
+        try:
+            owned = self.owned(is_warm=is_warm)
+        except KafkaException as error:
+            if not is_warm:
+                raise
+            _log.warning("nothing is known of new partitions now: %s", error)
+            self._refresh_s = time.monotonic() + WARM_REFRESH_INTERVAL_S
+            return
+        has = set(owned.partitions)
+        again = made_again(owned.ids, {topic: self._commits.topic_ids.get(topic, "") for topic, _ in self.positions})
+        again = {topic for topic in again if self._commits.topic_ids.get(topic)}
+        gone = [p for p in self.positions if (p not in has and p[0] not in owned.unclear) or p[0] in again]
+        new = [one for one in owned.partitions if one not in self.positions or one[0] in again]
+        if gone:
+            if again:
+                _log.warning("topics were deleted and made again, and are read from their start: %s", sorted(again))
+            _log.warning("partitions are gone: %s", gone)
+            self._consumer.incremental_unassign([TopicPartition(*partition) for partition in gone])
+            self._intake.unfollow(gone)
+            self._commits.forget(gone)
+            self._at_end.difference_update(gone)
+            self._reading.assign(self.positions)
+            # What was put of them is made durable; their offsets went with the topic, and no broker takes others.
+            self._commits.commit()
+            if self._ledger is not None:
+                self._ledger.forget(gone)
+            self._task.close(gone)
+        if new:
+            self.adopt(new, None, owned.ids)
+
+    def adopt(self, new: list[PartitionId], scope: CommitScope | None, ids: Mapping[str, str]) -> None:
+        """Begin with partitions: finish what an earlier owner committed, then commit where this one begins. `ids`: of
+        their topics, as `Owned`."""
+        # Before the group is asked: what an owner remembers of it from before it stood still may have been reset since,
+        # and would become the ledger's. Who claims nobody's row has it to itself until another claims it.
+        claimed: Mapping[PartitionId, int] = {} if self._ledger is None else self._ledger.claim(new)
+        offsets = over_group(partitions.committed(self._consumer, new, self._hung), claimed)
+        if scope is not None and scope.group == self._settings.group:
+            ids_before = scope.ids()
+            again = made_again(ids, ids_before)
+            if again:
+                _log.warning("topics were deleted and made again since the last commit: %s", sorted(again))
+                scope = scope.without(again)
+        else:
+            ids_before, again = {}, set[str]()
+        told = offsets
+        offsets = of_topics_as_they_are(offsets, ids=ids, ids_before=ids_before, own_rows=claimed.keys())
+        self._commits.topic_ids |= {topic: ids[topic] for topic, _ in new if topic in ids}
+        ranges = partitions.ranges(self._admin, offsets, self._settings.reset)
+        self.ends.update((partition, known.end) for partition, known in ranges.items())
+        starts = starting_offsets(
+            within(ranges, again),
+            group=self._settings.group,
+            scope=scope,
+            forgotten=partitions.forgotten(self._consumer, self._hung, scope, offsets),
+            reset_missing=self._settings.reset_missing,
+            reset=self._settings.reset,
+        )
+        self._reading.assign([*self.positions, *new])
+        self._task.open(new)
+        if self._staging is not None:
+            self._recover(self._staging, {p: manifest.decode(text) for p, (_, text) in told.items()})
+        if self._ledger is not None:
+            self._ledger.begin(starts)
+        self.positions.update(starts)
+        if new:
+            self._intake.follow(new)
+            self._consumer.incremental_assign([TopicPartition(*partition, starts[partition]) for partition in new])
+            if self._staging is not None or self._ledger is not None or self._settings.reset.depends_on_time:
+                self._commits.commit()
+            else:
+                self._commits.begin({partition: starts[partition] for partition in new})
+
+    def reset(self, partition: PartitionId, error: KafkaError) -> None:
+        """The records at the position are gone. Raises OffsetsLost, unless the connector is to go on without them."""
+        position = self.positions.get(partition)
+        if position is None:
+            return
+        topic = partition[0]
+        known_id = self._commits.topic_ids.get(topic)
+        if known_id and partitions.topic_ids(self._admin, [topic]).get(topic) != known_id:
+            self.refresh(is_warm=False)
+            if self._commits.topic_ids.get(topic) != known_id:
+                return  # it was deleted, and perhaps made again
+        known = partitions.ranges(self._admin, {partition: (position, "")}, self._settings.reset)
+        start = starting_offsets(
+            known,
+            group=self._settings.group,
+            scope=None,
+            reset_missing=self._settings.reset_missing,
+            reset=self._settings.reset,
+        )[partition]
+        self.ends[partition] = known[partition].end
+        _log.warning("%s: the position goes from %d to %d (%s)", partition, position, start, error.str())
+        self._commits.commit()
+        if self._ledger is not None:
+            self._ledger.begin({partition: start})
+        self._commits.reset(partition, start)
+        self._at_end.discard(partition)
+        self._consumer.seek(TopicPartition(*partition, start))
+
+    def heed(self) -> None:
+        """Go where the task asked to go, and pause and resume what it named."""
+        if not self._reading.asks:
+            return
+        wishes = self._reading.take()
+        for partition, offset in wishes.seeks.items():
+            _log.info("%s: the task goes from %d to %d", partition, self.positions[partition], offset)
+            self._commits.move(partition, offset)
+            self._at_end.discard(partition)
+        paused = self._reading.paused
+        if wishes.seeks:
+            # As new partitions are: a seek fails where nothing was fetched yet, and what was fetched is dropped.
+            self._consumer.incremental_unassign([TopicPartition(*partition) for partition in wishes.seeks])
+            self._intake.follow(wishes.seeks)
+            self._consumer.incremental_assign([TopicPartition(*one, at) for one, at in wishes.seeks.items()])
+        stop = {one for one, is_pause in wishes.pauses.items() if is_pause} | (paused & wishes.seeks.keys())
+        go = {one for one, is_pause in wishes.pauses.items() if not is_pause}
+        if go & paused:
+            self._consumer.resume([TopicPartition(*partition) for partition in go & paused])
+        paused -= go
+        paused |= stop - go
+        if stop - go:
+            self._consumer.pause([TopicPartition(*partition) for partition in stop - go])
+
+    def _recover(self, staging: StagingSinkTask, manifests: Mapping[PartitionId, str]) -> None:
+        try:
+            staging.recover(manifests)
+        except OffsetsLost as error:
+            if not self._settings.reset_missing:
+                raise OffsetsLost(f"{error.message}; set {OFFSETS_MISSING}=reset to go on without it") from error
+            _log.warning("going on without what was committed: %s", error.message)

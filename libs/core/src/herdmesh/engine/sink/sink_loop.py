@@ -1,0 +1,383 @@
+"""The record loop of a sink task.
+
+Owns one run: take over, read, convert and transform, put, have it committed, end. Which partitions it reads, and from
+where, is `sink_assignment`; what is committed `sink_commits`; how a batch is grouped `batches`; what happens to records
+is the connector's task and the chain.
+
+Invariant: a position moves past a record only after it was put, or given up; so does, after it, what is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect import waits
+from herdmesh.connect.chain import SinkChain
+from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask
+from herdmesh.connect.data import Batch
+from herdmesh.connect.errors import RecordError
+from herdmesh.engine.bad_records import RetryStopped, SinkErrors
+from herdmesh.engine.fencing import Fence, task_set_check
+from herdmesh.engine.librdkafka import Heard, Intake, Taken, clients
+from herdmesh.engine.runtime import (
+    Ahead,
+    Control,
+    Garbage,
+    LedgerTaken,
+    Limits,
+    LoopWaits,
+    Meter,
+    PartitionProgress,
+    Progress,
+    RunEnd,
+    RunLink,
+    RunOutcome,
+    RunSpans,
+    RunSpec,
+    SinkSettings,
+    TaskFailed,
+    failpoints,
+    kafka,
+)
+from herdmesh.engine.sink import batches, partitions
+from herdmesh.engine.sink.ledger import LedgerSinkTask
+from herdmesh.engine.sink.sink_assignment import SinkAssignment
+from herdmesh.engine.sink.sink_commits import SinkCommits
+from herdmesh.engine.sink.task_requests import Reading
+from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.transient import STALE_TOPIC, is_transient
+
+WAIT_S = 0.1
+"""How long the loop waits for a record before it looks at commands, commits and the clock again."""
+#: The topic is gone, or is another one under the same name, whose leaders' epochs begin anew.
+_GONE = frozenset(
+    (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        *STALE_TOPIC,
+    )
+)
+
+_log = logging.getLogger(__name__)
+
+
+class SinkLoop:
+    """One run of one sink task. Used once, from one thread."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        settings: SinkSettings,
+        link: RunLink,
+        *,
+        task: SinkTask,
+        chain: SinkChain,
+        fence: Fence,
+        consumer: Consumer,
+        contact: Contact,
+        admin: AdminClient,
+        errors: SinkErrors,
+        reading: Reading,
+        spans: RunSpans | None = None,
+    ) -> None:
+        now_s = time.monotonic()
+        self._spec = spec
+        self._settings = settings
+        self._link = link
+        self._task = task
+        self._keeps_ledger = isinstance(task, LedgerSinkTask)
+        self._chain = chain
+        self._fence = fence
+        self._consumer = consumer
+        self._contact = contact
+        self._admin = admin
+        self._spans = spans
+        self._errors = errors
+        #: read from one partition, and on their way through the chain.
+        self._reading: Sequence[Message] = ()
+        self._is_putting = False
+        errors.tolerance.origin = lambda _batch, at: self._reading[at]
+        errors.tolerance.pause = lambda seconds, yields: self._control.pause(seconds, self._while_tried, yields=yields)
+        errors.tolerance.asked_delay_ms = reading.take_retry_after_ms
+        self._meter = Meter(now_s)
+        self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
+        self._waits = LoopWaits(spec.bootstrap_servers)
+        self._garbage = Garbage()
+        self._control = Control(link, self._limits, now_s, stays_warm=spec.stays_warm)
+        #: with nothing to do, and nothing uncommitted, but going on.
+        self._warm = False
+        self._commits = SinkCommits(
+            spec, settings, task=task, fence=fence, group=consumer.consumer_group_metadata,
+            missing=partial(partitions.missing, consumer), errors=errors, meter=self._meter, reading=reading,
+            spans=spans, heed=lambda: self._assignment.heed(), tell=self._tell,
+            look=lambda: self._assignment.refresh_soon(),
+        )  # fmt: skip
+        self._intake = Intake(consumer)
+        self._assignment = SinkAssignment(
+            spec, settings, task=task, consumer=consumer, intake=self._intake, admin=admin, fence=fence,
+            commits=self._commits, reading=reading,
+        )  # fmt: skip
+        self._positions = self._commits.positions
+        self._config_offset: int | None = None
+        self._record_s = now_s
+
+    def run(self) -> RunOutcome:
+        """Take over and move records until there is a reason to end.
+
+        Raises:
+            TaskFailed: with its class; TaskFenced when another owner took over.
+            RecordError: a record that cannot be converted or transformed; everything before it is committed.
+        """
+        try:
+            outcome = self._run()
+        except Exception:
+            try:
+                self._close()
+            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the run ends with the first
+                _log.exception("the task failed in close, too")
+            raise
+        finally:
+            self._intake.close()
+        self._close()
+        return outcome
+
+    def _run(self) -> RunOutcome:
+        # Neither answer depends on the take-over; both need a connection, and those are made meanwhile.
+        refuse = partial(partitions.refuse_members, self._admin, self._settings.group)
+        with waits.on(kafka(self._spec.bootstrap_servers), "to take its task over"):
+            with Ahead(self._assignment.owned) as owned, Ahead(refuse) as members:
+                self._fence.take_over()
+                self._config_offset = task_set_check.ask(self._spec, self._admin, self._consumer).verify()
+                self._link.progress(self.progress())  # the first word of a task that started and owns its id
+                members.result()
+                found = owned.result()
+            self._assignment.adopt(found.partitions, self._spec.commit_scope, found.ids)
+            self._tell()  # the first put may not return, and what waits for it is to be known
+        try:
+            reason = self._loop()
+        except RetryStopped as ended:
+            self._commits.commit_as_told(is_putting=self._is_putting)
+            return RunOutcome(ended.reason, self._last_progress())
+        except RecordError:
+            self._commits.commit_before(is_putting=self._is_putting)
+            raise
+        except LedgerTaken:
+            self._commits.commit_again()  # raises TaskFenced where another owner took over
+            raise
+        except (TaskFailed, KafkaException):
+            raise
+        except Exception:
+            # The connector's task failed, perhaps for days: where it began must not be forgotten meanwhile.
+            self._commits.commit_starts()
+            raise
+        if not self._commits.is_settled:  # else all it owns was committed by this run within the hour, as it is
+            if reason is RunEnd.STOPPED:
+                self._commits.commit_as_told(is_putting=self._is_putting)
+            else:
+                self._commits.commit()
+        wake_after_ms = int(self._limits.wait_s(time.monotonic()) * 1000) if reason is RunEnd.YIELDED else 0
+        return RunOutcome(reason, self._last_progress(), wake_after_ms)
+
+    def _last_progress(self) -> Progress:
+        self._commits.go_back()
+        return self.progress()
+
+    def _close(self) -> None:
+        if self._positions:
+            self._task.close(sorted(self._positions))
+
+    def _tell(self) -> None:
+        self._link.progress(self.progress())
+
+    def progress(self) -> Progress:
+        """How far the run is."""
+        return Progress(
+            records_in=self._meter.records_in,
+            records_out=self._meter.records_out,
+            records_dropped=self._meter.records_dropped,
+            partitions=tuple(self._progress_of(partition) for partition in sorted(self._positions)),
+            records_per_second=self._meter.rate(time.monotonic()),
+            commit_time_ms=self._commits.time_ms,
+            commit_scope=self._commits.scope,
+            config_offset=self._config_offset,
+            errors=self._errors.counts.so_far(),
+            records_rate=self._limits.records.use(),
+            bytes_rate=self._limits.bytes.use(),
+            warm=self._warm,
+            measures=self._meter.take_measures(),
+        )
+
+    def _progress_of(self, partition: PartitionId) -> PartitionProgress:
+        topic, number = partition
+        position = self._positions[partition]
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True) or (-1, -1)
+        committed = self._commits.committed.get(partition, -1)
+        end = max(end, self._assignment.ends.get(partition, -1), position)
+        return PartitionProgress(topic, number, committed, position, end)
+
+    def _loop(self) -> RunEnd:
+        while True:
+            self._assignment.heed()
+            now_s = time.monotonic()
+            end = self._control.wish(now_s, self._quiet_s(now_s))
+            if end is not None:
+                return end
+            if self._rests(now_s) or self._is_lost():
+                return RunEnd.QUIET
+            wait_s = self._limits.wait_s(now_s)
+            self._waits.note(wait_s, kafka_away=self._contact.is_in_doubt)
+            if wait_s > 0:
+                time.sleep(min(wait_s, WAIT_S))  # waits: `self._waits.note` has said it
+            else:
+                self._take(self._read())
+            now_s = time.monotonic()
+            if self._assignment.refresh_due(now_s) and not self._contact.is_in_doubt:
+                self._assignment.refresh(is_warm=self._warm)
+            if self._commits.due(now_s):
+                self._commits.commit()
+            self._report(now_s)
+
+    def _rests(self, now_s: float) -> bool:
+        """True when there is nothing to do and the run is to end for it. One that stays commits as if it ended."""
+        if not self._is_quiet(now_s):
+            self._warm = False
+            return False
+        if not (self._commits.commit_to_rest() and self._assignment.is_all_read):  # it may have asked to go back
+            return False
+        if not self._control.stays_warm or not self._positions:
+            return True
+        if not self._warm:
+            self._warm = True
+            self._assignment.refresh_warm(now_s)
+            if self._commits.is_settled:
+                self._tell()
+            else:
+                self._commits.commit()
+        return False
+
+    def _is_lost(self) -> bool:
+        """True when the consumer will hear of nothing any more, or the fence's producer is heard by nobody, and the run
+        may rest, as all it read is committed. Not both are asked in an outage.
+
+        Raises:
+            KafkaException: it may not; an outage.
+        """
+        if not (self._contact.is_lost(self._consumer) or (not self._contact.is_in_doubt and self._fence.is_lost())):
+            return False
+        if not self._warm or not self._commits.is_settled:
+            raise clients.forgotten()
+        _log.warning("a run that has nothing to do ends: %s", clients.forgotten())
+        return True
+
+    def _report(self, now_s: float) -> None:
+        if self._limits.roll(now_s) or self._meter.report_due(now_s):
+            self._tell()
+            clients.hear(self._fence.producer, self._admin)
+            self._errors.hear()
+            self._garbage.collect()
+
+    def _while_tried(self, now_s: float) -> None:
+        """While records wait to be tried again, for days perhaps."""
+        if self._commits.again_due(now_s):
+            self._commits.commit_again()
+        self._report(now_s)
+
+    def _read(self) -> Heard:
+        return self._intake.take(self._limits.batch_size(self._settings.batch_records_max), WAIT_S)
+
+    def _take(self, heard: Heard) -> None:
+        taken, events = heard
+        if taken:
+            self._record_s = time.monotonic()
+            self._warm = False
+            for records in taken:
+                if records.partition in self._positions:
+                    self._put(records)
+            byte_count = sum(records.byte_count for records in taken) if self._limits.counts_bytes else 0
+            self._limits.took(sum(map(len, taken)), byte_count, time.monotonic())
+        # Ends first: what else there is to hear may have partitions go elsewhere.
+        for event in sorted(events, key=_is_no_end):
+            self._heed(event)
+
+    def _put(self, records: Taken) -> None:
+        topic, number = records.partition
+        begun_ns = 0 if self._spans is None else time.time_ns()
+        self._reading = records
+        made = self._chain.run(
+            Batch(
+                topic, number, records.keys, records.values, records.offsets, records.times_ms, headers=records.headers
+            ),
+            self._errors.tolerance,
+        )
+        if self._keeps_ledger:
+            self._errors.settle()  # its commits move past the records that the chain gave up
+        first, last = records.first_offset, records.last_offset
+        begun_s = time.monotonic()
+        failpoints.hit("before-write")
+        self._is_putting = True
+        for done, begin, end in batches.ranges(made, first, last):
+            given = SinkBatch(
+                done.topic, number, begin, end, done.values, done.keys, done.offsets, done.timestamps_ms,
+                done.headers, done.key_schema, done.value_schema, topic, records,
+            )  # fmt: skip
+            self._errors.tolerance.until_taken(partial(self._task.put, given))
+            self._errors.raise_swallowed()
+        self._is_putting = False
+        self._assignment.read(records.partition, last + 1)
+        self._measure(records, sum(len(done.values) for done in made), begun_s)
+        if self._spans is not None:
+            self._spans.batch(begun_ns, len(records), f"{topic}-{number} {first}..{last}")
+
+    def _measure(self, records: Taken, given: int, begun_s: float) -> None:
+        now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        self._meter.count(len(records), given, now_s)
+        self._meter.called(now_s - begun_s)
+        if (times := records.first_and_last_ms) is not None:
+            self._meter.aged(len(records), now_ms - times[0], now_ms - times[1])
+
+    def _heed(self, event: Message) -> None:
+        """An event that is no record: the end of a partition, or an error.
+
+        Raises:
+            OffsetsLost: the records at the position are gone.
+            KafkaException: anything else.
+        """
+        error, topic, number, offset = event.error(), event.topic(), event.partition(), event.offset()
+        assert error is not None
+        partition = (topic or "", -1 if number is None else number)
+        if error.code() == KafkaError._PARTITION_EOF:
+            if offset is not None:
+                self._assignment.ended(partition, offset)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._assignment.reset(partition, error)
+        elif error.code() in _GONE:
+            self._assignment.refresh_soon()
+        elif not is_transient(error):
+            raise KafkaException(error)
+        else:
+            _log.warning("reading goes on after: %s", error.str())
+
+    def _is_quiet(self, now_s: float) -> bool:
+        """Nothing for so long, and every partition read to its end: a broker that is away is no quiet."""
+        quiet_s = self._quiet_s(now_s)
+        return quiet_s is not None and quiet_s * 1000 >= self._spec.linger_ms
+
+    def _quiet_s(self, now_s: float) -> float | None:
+        """Time since the last record while all is read; None while it is not, of a run that is never to rest, and while
+        a rate limit lets it take nothing, or the task holds offsets back: the next run would know nothing of that."""
+        is_busy = self._spec.continuous or not self._assignment.is_all_read or self._commits.holds_back
+        if is_busy or self._limits.wait_s(now_s) > 0:
+            return None
+        return now_s - self._record_s
+
+
+def _is_no_end(event: Message) -> bool:
+    error = event.error()
+    return error is None or error.code() != KafkaError._PARTITION_EOF

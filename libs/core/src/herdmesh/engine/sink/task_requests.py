@@ -1,0 +1,131 @@
+"""What a sink task asked of its loop, until the loop heeds it (`connect.sink_reading`).
+
+Owns the requests, and which partitions are paused. Has no Kafka client: the loop moves its consumer (`sink_assignment`)
+and commits (`sink_commits`).
+
+Invariant: requests come from any thread and are taken by the loop's alone, each once, in the order of their calls; what
+is asked of a partition that is gone meanwhile is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+
+from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import ConnectError
+from herdmesh.engine.runtime import TaskFailed
+from herdmesh.engine.sink.ledger import LedgerSinkTask
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What was asked since the loop last looked."""
+
+    seeks: dict[PartitionId, int] = field(default_factory=dict[PartitionId, int])
+    pauses: dict[PartitionId, bool] = field(default_factory=dict[PartitionId, bool])
+    """True = pause, False = resume."""
+
+
+class Reading:
+    """Of one run. The task's side is `SinkReading`; the rest is the loop's."""
+
+    def __init__(self, task: SinkTask) -> None:
+        """Raises TaskFailed: FATAL, for a task that has a `pre_commit` it is never asked."""
+        self._owner = position_owner(task)
+        if self._owner and type(task).pre_commit is not SinkTask.pre_commit:
+            raise TaskFailed(
+                f"{type(task).__name__} has a pre_commit, and is a {self._owner}, which is never asked: what it stages "
+                "or writes is what is committed; extend SinkTask, or leave pre_commit out",
+                ErrorClass.FATAL,
+            )
+        self._lock = Lock()
+        self._assigned = frozenset[PartitionId]()
+        self._wishes = Wishes()
+        self._retry_after_ms: int | None = None
+        self.asks = False
+        """There is something to take. Read without the lock, once each round of the loop."""
+        self.wants_commit = False
+        self.paused: set[PartitionId] = set()
+        """As the loop has them; the loop's."""
+
+    # --- the task's side
+
+    def assignment(self) -> frozenset[PartitionId]:
+        """See `SinkReading`."""
+        return self._assigned
+
+    def seek(self, offsets: Mapping[PartitionId, int]) -> None:
+        """See `SinkReading`."""
+        if self._owner:
+            raise ConnectError(
+                f"a {self._owner} cannot seek: it was given these records before, and would write them again; alter "
+                "the offsets while the connector is stopped"
+            )
+        if wrong := {partition: offset for partition, offset in offsets.items() if offset < 0}:
+            raise ValueError(f"offsets begin with 0: {wrong}")
+        with self._lock:
+            self._refuse_foreign(offsets)
+            self._wishes.seeks.update(offsets)
+            self.asks = True
+
+    def pause(self, partitions: Iterable[PartitionId]) -> None:
+        """See `SinkReading`."""
+        self._pause(partitions, is_pause=True)
+
+    def resume(self, partitions: Iterable[PartitionId]) -> None:
+        """See `SinkReading`."""
+        self._pause(partitions, is_pause=False)
+
+    def request_commit(self) -> None:
+        """See `SinkReading`."""
+        self.wants_commit = True
+
+    def retry_after(self, delay_ms: int) -> None:
+        """See `SinkReading`."""
+        if delay_ms < 0:
+            raise ValueError(f"a delay is 0 ms or more, not {delay_ms}")
+        self._retry_after_ms = delay_ms
+
+    def _pause(self, partitions: Iterable[PartitionId], *, is_pause: bool) -> None:
+        named = list(partitions)
+        with self._lock:
+            self._refuse_foreign(named)
+            self._wishes.pauses.update(dict.fromkeys(named, is_pause))
+            self.asks = True
+
+    def _refuse_foreign(self, partitions: Iterable[PartitionId]) -> None:
+        foreign = sorted(set(partitions) - self._assigned)
+        if foreign:
+            shown = ", ".join(f"{topic}-{number}" for topic, number in foreign)
+            raise ConnectError(f"the task does not own {shown}; it is told what it owns by open")
+
+    # --- the loop's side
+
+    def assign(self, partitions: Iterable[PartitionId]) -> None:
+        """These are the task's from now on, and no others."""
+        with self._lock:
+            self._assigned = frozenset(partitions)
+            self.paused &= self._assigned
+
+    def take(self) -> Wishes:
+        """What was asked, of partitions that are still the task's."""
+        with self._lock:
+            found, self._wishes, self.asks = self._wishes, Wishes(), False
+            found.seeks = {one: offset for one, offset in found.seeks.items() if one in self._assigned}
+            found.pauses = {one: is_pause for one, is_pause in found.pauses.items() if one in self._assigned}
+        return found
+
+    def take_retry_after_ms(self) -> int | None:
+        """How long to wait with a batch that was just refused; None = the task did not say."""
+        found, self._retry_after_ms = self._retry_after_ms, None
+        return found
+
+
+def position_owner(task: SinkTask) -> str:
+    """The kind of a task whose own writing decides what is committed; "" = the loop decides."""
+    if isinstance(task, StagingSinkTask):
+        return StagingSinkTask.__name__
+    return LedgerSinkTask.__name__ if isinstance(task, LedgerSinkTask) else ""

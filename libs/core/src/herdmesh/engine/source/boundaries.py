@@ -1,0 +1,122 @@
+"""Transactions that end where the source task says (`transaction.boundary=connector`, KIP-618; reference offsets-topic
+7, data-model 3).
+
+Owns what the task asked for and has not got yet, and how a batch is cut where a transaction ends within it. Commits and
+aborts nothing: the loop does. A cut costs a batch that has one; no record is looked at.
+
+Invariant: what was asked for is got once, in the order of the records. What contradicts itself ends the run when the
+batch is taken, not in the task's call, where the task might swallow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from herdmesh.connect.connector import SourceBatch
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine.runtime import TaskFailed
+
+OffsetMap = Mapping[str, Any]
+
+
+class End(Enum):
+    """How a transaction ends."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+Piece = tuple[SourceBatch | None, End | None]
+"""What to send, None = nothing more, and how the transaction is to end then, None = not yet."""
+
+
+class Boundaries:
+    """The `TransactionContext` of a run."""
+
+    def __init__(self) -> None:
+        self._whole: set[End] = set()
+        #: by place of the record.
+        self._after: dict[int, dict[End, OffsetMap | None]] = {}
+
+    def commit_transaction(self) -> None:
+        """As `TransactionContext` says; so do all four."""
+        self._whole.add(End.COMMIT)
+
+    def commit_transaction_after(self, at: int, source_offset: OffsetMap | None) -> None:
+        """See there."""
+        self._after.setdefault(at, {})[End.COMMIT] = source_offset
+
+    def abort_transaction(self) -> None:
+        """See there."""
+        self._whole.add(End.ABORT)
+
+    def abort_transaction_after(self, at: int, source_offset: OffsetMap | None) -> None:
+        """See there."""
+        self._after.setdefault(at, {})[End.ABORT] = source_offset
+
+    def pieces(self, batch: SourceBatch | None) -> list[Piece]:
+        """The batch the task has just handed over, cut where transactions end, with what was asked for; forgets that.
+        None = it handed none over.
+
+        Raises:
+            TaskFailed: FATAL: what was asked for contradicts itself, or names a record that is not in the batch.
+        """
+        whole, after = self._whole, self._after
+        if not whole and not after:
+            return [] if batch is None else [(batch, None)]
+        self._whole, self._after = set(), {}
+        if len(whole) > 1:
+            raise TaskFailed("Connector requested both commit and abort of same transaction", ErrorClass.FATAL)
+        found: list[Piece] = [] if batch is None else _cut(batch, after)
+        if batch is None and after:
+            raise TaskFailed(
+                f"the task asked for the end of a transaction after record {min(after)} and handed no batch over",
+                ErrorClass.FATAL,
+            )
+        for end in whole:
+            if found and found[-1][1] is None:
+                found[-1] = found[-1][0], end
+            else:
+                found.append((None, end))
+        return found
+
+
+def _cut(batch: SourceBatch, after: Mapping[int, Mapping[End, OffsetMap | None]]) -> list[Piece]:
+    """The batch, and where it ends after a record of its own. The last piece keeps the batch's own offset."""
+    found: list[Piece] = []
+    begin, count = 0, len(batch)
+    for at in sorted(after):
+        if not 0 <= at < count:
+            raise TaskFailed(
+                f"the task asked for the end of a transaction after record {at} of a batch of {count}: the first has "
+                "the place 0",
+                ErrorClass.FATAL,
+            )
+        if len(after[at]) > 1:
+            raise TaskFailed(
+                "Connector requested both commit and abort of same record against topic/partition "
+                f"{batch.topic}/{'null' if batch.partition is None else batch.partition}",
+                ErrorClass.FATAL,
+            )
+        ((end, source_offset),) = after[at].items()
+        found.append((_part(batch, begin, at + 1, source_offset), end))
+        begin = at + 1
+    if begin < count or not found:
+        found.append((_part(batch, begin, count, batch.source_offset), None))
+    return found
+
+
+def _part(batch: SourceBatch, begin: int, end: int, source_offset: OffsetMap | None) -> SourceBatch:
+    if begin == 0 and end == len(batch):
+        return batch
+    return replace(
+        batch,
+        values=batch.values[begin:end],
+        source_offset=batch.source_offset if end == len(batch) else source_offset,
+        keys=batch.keys[begin:end],
+        timestamps_ms=batch.timestamps_ms[begin:end],
+        headers=batch.headers[begin:end],
+    )

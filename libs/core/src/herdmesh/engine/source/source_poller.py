@@ -1,0 +1,93 @@
+"""Asking a source task for records, and how far it is.
+
+Owns the calls of `poll`, and the offset of each source partition that the run has reached. What becomes of a batch is
+the loop's.
+
+Invariant: a task that cannot look now is asked again, after pauses that double up to a second (Connect makes none, and
+a database that is away is asked as fast as it refuses); an offset alone is handed on only where it moves.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from herdmesh.connect import waits
+from herdmesh.connect.author_answers import shown
+from herdmesh.connect.connector import SourceBatch, SourceTask
+from herdmesh.connect.errors import DataError, RetriableError, error_text
+from herdmesh.engine.source.source_offsets import SourceOffsets
+
+_CANNOT_POLL_S = 60.0
+"""At least so long between two warnings that the task cannot poll now."""
+FIRST_PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
+"""Between two polls of a task that cannot: no longer, because what is away often comes back while work waits."""
+
+_log = logging.getLogger(__name__)
+
+
+class Polls:
+    """Of one run."""
+
+    def __init__(self, task: SourceTask, connector: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.offsets = SourceOffsets(connector)
+        """What was committed before the run."""
+        self.found_nothing = False
+        """The last poll looked, and there was nothing; not known of a task that could not look."""
+        self._task = task
+        #: the last offset by source partition: committed before the run, or handed over by the task.
+        self._reached: dict[bytes, bytes | None] = {}
+        #: when it was last logged that the task cannot poll; None = it can.
+        self._warned_s: float | None = None
+        self._cannot_poll = waits.Standing()
+        self._clock = clock
+        #: the last pause, and when it is over; 0 = the task can poll.
+        self._pause_s = self._paused_until_s = 0.0
+
+    def go_on_from(self, offsets: SourceOffsets) -> None:
+        """These were committed. Called once, before the first poll."""
+        self.offsets = offsets
+        self._reached.update(offsets.items())
+
+    def poll(self) -> SourceBatch | None:
+        """Records of the task, or an offset without any. One that says that it can look later is asked again, without
+        end, as by Connect."""
+        self.found_nothing = False
+        if self._paused_until_s and self._clock() < self._paused_until_s:
+            return None
+        try:
+            polled: Any = self._task.poll()
+        except RetriableError as error:
+            now_s = self._clock()
+            if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
+                self._warned_s = now_s
+                _log.warning("the task cannot poll now; it is asked again: %s", error_text(error))
+            next_try_s = error.next_try_s
+            if next_try_s is None:
+                next_try_s = self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), PAUSE_MAX_S)
+                self._paused_until_s = now_s + next_try_s
+            self._cannot_poll.goes_on(
+                error.waits_for or "the source of its task", error_text(error), tried=error.tried, next_try_s=next_try_s
+            )
+            return None
+        self._pause_s = self._paused_until_s = 0.0
+        self._warned_s = None
+        self._cannot_poll.over()
+        if polled is not None and not isinstance(polled, SourceBatch):
+            raise DataError(f"poll returned {shown(polled)}: return a SourceBatch, or None when there is nothing")
+        batch = polled
+        self.found_nothing = batch is None or not (len(batch) or self._moves(batch))
+        return None if self.found_nothing else batch
+
+    def reached(self, batch: SourceBatch) -> tuple[bytes, bytes | None]:
+        """All before the batch's offset is on its way: that offset, in the bytes of the offsets topic."""
+        key, value = self.offsets.record(batch.source_partition, batch.source_offset)
+        self._reached[key] = value
+        return key, value
+
+    def _moves(self, batch: SourceBatch) -> bool:
+        """True when its offset is another than the one before."""
+        key, value = self.offsets.record(batch.source_partition, batch.source_offset)
+        return self._reached.get(key) != value

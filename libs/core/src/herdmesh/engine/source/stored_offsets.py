@@ -1,0 +1,126 @@
+"""All that the offsets topics say of one source connector, for its run and for whoever asks about its offsets.
+
+Owns which topics there are and which of them counts: the worker's and, over it, the connector's own
+(reference offsets-topic 3). How a topic is read is `source_offsets`.
+
+Invariant: who holds the fence gets what the connector's earlier owners committed, whole; who only looks gets what is
+decided, and waits for nobody's transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from functools import partial
+from typing import Final
+
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine.fencing import Fence, OffsetsFinisher
+from herdmesh.engine.librdkafka import clients, ensure_topic
+from herdmesh.engine.runtime import ClientConfig, RunSpec, SourceSettings, TaskFailed, offsets_topic_settings
+from herdmesh.engine.source import source_offsets
+from herdmesh.engine.source.source_offsets import SourceOffsets
+from herdmesh.engine.source.unstable_offsets import Beyond
+
+_log = logging.getLogger(__name__)
+_NO_WAIT: ClientConfig = {"fetch.wait.max.ms": 3}
+"""The broker tells where a partition ends once it has waited so long for more: a task's start is not to wait with it,
+and the client is closed when all is read. Not 0: what is in an open transaction may be waited for, a minute at most."""
+
+
+def topics(settings: SourceSettings) -> list[str]:
+    """Where the offsets are; what the last one says counts."""
+    return [topic for topic in (settings.offsets_copy, settings.offsets_topic) if topic is not None]
+
+
+def refuse_records(spec: RunSpec, settings: SourceSettings, topic: str) -> None:
+    """No record of the connector may go where its offsets are. Raises TaskFailed: BAD_CONFIG, with Connect's text."""
+    if topic == settings.offsets_topic and spec.source_offsets is None:
+        raise TaskFailed(
+            "Source tasks may not produce to their own offsets topics when exactly-once support is enabled: "
+            f"{topic} has the offsets of {spec.connector}; send its records to another topic",
+            ErrorClass.BAD_CONFIG,
+        )
+
+
+def read(spec: RunSpec, settings: SourceSettings, admin: AdminClient, fence: Fence | None) -> SourceOffsets:
+    """The committed offsets, for a worker. `fence`: taken over, by who is to go on from them, and a topic that is not
+    there is created; None = by who only looks, while the connector may run, and finds no offsets in such a topic.
+
+    Raises:
+        ConfigError: a topic that forgets, or cannot be created.
+        TaskFailed: RETRIABLE when the end is not reached in time.
+    """
+    with closing(Reader(spec, settings, admin, creates=fence is not None, for_worker=True)) as reader:
+        reader.prepare()
+        return reader.read(fence)
+
+
+_DELETED: Final = (
+    "offsets topic %s was deleted, and %s had committed offsets to it: it is made again, without them, so that the "
+    "source begins anew, as with Connect, and what it sent before may be sent again; `herd offsets set` tells it where "
+    "to go on"
+)
+
+
+class Reader:
+    """Reads them once. Whoever takes over has it prepared meanwhile, in another thread: its clients need a connection,
+    and nothing that they ask for depends on who the owner is."""
+
+    def __init__(
+        self, spec: RunSpec, settings: SourceSettings, admin: AdminClient, *, creates: bool, for_worker: bool = False
+    ) -> None:
+        """`creates`: a topic that is not there. `for_worker`: as `clients.consumer`."""
+        self._spec = spec
+        self._settings = settings
+        self._admin = admin
+        self._creates = creates
+        self._for_worker = for_worker
+        self._consumers: dict[str, Consumer] = {}
+        """By topic, in the order in which they are read."""
+
+    def prepare(self) -> None:
+        """Have the topics, and connections to read them by. Raises as `read`."""
+        self._consumers = {topic: self._consumer() for topic in topics(self._settings)}  # they connect meanwhile
+        for topic, consumer in list(self._consumers.items()):
+            if self._creates:
+                made = ensure_topic(self._admin, topic, *offsets_topic_settings(self._spec))
+                if made and (scope := self._spec.commit_scope) is not None and topic in scope.topics:
+                    _log.warning(_DELETED, topic, self._spec.connector)
+            elif topic not in clients.retried(lambda: self._admin.list_topics(timeout=clients.CALL_TIMEOUT_S)).topics:
+                clients.give_up(self._consumers.pop(topic))
+                continue
+            if topic != self._spec.offset_storage_topic:
+                source_offsets.refuse_forgetful(self._admin, topic)
+            source_offsets.partitions(consumer, topic)  # is connected with the answer
+
+    def read(self, fence: Fence | None) -> SourceOffsets:
+        """As the function of this name. After `prepare`."""
+        spec, offsets = self._spec, SourceOffsets(self._spec.connector)
+        unstable = partial(self._consumer, isolation_level="read_uncommitted")
+        for topic, consumer in self._consumers.items():
+            beyond = Beyond(topic, spec.connector, self._admin, unstable)
+            if fence is None:
+                source_offsets.read_decided(consumer, topic, beyond, offsets)
+            else:
+                hung = OffsetsFinisher(topic, spec.connector, spec.transactional_id, fence, unstable)
+                source_offsets.read(consumer, topic, spec.connector, beyond, hung, offsets)
+        return offsets
+
+    def close(self) -> None:
+        """Give the clients up. Not while `prepare` is under way."""
+        for consumer in self._consumers.values():
+            clients.give_up(consumer)
+
+    def _consumer(self, isolation_level: str = "read_committed") -> Consumer:
+        access = {**_NO_WAIT, **self._settings.offsets_consumer}
+        return clients.consumer(
+            self._spec,
+            f"connect-{self._spec.connector}",
+            access,
+            isolation_level=isolation_level,
+            for_worker=self._for_worker,
+        )

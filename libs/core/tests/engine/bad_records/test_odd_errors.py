@@ -1,0 +1,76 @@
+"""Errors that an author's code may raise and whose text is odd: each gets a message, a trace and a class."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import RecordError
+from herdmesh.engine.bad_records import error_reports
+from herdmesh.engine.runtime.failure import MESSAGE_CHARS_MAX, TRACE_CHARS_MAX, classify
+
+
+class Mute(Exception):
+    """Its text raises."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class Endless(Exception):
+    """Its text never ends."""
+
+    def __str__(self) -> str:
+        return str(self)
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as found:  # noqa: BLE001 - what was raised
+        return found
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Mute(), "Mute: its text cannot be made: RuntimeError"),
+        (Endless(), "Endless: its text cannot be made: RecursionError"),
+        (ValueError(), "ValueError"),
+        (ValueError("  "), "ValueError"),
+        (ValueError("a\n\tb"), "ValueError: a b"),
+        (ValueError("a\ud83d"), "ValueError: a\\ud83d"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (MemoryError("full"), "MemoryError: full"),
+        (ExceptionGroup("two", [ValueError("a"), Mute()]),
+         "ExceptionGroup: two (2 sub-exceptions): ValueError: a; Mute: its text cannot be made: RuntimeError"),
+        (BaseExceptionGroup("end", [SystemExit(3)]), "BaseExceptionGroup: end (1 sub-exception): SystemExit: 3"),
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_an_odd_error_is_told(error: BaseException, said: str) -> None:
+    message, trace, _ = classify(raised(error))
+    assert message == said
+    assert type(error).__name__ in trace
+    (message + trace).encode()
+
+
+def test_what_an_error_says_fits_into_a_status() -> None:
+    message, trace, found = classify(raised(ValueError("x" * 5_000_000 + "the end")))
+    assert len(message) < MESSAGE_CHARS_MAX + 100
+    assert len(trace) < TRACE_CHARS_MAX + 100
+    assert "characters left out" in message
+    assert message.endswith("the end")
+    assert found is ErrorClass.UNKNOWN
+
+
+def test_a_record_whose_error_has_no_text_is_told_in_log_and_letter() -> None:
+    for error in (Mute(), Endless()):
+        told = str(RecordError("VALUE_CONVERTER", "x", "t", 0, 5, raised(error)))
+        assert "for the record at topic 't', partition 0, offset 5: its text cannot be made" in told
+        assert "its text cannot be made" in told
+        assert "its text cannot be made" in (error_reports.message_of(error) or "")
+        assert "its text cannot be made" in error_reports.stack_trace(raised(error))

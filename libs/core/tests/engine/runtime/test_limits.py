@@ -1,0 +1,124 @@
+"""A task under a rate limit, in simulated seconds: how exact, how even, and what it tells of its use."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from herdmesh.engine.runtime.contract import Rate
+from herdmesh.engine.runtime.limits import CREDIT_S, Limits
+
+
+def records(per_second: float, task_count: int = 1) -> Limits:
+    return Limits(per_second, 0, task_count, 0.0)
+
+
+def taken(limits: Limits, until_s: float, *, late_s: float = 0.0, weight: int = 0, now_s: float = 0.0) -> list[float]:
+    """When each record was taken, by a loop that always has more and wakes so much too late each time."""
+    times: list[float] = []
+    while now_s < until_s:
+        limits.roll(now_s)
+        wait_s = limits.wait_s(now_s)
+        if wait_s > 0:
+            now_s += wait_s + late_s
+            continue
+        count = limits.batch_size(1_000)
+        limits.took(count, count * weight, now_s)
+        times += [now_s] * count
+        now_s += 0.0001
+    return times
+
+
+@settings(max_examples=100, deadline=None)
+@given(rate=st.integers(1, 100_000), late_s=st.floats(0.0, 0.1))
+def test_ten_seconds_hold_what_the_limit_says_within_a_twentieth(rate: int, late_s: float) -> None:
+    times = taken(records(rate), 10.0, late_s=late_s)
+    # Of one record a second, ten seconds hold ten or eleven: where the first falls is chance.
+    assert abs(len(times) - 10 * rate) <= max(0.05 * 10 * rate, 1)
+
+
+def test_a_low_rate_is_even() -> None:
+    times = taken(records(5), 10.0, late_s=0.004)
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert max(gaps) < 0.3
+    assert taken(records(2), 4.0) == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], abs=0.21)
+
+
+def test_time_lost_is_made_up_for_but_not_hoarded() -> None:
+    limits = records(100)
+    limits.took(20, 0, 0.0)
+    assert limits.wait_s(0.0) == pytest.approx(0.2)
+    limits.took(20, 0, 60.0)
+    assert limits.wait_s(60.0) == pytest.approx(0.0), f"a minute of quiet is worth {CREDIT_S} s, and no more"
+    limits.took(20, 0, 60.0)
+    assert limits.wait_s(60.0) == pytest.approx(0.2)
+
+
+def test_bytes_are_felt_as_records_are() -> None:
+    limits = Limits(0, 10_000, 1, 0.0)
+    assert limits.batch_size(1_000) == 1, "nothing is known of what a record weighs"
+    times = taken(limits, 10.0, weight=100)
+    assert len(times) * 100 == pytest.approx(100_000, rel=0.05)
+    assert len(times[: len([one for one in times if one < 1.0])]) == pytest.approx(100, rel=0.25)
+
+
+def test_one_record_heavier_than_a_second_is_paid_for_in_full() -> None:
+    limits = Limits(0, 1_000, 1, 0.0)
+    limits.took(1, 5_000, 0.0)
+    assert limits.wait_s(0.0) == pytest.approx(5.0)
+
+
+def test_without_a_limit_nothing_waits_and_nothing_is_told() -> None:
+    limits = Limits(0, 0, 3, 0.0)
+    limits.tell(Rate(5.0, 5.0))
+    limits.took(1_000, 0, 0.0)
+    assert (limits.batch_size(1_000), limits.wait_s(0.0), limits.roll(10.0)) == (1_000, 0.0, False)
+    assert (limits.records.use(), limits.bytes.use(), limits.counts_bytes) == (None, None, False)
+
+
+def test_a_task_of_several_begins_with_an_equal_part_and_grows_when_told() -> None:
+    limits = records(90, task_count=3)
+    assert limits.records.allowed == 30
+    taken(limits, 4.0)
+    assert limits.records.allowed == 30, "nobody said that the others need less"
+    limits.tell(Rate(90.0))
+    taken(limits, 4.5, now_s=4.0)
+    assert limits.records.allowed == 90
+    now_s = 4.5
+    while now_s < 8.0:  # quiet
+        now_s += 0.1
+        limits.roll(now_s)
+    assert limits.records.allowed == 30, "the others may count on what it left them"
+    taken(limits, 10.0, now_s=8.0)
+    assert limits.records.allowed == 90
+    limits.tell(Rate())
+    assert limits.records.allowed == 30, "nobody tells any more"
+
+
+def test_a_level_above_the_limit_is_the_limit() -> None:
+    limits = records(30, task_count=1)
+    limits.tell(Rate(1_000.0))
+    assert limits.records.allowed <= 30
+
+
+def test_it_tells_whether_it_is_held_back() -> None:
+    limits = records(100)
+    taken(limits, 4.0)
+    use = limits.records.use()
+    assert use is not None
+    assert use.wants_more
+    assert use.limit_per_second == 100
+    assert use.used_per_second == pytest.approx(100, rel=0.2)
+    now_s, changes = 4.0, 0
+    while now_s < 8.0:  # forty a second from here on
+        now_s += 0.025
+        limits.took(1, 0, now_s)
+        changes += limits.roll(now_s)
+    use = limits.records.use()
+    assert use is not None
+    assert not use.wants_more
+    assert use.used_per_second == pytest.approx(40, rel=0.1)
+    assert changes == 1, "what has changed is told at once, and only then"

@@ -1,0 +1,97 @@
+"""What a sink's run commits anew after a commit that failed, without a broker (with one: tests/faults, and
+`test_delivery`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.engine import TaskFailed, TaskKind
+from herdmesh.engine.sink.sink_commits import SinkCommits
+from libs.core.tests.engine.harness import make_spec
+from libs.core.tests.engine.sinks import PATH, ListSink
+
+FIRST, SECOND = ("t", 0), ("t", 1)
+
+
+class Fence:
+    """Commits, until one commit is refused so that its transaction must be aborted."""
+
+    def __init__(self) -> None:
+        self.in_transaction = False
+        self.refuses: int | None = None
+        self.said = list[Any]()
+
+    def commit_offsets(self, offsets: list[TopicPartition], _group: Any) -> None:
+        self.in_transaction = True
+        if self.refuses is not None:
+            code, self.refuses = self.refuses, None
+            cause = KafkaException(KafkaError(code, txn_requires_abort=True))
+            raise TaskFailed("refused", ErrorClass.UNREACHABLE) from cause
+        self.in_transaction = False
+        self.said.append({(one.topic, one.partition): one.offset for one in offsets})
+
+    def abort(self) -> None:
+        self.in_transaction = False
+        self.said.append("abort")
+
+
+@pytest.mark.parametrize(("position", "again"), [(3, 3), (9, 7)], ids=["back", "on"])
+def test_a_partition_that_was_moved_is_committed_anew_with_the_others(position: int, again: int) -> None:
+    """A move forward is not passed over: what lies between was not made durable."""
+    fence = Fence()
+    commits = commits_of(fence)
+    commits.positions = {FIRST: 5, SECOND: 7}
+    commits.commit()
+    commits.positions[FIRST] = 6
+    commits.move(SECOND, position)
+    fence.refuses = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+    with pytest.raises(TaskFailed):
+        commits.commit()
+    assert fence.said == [{FIRST: 5, SECOND: 7}, "abort", {FIRST: 5, SECOND: again}]
+
+
+@pytest.mark.parametrize(
+    ("deleted", "said"),
+    [({SECOND}, ["abort", {FIRST: 5}]), ({FIRST, SECOND}, ["abort"])],
+    ids=["one", "all"],
+)
+def test_a_topic_that_was_deleted_since_leaves_the_others_their_commit(
+    deleted: set[PartitionId], said: list[Any]
+) -> None:
+    """Kafka refuses the whole transaction for it."""
+    fence = Fence()
+    commits = commits_of(fence, deleted)
+    commits.positions = {FIRST: 5, SECOND: 7}
+    fence.refuses = KafkaError.UNKNOWN_TOPIC_OR_PART
+    commits.commit()
+    assert fence.said == said
+
+
+def test_a_topic_that_is_unknown_and_not_deleted_ends_the_run() -> None:
+    fence = Fence()
+    commits = commits_of(fence)
+    commits.positions = {FIRST: 5}
+    fence.refuses = KafkaError.UNKNOWN_TOPIC_OR_PART
+    with pytest.raises(TaskFailed):
+        commits.commit()
+
+
+def commits_of(fence: Any, deleted: Collection[PartitionId] = ()) -> SinkCommits:
+    nothing: Any = SimpleNamespace(
+        is_ending=False, wants_commit=False, records_in=0, asks=False, settle=int, raise_swallowed=int,
+        commit_failed=int, committed=abs,
+    )  # fmt: skip
+    spec = make_spec("127.0.0.1:9", "sink", f"{PATH}:ListSink", {"topics": "t"}, kind=TaskKind.SINK)
+    settings: Any = SimpleNamespace(flush_interval_ms=60_000, group="connect-sink")
+    return SinkCommits(
+        spec, settings, task=ListSink(), fence=fence, group=object, missing=lambda of: {*of}.intersection(deleted),
+        errors=nothing, meter=nothing, reading=nothing, spans=None, heed=lambda: None, look=lambda: None,
+        tell=lambda: None,
+    )  # fmt: skip
