@@ -1,3 +1,3 @@
-"""The herder. Imports one thing: what makes importing the rest cheap."""
+"""The herder. Imports one module, which makes importing the rest cheap."""
 
 from herdmesh.rpc import lean as lean

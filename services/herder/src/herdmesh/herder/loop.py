@@ -1,10 +1,10 @@
-"""The one owner of the herder's state: events in through a bounded queue, instructions out to whoever can do them.
+"""Event loop of the herder, the one owner of its state: events in through a bounded queue, instructions out.
 
-Owns the queue, the clock's ticks, the table of open sessions, callers' futures and watchers. Owns no decision
-(`state`), no wire (`service`) and no store (`effects`).
+Owns the queue, the clock's ticks, the table of open sessions, callers' futures and watchers. Does not own any decision
+(`state`), wire message (`service`) or store client (`effects`).
 
 Invariants: `Herder.handle` is called from one task only, one event at a time, in the order posted. Nothing here waits
-for a slow peer: an outbox that overflows ends its session, a watcher only ever owes its caller a set of names.
+for a slow peer: an outbox that overflows ends its session, and a watcher holds at most a set of names for its caller.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a herder counts and times, on /metrics: requests, moves, epochs, times per phase, Connect's rebalance metrics.
+"""Metrics of a herder, on /metrics: requests, moves, epochs, times per phase, Connect's rebalance metrics.
 
-Owns the instruments and what it takes to time a phase: when each question, write, start and stop went out. Reads events
-and instructions as they pass through the loop; the state knows nothing of it, and nothing here decides anything.
+Owns the instruments and the times at which each question, write, start and stop went out. Reads events and instructions
+as they pass through the loop; the state knows nothing of it, and nothing here decides anything.
 
-Connect's names stand where they have a meaning here (reference/data-model.md 6.8, as the JMX exporter spells them): a
-rebalance lasts from the first start or stop that no worker has answered until none is left unanswered; `epoch` is the
+Connect's names are used where they have a meaning here (reference/data-model.md 6.8, as the JMX exporter spells them):
+a rebalance lasts from the first start or stop that no worker has answered until none is left unanswered; `epoch` is the
 leadership's, and 0 where another herder leads; `leader_name` is the leader as far as this herder knows.
 
 Invariant: what is remembered is bounded by what the state itself has under way, and forgotten when this herder stops

@@ -1,4 +1,5 @@
-"""Everything that leaves the herder: the two stores' clients. No Kafka client in it (design section 2).
+"""Effects of the herder: clients of the two stores. No Kafka client in it (design section 2).
 
-`campaign` stands for leadership, `config_store` and `status_store` watch, `writes` carries out the state's writes.
+`campaign` campaigns for leadership, `watches` follows both stores, `writes` carries out the state's writes, `topics`
+and `topic_tracking` list and record the topics in use, `cluster_id` asks for the Kafka cluster's id.
 """

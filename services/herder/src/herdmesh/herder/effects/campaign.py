@@ -1,19 +1,19 @@
-"""Standing for leadership with the config store.
+"""Campaign for leadership: the stream of heartbeats to the config store, and what it grants.
 
 Owns the campaign stream: one heartbeat a second, reconnects, and the moment our lease ends by our own clock. Decides
-nothing: what the store says is posted to the loop.
+nothing: what the store sends is posted to the loop.
 
-A leader that wants more generations says so in a heartbeat of its own, at once, and in each that follows until it is
-told of some: whatever becomes of a request, the next one is answered with what was reserved, and reserves no more.
+A leader that wants more generations asks in a heartbeat of its own, at once, and in each that follows until it is
+granted some: whatever becomes of a request, the next one is answered with what was reserved, and reserves no more.
 
-How long a lease lasts is counted from the sending of a heartbeat that was surely sent no later than the one the store
-answered, so we never believe longer than the store does:
+The length of a lease is counted from the sending of a heartbeat that was surely sent no later than the one the store
+answered, so we never believe in it longer than the store does:
 1. answers come in the order of heartbeats, but the store does not answer a heartbeat while nobody leads;
 2. so when leadership is granted only the newest heartbeat sent is taken as possibly unanswered, and each answer after
    that is counted from the oldest one not yet matched: right, or one heartbeat too early, never too late;
 3. the store cuts the lease of a leader whose stream broke to `RETURN_MS`, and so do we, the moment we see it. Only a
-   break that reaches the store alone lets us believe longer, until the lease itself ends: what we send then, epochs
-   refuse.
+   break that reaches the store alone lets us believe longer, until the lease itself ends: the epoch is refused on
+   whatever we send then.
 """
 
 from __future__ import annotations

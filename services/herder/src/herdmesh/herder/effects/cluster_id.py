@@ -1,9 +1,9 @@
-"""The id of the Kafka cluster whose topics the stores keep, as GetCluster tells it.
+"""Cluster id: the id of the Kafka cluster whose topics the stores keep, for GetCluster.
 
-Owns the question to the config store, which asks the broker when it opens its topic: a herder has no Kafka client.
-Asked until it is answered, then never again: a cluster keeps its id.
+Owns the question to the config store, which asks the broker when it opens its topic: a herder has no Kafka client. It
+is asked until it is answered, then never again: a cluster keeps its id.
 
-Invariant: `known` is empty or the id; nobody waits for it.
+Invariant: `known` is empty or the id; no caller waits for it.
 """
 
 from __future__ import annotations

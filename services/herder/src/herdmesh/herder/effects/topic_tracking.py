@@ -1,11 +1,11 @@
-"""Recording which topics connectors use (KIP-558), from the progress that workers tell the leader anyway.
+"""Topic tracking (KIP-558): records which topics connectors use, from the progress that workers report to the leader.
 
-Owns what was seen and what is still to be recorded. Only the leader hears progress, so a topic has one recorder. A
+Owns the topics seen, and those still to be recorded. Only the leader gets progress, so a topic has one recorder. A
 topic counts as used once a sink has read on in one of its partitions, or a source has committed records to it; it is
 recorded if the status store does not have it, and looked at again a minute later while it is still used: so a list that
-was reset fills anew with what is in use.
+was reset fills anew with the topics in use.
 
-Invariant: memory is bounded, whatever comes and goes; nobody waits for a record, and one that fails is tried again.
+Invariant: memory is bounded, whatever comes and goes; nothing waits for a record, and one that fails is tried again.
 """
 
 from __future__ import annotations

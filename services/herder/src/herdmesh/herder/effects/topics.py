@@ -1,9 +1,9 @@
-"""The topics that connectors were seen to use (KIP-558): kept by the status store, listed and reset for users.
+"""Topics that connectors use (KIP-558): listed and reset for users, kept by the status store.
 
-What is recorded there, and when, is `topic_tracking`'s. Owns the two stubs and the two settings that switch this off.
-As in Connect neither call asks whether the connector is there: the list of one that is not is empty.
+Owns the two stubs and the two settings that switch this off. Does not own what is recorded there, and when
+(`topic_tracking`). As in Connect neither call checks that the connector exists: the list of one that does not is empty.
 
-Invariant: a list that is asked for after a reset was answered does not have what was reset, whoever leads by then: it
+Invariant: a list that is requested after a reset was answered does not have what was reset, whoever leads by then: it
 is read up to the end of the topic.
 """
 

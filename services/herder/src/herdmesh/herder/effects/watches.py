@@ -1,7 +1,10 @@
-"""Following the two stores.
+"""Watches of the two stores: their streams of changes, posted to the loop as events.
 
-Owns the watch streams: resume after a break, start over when the store no longer remembers. Invariant: the loop gets a
-whole snapshot or nothing of it, then every change in order; a broken stream costs time, never a change.
+Owns the watch streams: resume after a break, start over when the store no longer remembers. Does not own what a change
+leads to.
+
+Invariant: the loop gets a whole snapshot or nothing of it, then every change in order; a broken stream costs time,
+never a change.
 """
 
 from __future__ import annotations

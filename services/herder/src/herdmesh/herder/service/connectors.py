@@ -1,11 +1,10 @@
 """`ConnectorService`: what users, the CLI and the REST gateway call.
 
 Owns the translation of requests into the state's requests and of answers and views into responses; decides nothing.
-RPCs that ask workers stand in `queries` and `offsets`.
+RPCs that need workers are in `queries` and `offsets`.
 
 Invariants: a view that goes out is encoded once for all callers and as new as `encoded_views` says, on the leader only
-(GetCluster tells who leads, from a follower too). A follower says who leads before it looks at anything else that is
-asked.
+(GetCluster names the leader, from a follower too). A follower names the leader before it looks at the request.
 """
 
 from __future__ import annotations

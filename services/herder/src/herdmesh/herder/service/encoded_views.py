@@ -1,11 +1,11 @@
-"""Views of connectors and workers as sent: each is encoded once per change, and all callers share the bytes.
+"""Encoded views of connectors and workers: each is encoded once per change, and all callers share the bytes.
 
-Owns the memory of views, their versions and the pages joined from them. Decides nothing: what a view shows is
-`state.views`, how it is written is `wire.views`.
+Owns the memory of views, their versions and the pages joined from them. Does not own what a view shows (`state.views`),
+nor how it is written (`wire.views`).
 
-How: the loop marks what an event changed, and a marked view is made anew when somebody asks for it. What depends on
+How: the loop marks what an event changed, and a marked view is made anew when a caller asks for it. What depends on
 others besides (a worker that joined makes a condition of a unit elsewhere untrue, time passes) is looked at in rounds,
-at most one in `ROUND_MS`, and only while somebody asks. A view that comes out equal keeps its version and its bytes.
+at most one in `ROUND_MS`, and only while callers ask. A view that comes out equal keeps its version and its bytes.
 
 Invariants: a view that goes out is the newest as far as it was marked, and at most `ROUND_MS` old in all else; one of
 `connector_now` is the newest. A version is given to one view only, ever, so that a watch remembers numbers, not views.

@@ -1,6 +1,7 @@
 """`WorkerSessionService`: one stream per worker.
 
-Owns the stream's two directions and nothing of what is said. Invariant: however a stream ends, the state is told once.
+Owns the stream's two directions. Does not own what its messages mean. Invariant: however a stream ends, the state gets
+one event of it.
 """
 
 from __future__ import annotations

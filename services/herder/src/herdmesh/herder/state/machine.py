@@ -1,11 +1,12 @@
-"""The herder's state machine: `handle(event, now) -> [Instruction]`, and views.
+"""State machine of the herder: `handle(event, now) -> [Instruction]`, and views.
 
-Owns the dispatch of events and the order of work within one event; the concepts stand in their own files.
+Owns the dispatch of events and the order of work within one event. Does not own what each event changes: the rooms
+below do (`handlers` first).
 
 Invariants: the only mutator is `handle`. No clock, no randomness, no I/O: the same events at the same times give the
-same instructions. Each event ends with everything settled that can be settled now, unless so much changed at once that
-one step would hold up everybody: then `has_more_to_do` is true, and any event, `Continue` at the latest, goes on with
-it. Nothing gets a place before every connector has been looked at.
+same instructions. Each event ends with all work done that can be done now, unless so much changed at once that one step
+would hold up everybody: then `has_more_to_do` is true, and any event, `Continue` at the latest, goes on with it.
+Nothing gets a place before every connector has been looked at.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Between the wire's messages and the state's values, both ways: `values` (shared words), `session`, `stores`, `views`.
+"""Wire mapping of the herder: messages to the state's values and back (`values`, `session`, `stores`, `views`).
 
-Owns the mapping and nothing else. Invariant: what the state knows of, it gets; what it does not know of is not lost
-where a message is handed on (progress, validation travel unopened).
+Owns the mapping and nothing else. Invariant: what the state has a value for, it gets; what it has none for is not lost
+where a message is handed on (progress and validation travel unopened).
 """

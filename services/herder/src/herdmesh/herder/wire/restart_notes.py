@@ -1,4 +1,4 @@
-"""A unit's restart account as conditions of its status, and back.
+"""Restart notes: a unit's restart account as conditions of its status, and back.
 
 Owns their text, which is for humans too:
 - RESTARTS: "3 restarts under config 1a2b3c4d: 2026-11-21T16:50:00.123Z ..." is the account, on every status from the
@@ -6,7 +6,7 @@ Owns their text, which is for humans too:
 - RESTARTING: "4 of 10, next at 2026-11-21T17:00:05Z" while it waits, "4 of 10" while it is under way.
 
 Invariant: what `conditions` writes, `note` reads as the same account; times of RESTARTS to the millisecond, the next
-one rounded up to the second. A text that is none of ours is kept as it is.
+one rounded up to the second. A text in another form is kept as it is.
 """
 
 from __future__ import annotations

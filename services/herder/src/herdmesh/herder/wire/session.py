@@ -1,7 +1,7 @@
-"""The messages of a worker session, both ways.
+"""Messages of a worker session, both ways.
 
 Owns the mapping of `WorkerSessionService.Session`. Invariant: every message of a worker becomes exactly one event, or
-none where only a newer release knows what it means.
+none where only a newer release knows its meaning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the stores send, as events; what the state wants written, as requests.
+"""Messages of the stores: their watches as events, the state's writes as requests.
 
 Owns the mapping of `configstore.v1` and `statusstore.v1`.
 """

@@ -1,4 +1,4 @@
-"""The words that several messages share: states, units, assignments, failures, plugins.
+"""Values that several messages share: states, units, assignments, failures, plugins.
 
 Owns the enum tables. Invariant: an enum value that only a newer release knows reads as the most careful known one, and
 one that a caller asks for is refused by name (`herdmesh.rpc.enums`).

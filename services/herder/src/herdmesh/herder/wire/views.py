@@ -1,4 +1,4 @@
-"""Views as the public service shows them.
+"""Views as messages of the public service.
 
 Owns the mapping of connectors, tasks, workers and the cluster to `herder.v1`.
 """

@@ -1,6 +1,6 @@
-"""What the herder itself knows of connector configs: names, patches, and who has which plugin.
+"""Connector names and patches: the few rules about configs that the herder itself applies.
 
-Owns these few rules; everything else about a config is a worker's to judge, because workers have the plugins.
+Owns these rules. Does not own anything else about a config: workers have the plugins, so they judge it.
 """
 
 from __future__ import annotations

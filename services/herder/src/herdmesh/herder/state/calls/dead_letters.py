@@ -1,9 +1,9 @@
-"""A connector's dead letters: a worker that can load its class looks at them, or puts them back.
+"""Dead letter requests: a worker that can load the connector's class lists its dead letters, or replays them.
 
-Owns who is asked. The queue, and what was put back, are Kafka's to remember and a worker's to read (`ListDeadLetters`,
-`ReplayDeadLetters`): the herder only passes the request and the answer on, unopened.
+Owns which worker is asked. Does not own the queue and what was replayed, which Kafka keeps and a worker reads
+(`ListDeadLetters`, `ReplayDeadLetters`): the herder passes the request and the answer on, unopened.
 
-Invariant: a replay is asked of a second worker only under a request id, by which the second knows what the first did.
+Invariant: a second worker is asked to replay only under a request id, by which it knows what the first did.
 """
 
 from __future__ import annotations

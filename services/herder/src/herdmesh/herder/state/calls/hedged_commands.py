@@ -1,9 +1,9 @@
-"""Asking a second worker what the first one does not answer.
+"""Hedged commands: a question that one worker does not answer in time is sent to a second one.
 
-Owns when a question is asked of one more worker, and of how many at most. A worker that is frozen, or busy in a
-plugin's code, counts as lost much later or never; what others can answer as well is not to wait for it.
+Owns when one more worker is asked, and how many at most. A worker that is frozen, or busy in a plugin's code, is
+declared lost much later or never; a question that others can answer as well does not wait for it.
 
-Only questions that change nothing and that every worker with the plugin answers alike are asked twice. The first answer
+Only questions that change nothing and that every worker with the plugin answers alike are hedged. The first answer
 counts, whatever it says (`calls.answered` forgets the others). Why FenceTasks and AlterOffsets are not: docs/adr/0008.
 
 Invariant: a question is under way to `WORKERS_MAX` workers at most, each asked once.

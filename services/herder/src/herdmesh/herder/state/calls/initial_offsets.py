@@ -1,17 +1,19 @@
-"""A create that brings its own offsets: they are there exactly when the connector is, and never under a running one.
+"""Initial offsets: a create that brings its own offsets, which exist exactly when the connector does.
 
-Owns what must be true before they may be written: the name is free, nobody else is about to take it, and no task of an
-earlier connector of that name runs any more or could still commit. What is to be written is a worker's to say, which
-takes over the id they are committed under (`AlterOffsets`, prepared); the config store writes it in the transaction of
-the connector (ADR 0015). Offsets of an earlier connector that the request does not name stay as they are.
+Owns the conditions under which they may be written: the name is free, no other call is about to take it, and no task of
+an earlier connector of that name runs any more or could still commit. Does not own what is written: a worker prepares
+it (`AlterOffsets`, prepared) and takes over the id under which it is committed; the config store writes it in the
+transaction of the connector (ADR 0015). Offsets of an earlier connector that the request does not name stay as they
+are.
 
 Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name are over;
-fence the ids of tasks that may run on a worker nobody can ask; have the offsets prepared; write both. A failure before
-the last leaves nothing, and so does a refusal of the last. In standalone mode, where stores are in the worker's memory
-and offsets in its file, the worker writes them when it is asked to prepare: nobody else is there to take the name.
+fence the ids of tasks that may run on an unreachable worker; have the offsets prepared; write both. A failure before
+the last step leaves nothing, and so does a refusal of the last. In standalone mode, where stores are in the worker's
+memory and offsets in its file, the worker writes them when it is asked to prepare: no other process could take the
+name.
 
-Invariant: from the first of these steps to the end of the call no other call of this leader creates the name. While
-the offsets of a connector that is there are changed (`offset_changes.py`) no other call of this leader changes it.
+Invariant: from the first of these steps to the end of the call no other call of this leader creates the name. While the
+offsets of an existing connector are changed (`offset_changes.py`) no other call of this leader changes it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """Logger levels of workers: listed, set on one worker, set in the cluster.
 
-Owns who is asked and who is told. A cluster level is a record of the config topic (`logger-cluster-<name>`, as
-Connect's): whoever wrote it, every connected worker is told when the config watch brings it.
+Owns which workers are asked and which are sent a level. A cluster level is a record of the config topic
+(`logger-cluster-<name>`, as Connect's): whoever wrote it, every connected worker is sent it when the config watch
+brings it.
 
 Departs from Connect in one thing: Connect never applies a level to a worker that starts later, so that a cluster's
 workers differ by when they were started. Here a level for the cluster stays until another is set: a worker that dials
-in says the revision of the newest it was told, and is told those after it, in the order they were set, whoever leads by
-then and whoever led before.
+in reports the revision of the newest level it was sent, and is sent the later ones, in the order they were set, whoever
+leads by then and whoever led before.
 
-A call is answered by a leader that had the connected workers told. What each of them changed, it remembers itself, as
-long as its process lives: a retry, of whichever leader it is asked, is answered from that and takes nothing back.
+A call is answered once its leader has sent the level to the connected workers. Each worker remembers what it changed,
+as long as its process lives: a retry, to whichever leader, is answered from that and takes nothing back.
 
-Invariant: a worker carries out no level for the cluster that is not newer than the newest it was told, and no request
-id twice: a level that was set later stands.
+Invariant: a worker carries out no level for the cluster that is not newer than the newest it was sent, and no request
+id twice: a level that was set later stays in force.
 """
 
 from __future__ import annotations

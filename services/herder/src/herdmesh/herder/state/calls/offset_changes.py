@@ -1,21 +1,23 @@
-"""The offsets of a connector (KIP-875): told in any state, changed while it is stopped.
+"""Offset requests of a connector (KIP-875): listed in any state, changed while the connector is stopped.
 
-Owns what must be true before a worker may change them, in Connect's order (reference offsets-topic 10.3): something is
-asked for; the connector is there; its target state is STOPPED; it has no task set, and no task of it runs any more or
-could still commit. And what follows: the statuses of the tasks, which remember that something was committed, go with
-offsets that are forgotten; else the next run would take them for lost. The change is a worker's, all or none.
+Owns the conditions under which a worker may change offsets, in Connect's order (reference offsets-topic 10.3): the
+request changes something; the connector exists; its target state is STOPPED; it has no task set, and no task of it runs
+any more or could still commit. Owns also what follows: the statuses of the tasks, which remember that something was
+committed, are removed with offsets that are forgotten; else the next run would treat them as lost. Does not own the
+change itself: a worker makes it, all or none.
 
-Departs from Connect: a connector that was told to stop a moment ago is waited for; it is no error.
+Departs from Connect: a request for a connector that is still stopping waits; it is no error.
 
-While the connector is left alone everything here may be done twice, so a question is asked again when its worker goes,
-and a retry does all of it again; what a reset forgot is known from before it. Once something else was done to the
-connector that would undo what came after: `offset_records` keeps with the config store how far each request came, so
-that whoever leads tells a retry the end of the first, or that nobody knows it. Offsets that were forgotten while their
-statuses could not be removed make a task fail as DATA_LOSS, loudly, until the request is repeated.
+While nothing else is done to the connector everything here may be done twice, so a question is asked again when its
+worker is lost, and a retry does all of it again; what a reset forgets is read before it. Once something else was done
+to the connector, doing it again would undo what came after: `offset_records` keeps with the config store how far each
+request came, so that any leader can answer a retry with the outcome of the first, or that the outcome is unknown.
+Offsets that were forgotten while their statuses could not be removed make a task fail as DATA_LOSS, loudly, until the
+request is repeated.
 
 Invariant: from the moment a change finds the connector ready to its end no other call of this leader changes the
-connector: `initial_offsets.hold` keeps them, a resume above all. A caller that is told that nothing was changed is told
-so by whoever would have changed it.
+connector: `initial_offsets.hold` makes them wait, a resume above all. "Nothing was changed" is answered only when the
+worker that would have changed the offsets says so.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""What the config store remembers of changes of offsets, so that a request id is good for one change, whoever leads.
+"""Offset records: how far each change of offsets came, kept by the config store, so that a request id changes once.
 
-Owns the two records of a change: that it begins, written before a worker is asked, and what its caller is told, written
-before the caller is. A retry that finds the second is told it, also when the connector runs again. One that finds the
-first alone does the change again only if the store knows of nothing else that was done to the connector since: tasks
-may have run meanwhile, from other offsets. So that a retry is looked up also when the request would be refused by now,
-`look_back` asks for the records alone.
+Owns the two records of a change: its beginning, written before a worker is asked, and its answer, written before the
+caller gets it. A retry that finds the second gets the recorded answer, also when the connector runs again. A retry that
+finds the first alone makes the change again only if the store knows of nothing else that was done to the connector
+since: tasks may have run meanwhile, from other offsets. `look_back` reads the records alone, so that a retry is looked
+up also when the request would be refused by now.
 
 A beginning is in the config topic too: a worker that is late with an earlier change finds it, and writes nothing over
-this one. It is refused of a herder that does not lead any more: another may have given the connector tasks. Dry runs
-leave no record, requests without an id none of their end. A refusal leaves the first: a retry then tries again, and the
-leader that refused knows that there is nothing to doubt.
+this one. The store refuses it from a herder that no longer leads: another may have given the connector tasks. Dry runs
+leave no record; requests without an id leave none of their end. A refusal leaves the first record: a retry then tries
+again, and the leader that refused knows that nothing was written.
 
-Invariant: no worker is asked to change offsets before its leader, leading still, has recorded that this begins.
+Invariant: no worker is asked to change offsets before its leader, leading still, has recorded the beginning.
 """
 
 from __future__ import annotations

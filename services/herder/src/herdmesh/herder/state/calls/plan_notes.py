@@ -1,11 +1,11 @@
-"""What a human should know of a planned config besides its units: target state, failures, policy, offsets.
+"""Plan notes: sentences about a planned config besides its units: target state, failures, restart policy, offsets.
 
-Owns the sentences and when each is said. Reads configs only: what Kafka holds is not asked, so notes tell what offsets
-would be used, not what they are.
+Owns the sentences and when each is given. Reads configs only: Kafka is not asked, so the notes say which offsets would
+be used, not their values.
 
 Offsets (reference/offsets-topic.md 8 and 9): a sink's are its consumer group's, by topic and partition; a source's are
-kept by source partitions, whose names are the connector's own. That these sentences come true is what
-tests/e2e/test_planned_offsets.py looks at.
+kept by source partitions, whose names are the connector's own. tests/e2e/test_planned_offsets.py checks that these
+sentences come true.
 """
 
 from __future__ import annotations

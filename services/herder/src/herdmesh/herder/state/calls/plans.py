@@ -1,8 +1,8 @@
-"""PlanConfig: what a create or an update with a config would do, without doing it.
+"""Plans: `PlanConfig`, what a create or an update with a config would do, without doing it.
 
-Owns the stages of such a call (validate, make task configs, compare) and the comparison. The rules compared by are not
-repeated here: whether a set differs is `task_sets.differs`, what may be kept is `holds.matches`, where things go is
-`placement.places`. What is worth a human's attention besides the units stands in `plan_notes.py`.
+Owns the stages of such a call (validate, make task configs, compare) and the comparison. Does not repeat the rules that
+it compares by: whether a set differs is `task_sets.differs`, what may be kept is `holds.matches`, where units go is
+`placement.places`. `plan_notes.py` has what is worth a human's attention besides the units.
 
 What a config write does (reference/herder.md 4.3, as in Connect): the connector restarts, also for an equal config; its
 tasks restart all when the config or a task config changed, and not otherwise. A connector that is PAUSED or STOPPED

@@ -1,16 +1,17 @@
-"""Restarts that somebody asks for (KIP-745, reference/herder.md 4.4): from the request to what every leader keeps to.
+"""Requested restarts (KIP-745, reference/herder.md 4.4): from the request to a state that every leader enforces.
 
-Owns which units a request takes, what its caller is told, and how a recorded request takes effect. How a unit is
-restarted is `restarts.py`'s.
+Owns which units a request restarts, its answer, and how a recorded request takes effect. Does not own how a unit is
+restarted (`restarts.py`).
 
 A restart is not a message to workers but a state to reach: the leader decides which units are meant, and the config
-store keeps with the connector from which generation on they are to run. What runs below it was started before it was
-asked for, and is restarted by whoever leads (`lifecycle.reconcile`): a leader that dies after its answer loses none,
-one that hears of it twice does it once, and a retry under the same request id is told by the store what the first was.
+store keeps with the connector from which generation on they are to run. A unit of a lower generation was started before
+the request, and any leader restarts it (`lifecycle.reconcile`): a leader that dies after its answer loses none, one
+that reads the request twice restarts once, and the store answers a retry under the same request id with the first
+outcome.
 
 Connect's own record is written beside it where Connect writes one. As in Connect, that record alone also restarts: then
-a Java tool wrote it. Of a restart of ours it comes first and finds nothing to do after it, because whatever starts from
-then on has a generation above.
+a Java tool wrote it. For a restart of ours it comes first, and the entry after it finds nothing to do, because whatever
+starts from then on has a higher generation.
 
 Invariant: requests add up. One that comes while another is still pending takes nothing from it, and a unit that is
 being stopped for the first is started once for both.

@@ -1,10 +1,10 @@
-"""Workers: their sessions, what they say, and when they count as lost.
+"""Worker sessions: hello and adoption, reports, silence, broken streams, and the loss of workers.
 
-Owns adoption (hello), reports, silence and broken streams. Owns no placement.
+Owns adoption (hello), reports, silence and broken streams. Does not own placement.
 
-Invariants: a worker keeps after hello exactly what `Welcome.adopted` names; a session that was replaced is never
-listened to again; only a broken stream that stays broken for the grace, silence for the session timeout, or another
-incarnation of the same worker id frees units, and only that worker's.
+Invariants: a worker keeps after hello exactly what `Welcome.adopted` names; messages of a replaced session are ignored;
+only a broken stream that stays broken for the grace, silence for the session timeout, or another incarnation of the
+same worker id frees units, and only that worker's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The generations that the leader still has: blocks of numbers that order assignments, reserved by the config store.
+"""Generations of the leader: blocks of numbers that order assignments, reserved by the config store.
 
-Owns when the next block is asked for, and whether a unit may be started now. Does not own the epoch: a leader that gets
+Owns when the next block is requested, and whether a unit may be started now. Does not own the epoch: a leader that gets
 no block gives its epoch up (`leadership_changes.give_up_used_up`).
 
-The config store reserves a block with the epoch and more on request. The next one is asked for while there are some
-left, so that nobody waits for it; where starts are faster than the store, units wait for it a moment.
+The config store reserves a block with the epoch and more on request. The next one is requested while there are some
+left, so that no unit waits for it; where starts are faster than the store, units wait for it a moment.
 
 Invariant: the generations of one epoch are given out once, in order.
 """

@@ -1,6 +1,6 @@
-"""What can be told of the current reign: whether this herder serves, and whom it still waits for.
+"""Leadership queries: whether this herder serves, and for which workers it still waits.
 
-Owns these questions, and reads only; `leadership_changes.py` makes a reign begin and end.
+Owns these questions, and reads only. Does not own the beginning and the end of a reign (`leadership_changes.py`).
 """
 
 from __future__ import annotations

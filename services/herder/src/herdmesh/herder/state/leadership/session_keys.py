@@ -1,10 +1,10 @@
-"""The key that signs the internal requests of a Connect cluster, made anew by the leader (reference herder 6.3).
+"""Session keys: rotation of the key that signs the internal requests of a Connect cluster (reference herder 6.3).
 
-Owns when a key is due: none is known, its time is over, or it is not of the algorithm and size that are wanted. Owns no
+Owns when a key is due: none is known, its time is over, or it is not of the wanted algorithm and size. Does not own any
 key: its bytes are random, so an effect makes them, and nothing here needs to read them.
 
-Departs from Connect in one thing: with a time to live of 0 a key never expires, also one that was there before this
-herder, which a Java leader replaces at once.
+Departs from Connect in one thing: with a time to live of 0 a key never expires. A Java leader replaces at once a key
+that was there before it; this one keeps it.
 
 Invariant: at most one rotation is under way, under the leader's epoch, and the next is judged by what the watch has
 brought since.

@@ -1,9 +1,9 @@
-"""Which call a start comes of: the trace of the last call that wrote a connector, for as long as what it causes lasts.
+"""Traces: the trace context of the last call that wrote each connector, for the starts that it causes.
 
 Owns the trace contexts, as the texts they came in. In memory only: a start under another leader belongs to no trace.
 
-Invariant: a context is given to starts within `TRACE_MS` of its call only, so that a rebalance of next week is no
-part of it; what is remembered is bounded.
+Invariant: a context is given to starts within `TRACE_MS` of its call only, so that a rebalance of next week is no part
+of it; what is remembered is bounded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a herder may ask a worker besides running a unit, as data: each is answered by exactly one reply, or by nobody.
+"""Questions to workers, besides running a unit, as data: each is answered by exactly one reply, or by none.
 
-Owns the vocabulary only; who is asked, and again of whom, is decided in `commands.py`. Every question may be asked
-twice: of the same worker or, when that one goes, of another.
+Owns the vocabulary only. Does not own which worker is asked, and which one next (`commands.py`). Every question may be
+asked twice: of the same worker or, when that one goes, of another.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What callers may ask of the leading herder, and what they get, as data.
+"""Requests of callers to the leading herder, and their answers, as data.
 
-Owns the vocabulary of the public service's mutations and of the calls that need a worker. Reads that need neither
-(Get, List, Watch) are answered from views and are not here. How requests are carried out: `calls.py`.
+Owns the vocabulary of the public service's mutations and of the calls that need a worker. Does not own reads that need
+neither (Get, List, Watch): they are answered from views. Does not own how requests are carried out (`calls`).
 """
 
 from __future__ import annotations

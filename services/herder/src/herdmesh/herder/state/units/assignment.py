@@ -1,19 +1,19 @@
-"""Which worker runs what: one pure function.
+"""Assignment: one pure function that chooses which worker runs which unit.
 
-Owns the choice of places and nothing about how a unit gets there (stop, ack, start: `placement.py`). Connectors and
+Owns the choice of places. Does not own how a unit gets there: stop, acknowledge, start (`placement.py`). Connectors and
 tasks are balanced by separate calls.
 
-Promises (each a hypothesis property in tests/test_assignment.py, the second also against brute force):
+Promises (each is a hypothesis property in tests/units/test_assignment.py, the second also against brute force):
 - balanced: no other placement is more even; where every worker can take every unit, the fullest and the emptiest
-  differ by at most one. Where plugins limit who can take what: an optimal semi-matching (Harvey, Ladner, Lovasz, Tamir
-  2003);
+  differ by at most one. Where plugins limit which worker can take what: an optimal semi-matching (Harvey, Ladner,
+  Lovasz, Tamir 2003);
 - fewest moves: no placement as even as this one keeps more units in their places;
 - deterministic: equal input gives an equal answer, whatever order dictionaries have;
-- nothing goes where it cannot run.
+- eligible: no unit goes where it cannot run.
 
 How: units that the same workers can take are alike, so only their numbers per worker matter. A placement is a flow with
 convex costs (a worker's n-th unit costs 2n - 1, and a move a little), and a flow is cheapest when no cycle of changes
-costs less than nothing (Klein 1967). So: level greedily, many units at a time, then cancel what cycles are left.
+has a negative cost (Klein 1967). So: level greedily, many units at a time, then cancel the cycles that are left.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Balance: units that run move from fuller workers to emptier ones, later, a few at a time, and only if that gains.
+"""Balance: moves of running units from fuller workers to emptier ones, later, a few at a time, and only if that gains.
 
-Owns when units move although they need not, which and how many; and the words for a balance that is still to come.
-What must move (its worker left, drains or lacks a plugin) is `placement.py`'s, and waits for nothing here.
+Owns when units move although they need not, which and how many; and the sentences about a balance that is still to
+come. Does not own moves that are necessary (the worker left, drains or lacks a plugin): `placement.py` makes those, and
+they wait for nothing here.
 
 A move is a restart, so it waits until the mesh is calm: for `balance_delay_ms` loads were uneven, no worker joined,
 left, broke its stream, drained or was undrained, and no unit was placed because of that; and no start or stop is under
-way. Then units move in waves of at most `balance_moves_max`; the next wave is decided anew once all of the one before
-have started. A balance begins only where some worker gives up at least one unit and `balance_threshold_percent` of what
-it has; once begun it goes on until loads are as even as they can be, unless the mesh is calm no more.
+way. Then units move in waves of at most `balance_moves_max`; the next wave is decided anew once all units of the last
+one have started. A balance begins only where some worker gives up at least one unit and `balance_threshold_percent` of
+its load; once begun it goes on until loads are as even as they can be, unless the mesh is calm no more.
 
 Invariant: no unit moves for balance that was placed less than `balance_delay_ms` ago.
 """

@@ -1,7 +1,7 @@
-"""How a unit starts and stops being in a worker's hands.
+"""Holds: the start of a unit on a worker, its stop, and the loss of its worker.
 
-Owns the rule that stands between two owners: stop, acknowledge, start; and what it means to lose one without an
-acknowledgement. Decides neither where a unit goes (`placement.py`) nor whether its set may start (`task_sets.py`).
+Owns the rule between two owners of a unit: stop, acknowledge, start; and what follows when a worker is lost without an
+acknowledgement. Does not own where a unit goes (`placement.py`), nor whether its task set may start (`task_sets.py`).
 
 Invariant: a unit is started only when no other place is known that may run it, under a generation higher than every one
 before. Being wrong about a lost worker is safe: the fence of the data plane decides (design 1.2).

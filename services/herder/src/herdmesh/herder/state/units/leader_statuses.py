@@ -1,16 +1,16 @@
-"""What the leader itself writes to the status store: restarts that come or are under way, and its own verdicts.
+"""Leader statuses: the changes that the leader itself writes to units' statuses in the status store.
 
-Owns the changes to units' statuses that no worker makes:
+Owns the changes that no worker makes:
 - FAILED, waiting for a restart: the worker's own record, its trace kept, with the condition RESTARTING ("3 of 10, next
-  at ..."). Connect's readers see FAILED with its trace, as they know it; ours see what comes.
-- a restart under way: RESTARTING, the trace kept, until the worker reports the next start. As Connect does for restarts
-  that are asked for (reference/herder.md 4.4); here for those by ourselves too.
-- a connector that we judge FAILED though its worker runs it (too many tasks, `task_sets.py`).
-- the account itself (condition RESTARTS) where a record has lost it.
+  at ..."). Connect's readers see FAILED with its trace, as they know it; ours see when the restart comes.
+- a restart under way: RESTARTING, the trace kept, until the worker reports the next start. Connect does so for
+  requested restarts (reference/herder.md 4.4); here automatic restarts are shown in the same way.
+- a connector that the leader judges FAILED though its worker runs it (too many tasks, `task_sets.py`).
+- the restart account (condition RESTARTS) where a record has lost it.
 
-Races: every change names the record it is written over; if a worker wrote anything meanwhile, the store refuses ours,
-the watch brings the worker's, and we look again. It is written under the worker's name and generation, so that the
-worker's next write meets no other process. So a late word of ours never stands over a worker's.
+Races: every change names the record that it overwrites. If a worker has written anything meanwhile, the store refuses
+the change, the watch brings the worker's record, and the leader looks again. The change has the worker's name and
+generation, so that the worker's next write meets no other process. So a late change never overwrites a worker's record.
 
 Invariant: one write of a unit's status is under way at a time; the same change is not written over the same record
 twice, unless it failed.

@@ -1,6 +1,7 @@
-"""What each connector needs next: `reconcile` compares what is wanted with what is held and closes the gap.
+"""Lifecycle of connectors: `reconcile` compares what is wanted of a connector with what is held, and closes the gap.
 
-Owns the comparison and the clean-up of what is left of deleted things. Does not place units (`placement.py`).
+Owns the comparison, and the removal of statuses that deleted connectors and tasks leave behind. Does not own the places
+of units (`placement.py`).
 
 Invariant: `reconcile` may be called at any time and any number of times: called again with nothing changed it does
 nothing.

@@ -1,13 +1,14 @@
-"""Bringing units to the places `assign` chooses.
+"""Placement: stops and starts that bring units to the places that `assign` chooses.
 
-Owns which workers and units take part, and turning moves into stops and starts. The choice itself is `assignment.py`.
+Owns which workers and units take part, and turning moves into stops and starts. Does not own the choice of places
+(`assignment.py`).
 
-Who takes part: workers with an open stream that are not draining. A worker whose stream broke a moment ago is left out
-with everything it holds until it returns or is lost: neither its units nor its place are given away. A worker that
-returns gets back what nobody else took. What is new, or was lost, goes to the emptiest; a unit that a worker holds is
+Workers with an open stream that are not draining take part. A worker whose stream broke a moment ago is left out with
+all its units until it returns or is lost: neither its units nor its place are given away. A worker that returns gets
+back the units that no other worker took. New and lost units go to the emptiest worker. A unit that a worker holds is
 never moved here for balance: that comes later (`balance.py`).
 
-Invariant: nothing is moved unless it must be (its worker leaves, drains or lacks a plugin); and nothing is stopped to
+Invariant: no unit is moved unless it must be (its worker leaves, drains or lacks a plugin); and no unit is stopped to
 be moved while no other worker can take it, unless its worker leaves for good.
 """
 

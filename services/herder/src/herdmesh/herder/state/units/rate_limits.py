@@ -1,14 +1,14 @@
-"""Rate limits of connectors: how much each task may take, so that all of them take what the connector may.
+"""Rate limits of connectors: each task's share, so that all tasks together use the whole limit of their connector.
 
-Owns the arithmetic and what each worker was told last. Does not know the limits themselves: they may stand in a config
-as a reference, so every task tells its connector's limit with its use of it (`TaskProgress`).
+Owns the arithmetic, and which share each worker was sent last. Does not know the limits themselves: a config may have
+them as references, so every task reports its connector's limit with its use of it (`TaskProgress`).
 
-The rule: every task of a connector gets the same level. Tasks that need less than the level use less, and what they
-leave raises it for the others: the level is where the sum of the uses is the limit. A task nobody has told of (it
-starts, its worker's stream is broken) is not counted; it takes no more than an equal part of the limit until it has
-told its use.
+The rule: every task of a connector gets the same level. Tasks that need less than the level use less, and the rest
+raises the level for the others: the level is where the sum of the uses is the limit. A task that has not reported (it
+starts, or its worker's stream is broken) is not counted; until it reports, it takes no more than an equal part of the
+limit.
 
-Invariant: a worker is told a level only when it has tasks of the connector that use a limit, and again only when the
+Invariant: a worker is sent a level only when it has tasks of the connector that use a limit, and again only when the
 level has changed by more than `TOLD_AGAIN`.
 """
 

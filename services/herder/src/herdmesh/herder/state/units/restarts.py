@@ -1,14 +1,15 @@
-"""Restarts, asked for (KIP-745) and by ourselves.
+"""Restarts of units: requested (KIP-745) and automatic ones.
 
-Owns how a unit is restarted, when one that FAILED is restarted by itself (the rule and the account are
-`restart_policy.py`), and what users are shown of it. Telling the status store is `leader_statuses.py`.
+Owns how a unit is restarted, and when a FAILED unit is restarted automatically. Does not own the rule and the account
+(`restart_policy.py`), nor the statuses that announce a restart (`leader_statuses.py`).
 
-While a unit waits for its restart its worker keeps it FAILED: whoever leads next hears so, with the failure, in the
-worker's hello, and a human sees the last error; the status adds when the restart comes. While it is under way it is
-RESTARTING. A unit that is moved or placed anew meanwhile was started by that: its restart is not due any more.
+While a unit waits for its restart its worker keeps it FAILED: the next leader learns of it, with the failure, from the
+worker's hello, and a human sees the last error; the status adds when the restart comes. While the restart is under way
+the unit is RESTARTING. If the unit is moved or placed anew meanwhile, that start replaces the restart.
 
 Invariants: a restart keeps a unit on its worker. One failure (one assignment that FAILED) is decided once, by the first
-leader that hears of it. None is decided before the statuses are known: they hold what leaders before us did.
+leader that learns of it. No failure is decided before the statuses are known: they hold the restarts of earlier
+leaders.
 """
 
 from __future__ import annotations

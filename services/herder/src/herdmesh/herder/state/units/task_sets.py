@@ -1,12 +1,12 @@
-"""From a running connector to a task set that may run: make, commit, fence, count.
+"""Task sets: the steps from a running connector to tasks that may run: make configs, commit, fence, count.
 
-Owns the order of these steps. Owns neither the tasks' places nor their starts.
+Owns the order of these steps. Does not own the tasks' places nor their starts.
 
 A changed set is a hazard of its own: a task of the old set may still run somewhere and own partitions that the new set
 gives to another number. So, in this order, each step durable before the next:
 1. the connector made task configs that differ, or its config changed: CommitTaskConfigs (pending_fencing from here on);
 2. every task of the old set that a worker is known to have is stopped and acknowledged (`lifecycle.py`);
-3. numbers that may run on a worker nobody can ask are fenced by another worker: 0 .. max(old, new) - 1;
+3. numbers that may run on an unreachable worker are fenced by another worker: 0 .. max(old, new) - 1;
 4. PutTaskCount: "as many producers as this may be alive now". Only then `gate_open`, and tasks start.
 Where 2 and 3 have nothing to do, whatever the old set does meanwhile (`_fenced_generation`), 4 is written with 1.
 A leader that dies in between leaves pending_fencing; the next one knows from the count record which numbers to fence.

@@ -1,9 +1,9 @@
-"""Why a unit is where it is and what happens next, in one line for an operator.
+"""Explanations: one line for an operator about why a unit is where it is and what happens next.
 
-Owns the words for placement, waiting and moving; those for failures and restarts are the restart policy's
+Owns the sentences about placement, waiting and moving. Does not own those about failures and restarts
 (`restart_policy.explained`). Reads only.
 
-Invariant: empty exactly when the unit does what was asked of it and nothing is about to change that.
+Invariant: a line is empty exactly when the unit does what was asked of it and nothing is about to change that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What callers see: config, target state, status, progress and lag joined.
+"""Views of connectors, tasks and workers: config, target state, status, progress and lag joined for callers.
 
-Owns the join, and reads only. Live knowledge comes first (what workers said over their sessions), then, while workers
-may still dial in to a new leader, what the status store has.
+Owns the join, and reads only. What workers report over their sessions comes first; while workers may still dial in to a
+new leader, the status store's records come next.
 
 Invariant: a unit is never shown RUNNING unless its worker's stream is open, or its lease is live and there is no leader
 it has dialled in to yet.

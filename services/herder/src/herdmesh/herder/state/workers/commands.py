@@ -1,9 +1,10 @@
-"""Questions on their way to workers: who is asked, and what becomes of a question whose worker goes.
+"""Commands to workers: which worker is asked a question, and the command that waits for its reply.
 
-Owns the choice of a worker and the table of what is under way. Owns no answer: `worker_sessions.py` hands replies on.
+Owns the choice of a worker. Does not own the table of commands under way (`CallTable`), nor what a reply leads to:
+`worker_sessions.py` hands replies on.
 
-Invariant: a question under way belongs to a call or to a connector's own affairs, and is forgotten with it; a reply is
-taken once, and only over the session it was asked on.
+Invariant: a command belongs to a call or to a connector's own affairs, and is forgotten with it; a reply is accepted
+once, and only over the session over which the command was sent.
 """
 
 from __future__ import annotations

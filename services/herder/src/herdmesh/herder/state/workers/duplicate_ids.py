@@ -1,10 +1,10 @@
-"""Two living workers of one id: which of them is heard, and how both sides are told.
+"""Duplicate worker ids: two living workers of one id, which of them is accepted, and how users learn of it.
 
 Owns that decision alone. A worker that is restarted under its id replaces its former life, so the latest process to
-dial in is taken for the only one. Where the process that it replaced dials again while the other's session stands, both
-live: the one that was replaced is refused, or they would evict each other for ever, and each time with all units.
+dial in is taken for the only one. Where the replaced process dials in again while the other's session is open, both
+live: the replaced one is refused, or they would evict each other for ever, and each time with all units.
 
-Invariant: a process that was replaced is heard again only when nobody else holds a session under its id.
+Invariant: a process that was replaced is accepted again only when no other holds a session under its id.
 """
 
 from __future__ import annotations

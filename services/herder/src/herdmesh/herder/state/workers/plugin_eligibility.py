@@ -1,8 +1,8 @@
-"""Which workers can run a connector: those with its class, and with the other plugins that its config names.
+"""Plugin eligibility: which workers can run a connector, having its class and the other plugins that its config names.
 
-Owns that rule. A transformation, predicate or converter counts once a worker has told this leader that it has it, also
-while that worker is away. What nobody told of (a class that is nowhere, a reference that only a worker resolves) keeps
-no worker out: its task says what is wrong.
+Owns that rule. A transformation, predicate or converter counts once a worker has reported it to this leader, also while
+that worker is away. A class that no worker reported (it exists nowhere, or is a reference that only a worker resolves)
+excludes no worker: the task's failure says what is wrong.
 
 Invariant: the order of workers and configs changes nothing here.
 """
