@@ -30,7 +30,8 @@ def _files() -> Iterator[Path]:
                 yield path
 
 
-def _sources() -> Iterator[Source]:
+def tree_sources() -> Iterator[Source]:
+    """Every text file of the tree that people write."""
     for path in _files():
         yield Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8", errors="replace"))
 
@@ -40,7 +41,7 @@ def findings() -> dict[Rule, list[str]]:
     """Of every rule, file by file: each is read and parsed once for all rules, and let go before the next. A million
     nodes of all trees at once would cost the garbage collector more than the rules take."""
     found: dict[Rule, list[str]] = {rule: [] for rule in RULES}
-    for source in _sources():
+    for source in tree_sources():
         for rule in RULES:
             found[rule] += [f"{source.path}: {finding}" for finding in rule(source)]
     return found
@@ -52,7 +53,7 @@ def test_whole_tree_keeps(rule: Rule, findings: dict[Rule, list[str]]) -> None:
 
 
 def test_rules_see_the_tree() -> None:
-    sources = list(_sources())
+    sources = list(tree_sources())
     assert {"Makefile", "deploy/jars/ivy.xml", "conftest.py"} <= {source.path for source in sources}
     assert sum(source.is_shipped for source in sources) > 30
 
