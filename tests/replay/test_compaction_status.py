@@ -9,10 +9,11 @@ clock that does not go back when another writer takes over.
 True of Java's own reader too, in the order in which all was written: our writer puts a tombstone before an UNASSIGNED
 that a RUNNING would make stale for it.
 
-Not true of what Java wrote, by the nature of its topic (reference status-topic 5.2, 5.4): a connector's tombstone takes
-tasks along that lie in other partitions, and an UNASSIGNED that was ignored under a RUNNING shows once compaction has
-removed that RUNNING. Java's statuses read as Java reads the same records in the same order. Nor is it true of Java's
-reader in another order of partitions, whatever anybody writes: `test_what_java_shows_...` has the two cases.
+Not true of what Java wrote, by the nature of its topic (docs/reference/connect/status-topic.md, sections 5.2 and 5.4):
+a connector's tombstone takes tasks along that lie in other partitions, and an UNASSIGNED that was ignored under a
+RUNNING shows once compaction has removed that RUNNING. Java's statuses read as Java reads the same records in the same
+order. Nor is it true of Java's reader in another order of partitions, whatever anybody writes:
+`test_what_java_shows_...` has the two cases.
 """
 
 from __future__ import annotations

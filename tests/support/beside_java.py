@@ -77,7 +77,8 @@ class RawTopics:
     latest_config: dict[str, Any] = field(default_factory=lambda: {})
     latest_status: dict[str, Any] = field(default_factory=lambda: {})
     events: list[Event] = field(default_factory=lambda: [])
-    """What Connect's own listener would have been told, in order (reference/config-topic.md 4)."""
+    """What Connect's own listener would have been told, in order (docs/reference/connect/config-topic.md, section
+    4)."""
     keys: Counter[str] = field(default_factory=lambda: Counter[str]())
     """How many records each key of the config topic has."""
     end: int = 0

@@ -1,9 +1,9 @@
 """Java's reading of the config topic, written a second time: an oracle for the config store's fold.
 
-Owns reference config-topic 4 and 11, rule by rule, as `KafkaConfigBackingStore` has them: one dict per map of that
-class. Shares nothing with `herdmesh.configstore` nor with the decoders of `herdmesh.connect`. It knows no manifest:
-Java drops a key it does not know.
-Invariant: `read` never raises; what Java ignores changes nothing and is told as refused.
+Owns docs/reference/connect/config-topic.md, sections 4 and 11, rule by rule, as `KafkaConfigBackingStore` has them: one
+dict per map of that class. Shares nothing with `herdmesh.configstore` nor with the decoders of `herdmesh.connect`. It
+knows no manifest: Java drops a key it does not know. Invariant: `read` never raises; what Java ignores changes nothing
+and is told as refused.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ _START_TIMEOUT_S = 60.0
 _LEFT_TIMEOUT_S = 45.0
 _STOP_TIMEOUT_S = 15.0
 _REBALANCE_TIMEOUT_S = 60.0
-#: what Connect's 409 and 500 say when the same call will do in a moment (reference/rest-api.md 1.2)
+#: what Connect's 409 and 500 say when the same call will do in a moment (docs/reference/connect/rest-api.md, section
+#: 1.2)
 _REBALANCING = ("rebalance", "stale configuration", "no known leader")
 
 DISCARDED = re.compile(r".* Discarding config update record with invalid key: (.+)")

@@ -1,10 +1,10 @@
 """Java's reading of the status topic, written a second time: an oracle for the status store's fold.
 
-Owns reference status-topic 5 and its last section, as `KafkaStatusBackingStore` has them. Shares nothing with
-`herdmesh.statusstore` nor with the decoders of `herdmesh.connect`. Two rules are our store's and said where they are:
-what of a deleted connector stays because partitions are read in any order, and whose UNASSIGNED is never stale.
-`JavaStatuses(plain=True)` leaves them out and reads as the class does.
-Invariant: `read` never raises; what Java ignores changes nothing and is told as refused.
+Owns docs/reference/connect/status-topic.md, section 5 and its last section, as `KafkaStatusBackingStore` has them.
+Shares nothing with `herdmesh.statusstore` nor with the decoders of `herdmesh.connect`. Two rules are our store's and
+said where they are: what of a deleted connector stays because partitions are read in any order, and whose UNASSIGNED is
+never stale. `JavaStatuses(plain=True)` leaves them out and reads as the class does. Invariant: `read` never raises;
+what Java ignores changes nothing and is told as refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Connect's own sample files and a `herd run` of them, for tests of standalone mode.
 
-Owns the texts (reference configs 3.1, with what a test must change: broker, folder, topic) and the process. Invariant:
-a process started here ends with its test, with all it started.
+Owns the texts (docs/reference/connect/configs.md, section 3.1, with what a test must change: broker, folder, topic) and
+the process. Invariant: a process started here ends with its test, with all it started.
 """
 
 from __future__ import annotations

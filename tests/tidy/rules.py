@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
-#: What pure state may not touch: it gets events and `now`, and returns instructions (design, idea 3).
+#: What pure state may not touch: it gets events and `now`, and returns instructions (docs/design/README.md, section 1).
 IMPURE = {
     *("asyncio", "concurrent", "confluent_kafka", "grpc", "multiprocessing", "os", "pyspark", "random", "secrets"),
     *("socket", "subprocess", "threading", "time"),

@@ -1,4 +1,5 @@
-"""The fold by Connect's rules: every scenario of reference config-topic 10. The rules one by one: `test_rules`.
+"""The fold by Connect's rules: every scenario of docs/reference/connect/config-topic.md, section 10. The rules one by
+one: `test_rules`.
 
 | `KafkaConfigBackingStoreTest` | Test here, or why there is none |
 |---|---|

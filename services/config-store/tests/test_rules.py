@@ -1,4 +1,5 @@
-"""Connect's rules one by one (reference config-topic 2 to 9 and 11); whole scenarios are in `test_fold`.
+"""Connect's rules one by one (docs/reference/connect/config-topic.md, sections 2 to 9 and 11); whole scenarios are in
+`test_fold`.
 
 | Section | Rule | Test |
 |---|---|---|

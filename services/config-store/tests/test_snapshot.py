@@ -1,5 +1,5 @@
-"""`GetSnapshot` can answer every accessor of Connect's `ClusterConfigState` (reference config-topic 6), a watch tells
-what Connect's listeners are told, and the memory engine is the same store (section 9).
+"""`GetSnapshot` can answer every accessor of Connect's `ClusterConfigState` (docs/reference/connect/config-topic.md,
+section 6), a watch tells what Connect's listeners are told, and the memory engine is the same store (section 9).
 
 `ClusterConfigState` below is Connect's class over one answer of ours:
 

@@ -1,6 +1,6 @@
 """The status topic reference, rule by rule: which test shows it, or why it has no meaning for us.
 
-Sections are those of the reference (`reference/status-topic.md`); section 8 are the scenarios of Connect's
+Sections are those of the reference (`docs/reference/connect/status-topic.md`); section 8 are the scenarios of Connect's
 `KafkaStatusBackingStoreTest`, 9 those of its `KafkaStatusBackingStoreFormatTest`, "4.3.1" what was seen when the real
 class ran. A row with a file and a test is checked to name a test that exists; the tests of this file are those that
 have no other home.
@@ -11,7 +11,7 @@ have no other home.
 | 1 | 5 partitions, 3 replicas by default; other settings passed on | here test_the_topics_settings_are_connects |
 | 1 | cleanup.policy forced to compact; an existing topic must be exactly that | suite test_a_topic_that_is_not_compacted_is_refused |
 | 1 | an existing topic's partitions | suite test_a_topic_with_another_number_of_partitions_is_refused |
-| 1 | producer: acks=all, no idempotence, one in flight, retries by the store | not ours: transactions (design 4) |
+| 1 | producer: acks=all, no idempotence, one in flight, retries by the store | not ours: transactions (docs/design/stores.md, section 2) |
 | 1 | consumer: earliest, all partitions, not read_committed | not ours: read_committed, which Java must use beside us |
 | 1 | writes are asynchronous, never awaited, visible once read back | suite test_a_write_is_answered_from_the_state_it_made |
 | 1 | start() reads to the end | suite test_a_replica_that_starts_late_folds_to_the_same_state |

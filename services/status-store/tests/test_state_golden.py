@@ -6,8 +6,8 @@ connectors that the config topic no longer has. Topic views are compared for the
 
 Left out of what is written, because we write only what readers will see: tombstones of what is not there, a topic in
 use that is stored already (Connect's workers write it again until they have read it back), and a task's UNASSIGNED over
-a RUNNING of the same generation, which every reader of Connect's ignores (reference 5.2; a worker of ours says which
-process it is, so that its own UNASSIGNED counts).
+a RUNNING of the same generation, which every reader of Connect's ignores (docs/reference/connect/status-topic.md,
+section 5.2; a worker of ours says which process it is, so that its own UNASSIGNED counts).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The read rules, scenario by scenario (reference status-topic 8 and 9, and "Seen on 4.3.1")."""
+"""The read rules, scenario by scenario (docs/reference/connect/status-topic.md, sections 8, 9 and 10)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_delete_connector_state_takes_its_tasks_and_not_its_topics(topic: Topic)
     ]
     assert topic.state.statuses() == []
     assert len(topic.state.topics_of("conn")) == 1
-    # A late status of a task creates it anew (reference 5.4).
+    # A late status of a task creates it anew (docs/reference/connect/status-topic.md, section 5.4).
     topic.status("status-task-conn-0", "UNASSIGNED", THIS, 0)
     assert topic.state.get("conn", 0) is not None
 

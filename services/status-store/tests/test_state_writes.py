@@ -1,4 +1,5 @@
-"""The write rules: PUT, PUT_SAFE, compare-and-set, deletions (reference status-topic 4, 6, 8)."""
+"""The write rules: PUT, PUT_SAFE, compare-and-set, deletions (docs/reference/connect/status-topic.md, sections 4, 6 and
+8)."""
 
 from __future__ import annotations
 

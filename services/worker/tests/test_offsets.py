@@ -131,7 +131,7 @@ def at(topic: str, partition: Any = 0) -> dict[str, Any]:
 
 NOT_GONE_ON_FROM = "they are not gone on from, the next run begins these topics anew"
 
-# --- what is wrong with them: the texts of Java's answers (golden/rest.jsonl), before anything is written
+# --- what is wrong with them: the texts of Java's answers as recorded from 4.3.1, before anything is written
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_a_good_config_has_no_violations_and_the_workers_converters_fill_in() ->
 
 
 def test_a_converters_settings_count_only_where_its_class_is_named() -> None:
-    """Reference configs 4.1."""
+    """docs/reference/connect/configs.md, section 4.1."""
     worker = {"key.converter": "String", "value.converter": "Json", "value.converter.schemas.enable": "true"}
     own = {"value.converter.schemas.enable": "false"}
     data = b'{"schema":{"type":"int32"},"payload":1}'

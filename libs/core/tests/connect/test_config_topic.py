@@ -103,7 +103,8 @@ def test_reads_as_connect_does(key: str, value: bytes | None, expected: Any) -> 
 
 
 def test_a_refused_record_still_names_what_it_was_about() -> None:
-    # A commit for a connector without config clears it even when its value cannot be read (reference 4.4, step 1).
+    # A commit for a connector without config clears it even when its value cannot be read
+    # (docs/reference/connect/config-topic.md, section 4.4, step 1).
     assert config_topic.decode(b"commit-c", b"{bad") == Undecodable(
         "Converting byte[] to Kafka Connect data failed due to serialization error: ", "commit", "c"
     )

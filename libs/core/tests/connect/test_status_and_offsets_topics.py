@@ -1,4 +1,5 @@
-"""The status and offsets codecs beyond what a healthy cluster writes (reference status-topic 5, offsets-topic 1)."""
+"""The status and offsets codecs beyond what a healthy cluster writes (docs/reference/connect/status-topic.md, section
+5; docs/reference/connect/offsets-topic.md, section 1)."""
 
 from __future__ import annotations
 

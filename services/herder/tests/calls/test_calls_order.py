@@ -1,5 +1,5 @@
 """What is looked at first: of several things that are wrong with a request, the caller is told the one that Connect
-would tell (reference 4.1), each with a reason of its own.
+would tell (docs/reference/connect/herder.md, section 4.1), each with a reason of its own.
 
 Owns the order only; what each refusal says is tested where the rule is. Departs from Connect in one thing: a follower
 names the leader before anything is validated, because only the leader has workers to validate on.

@@ -1,4 +1,5 @@
-"""Restarts that users ask for: KIP-745 and the restart of a task, as in Connect's own tests (reference 4.4, 10)."""
+"""Restarts that users ask for: KIP-745 and the restart of a task, as in Connect's own tests
+(docs/reference/connect/herder.md, sections 4.4 and 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What Connect's `DistributedHerderTest` says of requests (reference/herder.md 10), told of our herder."""
+"""What Connect's `DistributedHerderTest` says of requests (docs/reference/connect/herder.md, section 10), told of our
+herder."""
 
 from __future__ import annotations
 

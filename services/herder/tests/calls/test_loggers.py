@@ -129,7 +129,8 @@ def test_a_retry_is_told_what_changed_the_first_time(world: World) -> None:
 
 
 def test_a_worker_that_joins_later_gets_the_levels_of_the_cluster(world: World) -> None:
-    """Unlike in Connect, where a level set before a worker joined never applies to it (reference config-topic 4.8)."""
+    """Unlike in Connect, where a level set before a worker joined never applies to it
+    (docs/reference/connect/config-topic.md, section 4.8)."""
     world.ask(DEBUG)
     world.ask(SetLoggers("root", "WARN"))
     world.worker("w3")

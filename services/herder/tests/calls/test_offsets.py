@@ -1,5 +1,6 @@
-"""Offsets told in any state and changed while a connector is stopped: Connect's checks in their order (reference
-offsets-topic 10.3, herder 10), what is waited for and fenced first, what is kept away meanwhile, and what follows."""
+"""Offsets told in any state and changed while a connector is stopped: Connect's checks in their order
+(docs/reference/connect/offsets-topic.md, section 10.3; docs/reference/connect/herder.md, section 10), what is waited
+for and fenced first, what is kept away meanwhile, and what follows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The key of Connect's internal requests: made when there is none, when its time is over or when another one is wanted
-(reference herder 6.3), by the leader alone, and once."""
+(docs/reference/connect/herder.md, section 6.3), by the leader alone, and once."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_a_leader_that_is_none_any_more_commits_nothing(world: World) -> None:
     assert world.config.commits == ["a"]
 
 
-# --- fenced (reference/herder.md 5 and 10)
+# --- fenced (docs/reference/connect/herder.md, sections 5 and 10)
 
 
 def test_external_zombie_fencing_request_for_already_fenced_connector(world: World) -> None:

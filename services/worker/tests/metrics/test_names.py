@@ -7,7 +7,7 @@ from herdmesh.rpc.telemetry import Kind
 from herdmesh.worker.metrics.names import ABSENT
 from services.worker.tests.metrics.metrics_page import HERDER, ON_THE_WORKER, PAGE, page
 
-#: reference/data-model.md 6.2 to 6.9: Connect's attributes by group.
+#: docs/reference/connect/data-model.md, sections 6.2 to 6.9: Connect's attributes by group.
 CONNECTS = {
     "connector-metrics": "status connector-type connector-class connector-version",
     "connector-task-metrics": "status running-ratio pause-ratio offset-commit-max-time-ms offset-commit-avg-time-ms "

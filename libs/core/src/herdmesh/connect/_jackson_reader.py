@@ -4,8 +4,8 @@ Owns what `msgspec` refuses or answers differently: other encodings, leading zer
 numbers beyond 64 bits or double range, Jackson's limits. Slow, and only reached for such input. Iterative, so that no
 input can exhaust the stack.
 
-Invariant: never returns a value Jackson would refuse, never refuses one Jackson accepts (reference config-topic 2.1,
-11).
+Invariant: never returns a value Jackson would refuse, never refuses one Jackson accepts
+(docs/reference/connect/config-topic.md, sections 2.1 and 11).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bytes of the audit topic: one record per decided control request (design 4).
+"""The bytes of the audit topic: one record per decided control request (docs/design/stores.md, section 3).
 
 Owns the record and its codec. Does not redact: the config store passes `changes` with secrets already replaced.
 

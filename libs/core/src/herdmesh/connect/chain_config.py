@@ -1,7 +1,7 @@
 """From a connector's configuration to its chain.
 
-Owns how `key.converter`, `value.converter`, `header.converter`, `transforms` and `predicates` are read (reference
-configs 4.1, 6). Compiling: `program`; running: `chain`.
+Owns how `key.converter`, `value.converter`, `header.converter`, `transforms` and `predicates` are read
+(docs/reference/connect/configs.md, sections 4.1 and 6). Compiling: `program`; running: `chain`.
 
 Invariant: a configuration `violations` finds nothing wrong with builds a chain.
 """

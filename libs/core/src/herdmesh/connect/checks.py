@@ -1,4 +1,4 @@
-"""Whether a value fits a schema (reference data-model 1.3), with Connect's texts.
+"""Whether a value fits a schema (docs/reference/connect/data-model.md, section 1.3), with Connect's texts.
 
 Owns the rules and the Java class names in them. Invariant: a value that passes can be written by every converter that
 knows the schema's type.

@@ -1,8 +1,8 @@
 """What a connector may set of its Kafka clients: `producer.override.*`, `consumer.override.*`, `admin.override.*`.
 
-Owns the policies (reference configs 7), which clients a connector has, and the definitions of Kafka's client options
-(`client_keys.jsonl`: those of Kafka 4.3.1, read when first needed). What of it reaches librdkafka:
-`engine.runtime.settings`.
+Owns the policies (docs/reference/connect/configs.md, section 7), which clients a connector has, and the definitions of
+Kafka's client options (`client_keys.jsonl`: those of Kafka 4.3.1, read when first needed). What of it reaches
+librdkafka: `engine.runtime.settings`.
 
 Invariant: every override of a client that the connector has is judged by the worker's policy.
 """
@@ -106,7 +106,8 @@ def check_overrides(kind: PluginKind, config: RawConfig, policy: OverridePolicy)
 
 
 def clients_of(kind: PluginKind, config: RawConfig, *, exactly_once: bool) -> list[str]:
-    """The kinds of clients the connector has, in the order Connect reports them (reference configs 7)."""
+    """The kinds of clients the connector has, in the order Connect reports them (docs/reference/connect/configs.md,
+    section 7)."""
     if kind is PluginKind.SINK:
         dead_letters = bool(_text(config, "errors.deadletterqueue.topic.name"))
         return ["producer", "consumer", "admin"] if dead_letters else ["consumer"]

@@ -5,9 +5,9 @@ of those that librdkafka has nothing for. Makes no client and opens no file. Nam
 (`sasl.username`, `ssl.ca.location`) pass as they are.
 
 Whose win: a connector's `<client>.override.*`, over the worker's `<client>.*`, over the worker's own without a prefix.
-Connect hands the last to admin clients only (reference configs 5): a consumer or producer that has a
-`security.protocol` under a prefix takes nothing of them here either; one that has none takes all, so that a login needs
-to be written once.
+Connect hands the last to admin clients only (docs/reference/connect/configs.md, section 5): a consumer or producer that
+has a `security.protocol` under a prefix takes nothing of them here either; one that has none takes all, so that a login
+needs to be written once.
 
 Invariant: what decides who is trusted and who logs in is translated or a ConfigError with key and fix, never dropped;
 what only tunes Java's own code is named in `ignored`.

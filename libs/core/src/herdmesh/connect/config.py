@@ -1,6 +1,7 @@
 """Typed configuration in Connect's model: keys with type, default and validator, and Connect's error texts.
 
-Owns `ConfigDef` and value parsing (reference data-model 4). Validators live in `validators`. Knows no particular key.
+Owns `ConfigDef` and value parsing (docs/reference/connect/data-model.md, section 4). Validators live in `validators`.
+Knows no particular key.
 
 Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` says of every key what
 Java's `ConfigDef.validateAll` says. Whoever gets a value of type PASSWORD: `redaction` knows it already.
@@ -25,7 +26,7 @@ RawConfig = Mapping[str, Any]
 
 
 class Type(StrEnum):
-    """Types of configuration values (reference data-model 4.1)."""
+    """Types of configuration values (docs/reference/connect/data-model.md, section 4.1)."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"

@@ -29,7 +29,7 @@ _SAME_TEXT = frozenset((str, int, bool, type(None)))
 
 
 class TargetState(StrEnum):
-    """What a user wants a connector to do (reference config-topic 2.2)."""
+    """What a user wants a connector to do (docs/reference/connect/config-topic.md, section 2.2)."""
 
     STARTED = "STARTED"
     PAUSED = "PAUSED"
@@ -99,7 +99,8 @@ class LoggerRecord:
 
 
 class ManifestRecord(msgspec.Struct, frozen=True, gc=False):
-    """`herdmesh-connector-<c>`: our word on the connector, last in every transaction that touches it (design 4).
+    """`herdmesh-connector-<c>`: our word on the connector, last in every transaction that touches it
+    (docs/design/stores.md, section 4).
 
     `incarnation` changes when a deleted connector is created anew. `applied_config` is the connector config the task
     set was made from (None before the first). `task_digests[n]` is `task_config_digest` of task n; `task_count` their

@@ -1,4 +1,4 @@
-"""The bytes of the config topic (reference config-topic 2, 4, 11).
+"""The bytes of the config topic (docs/reference/connect/config-topic.md, sections 2, 4 and 11).
 
 Owns keys, values and the accept/refuse rules of every record kind. Owns no state: what a record does to a connector
 (deferred tasks, inconsistency, fencing) is the config store's.
@@ -87,7 +87,8 @@ def encode(record: ConfigRecord | Tombstone) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Decoded:
-    """Read one record. Null, empty and JSON-null values are one and the same to Connect (reference 2.1)."""
+    """Read one record. Null, empty and JSON-null values are one and the same to Connect
+    (docs/reference/connect/config-topic.md, section 2.1)."""
     if key is None:
         return Undecodable("the key is null")
     text = key_text(key)
@@ -315,7 +316,8 @@ def _decode_epoch(_name: str, _task: int | None, value: Any) -> Decoded:
     )
 
 
-# In the order Connect tries the prefixes (reference 4); ours last, since Connect never sees them as its own.
+# In the order Connect tries the prefixes (docs/reference/connect/config-topic.md, section 4); ours last, since Connect
+# never sees them as its own.
 _DECODERS: tuple[tuple[str, _Decoder], ...] = (
     ("target-state", _decode_target_state),
     (_CONNECTOR, _decode_connector),

@@ -1,7 +1,7 @@
 """What a connector author implements: connectors, tasks, and the batches they exchange with the record loop.
 
-Owns the interfaces (reference data-model 3). Does not run them: connectors live in a worker, tasks in a run
-(`herdmesh.engine`). `herdmesh.sdk` re-exports what is public here.
+Owns the interfaces (docs/reference/connect/data-model.md, section 3). Does not run them: connectors live in a worker,
+tasks in a run (`herdmesh.engine`). `herdmesh.sdk` re-exports what is public here.
 
 Invariant: a task sees records in order per partition, and nothing it was given counts as done before the loop has
 committed it.
@@ -370,7 +370,7 @@ class SinkTask(ABC):
 
 
 class StagingSinkTask(SinkTask):
-    """Writes records outside exactly once by stage, commit, publish (design section 6).
+    """Writes records outside exactly once by stage, commit, publish (docs/design/worker.md, section 5).
 
     The loop calls `recover` once after taking over, then `put` and, when `commit_due` or its own time has come,
     `stage`, a fenced commit that carries the manifests as offset metadata, and `publish`. A manifest is the task's own

@@ -1,4 +1,5 @@
-"""Validation of a connector's configuration, exactly as Connect 4.3.1 validates it (reference rest-api 5).
+"""Validation of a connector's configuration, exactly as Connect 4.3.1 validates it (docs/reference/connect/rest-api.md,
+section 5).
 
 Owns how the parts come together: the framework's and the connector's keys, the options of converters, what is set of
 Kafka's clients. The definitions: `enrichment`; rules between keys: `connector_rules`. What this release does not run

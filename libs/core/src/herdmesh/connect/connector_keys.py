@@ -1,7 +1,7 @@
 """The configuration keys every connector has: Connect's common, sink and source keys, and ours.
 
-Owns the tables only (reference configs 5; types, defaults, groups and orders as in Connect 4.3.1). Rules between keys:
-`connector_config`.
+Owns the tables only (docs/reference/connect/configs.md, section 5; types, defaults, groups and orders as in Connect
+4.3.1). Rules between keys: `connector_config`.
 
 Invariant: Connect's keys equal the ones the real classes declare (golden configdef vectors).
 """

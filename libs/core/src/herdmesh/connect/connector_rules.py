@@ -1,7 +1,7 @@
 """What Connect checks between a connector's keys, after each key by itself.
 
-Owns the rules (reference configs 5.2, 5.5; Java: `SinkConnectorConfig.validate`, `DistributedHerder`), in Connect's
-words. Each adds to the values it is given.
+Owns the rules (docs/reference/connect/configs.md, sections 5.2 and 5.5; Java: `SinkConnectorConfig.validate`,
+`DistributedHerder`), in Connect's words. Each adds to the values it is given.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import Schema
 
 NO_TIMESTAMP_MS: Final = -1
-"""The timestamp of a record without one, as Kafka writes it (reference data-model 2.1)."""
+"""The timestamp of a record without one, as Kafka writes it (docs/reference/connect/data-model.md, section 2.1)."""
 
 
 class Int8(int):
@@ -82,7 +82,7 @@ def map_key(value: Any) -> Any:
 
 
 class Struct:
-    """A value of a struct schema (reference data-model 1.5).
+    """A value of a struct schema (docs/reference/connect/data-model.md, section 1.5).
 
     `values` has one item for each field of the schema, in its order; None = not set. A default applies when a field is
     read by `get`, not in `values`, as in Java.

@@ -1,4 +1,5 @@
-"""Header names that Connect gives a dead letter: `__connect.errors.*` (reference data-model 5.4).
+"""Header names that Connect gives a dead letter: `__connect.errors.*` (docs/reference/connect/data-model.md, section
+5.4).
 
 Owns the prefix, for the engine that writes dead letters and for the worker and the CLI that read them.
 """

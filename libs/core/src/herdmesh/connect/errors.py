@@ -146,8 +146,8 @@ class ConfigError(ConnectError):
 
     @classmethod
     def for_value(cls, field: str, value: object, message: str, *, fix: str = "") -> ConfigError:
-        """Connect's wording: `Invalid value <v> for configuration <name>: <message>` (reference configs, data-model
-        4.1)."""
+        """Connect's wording: `Invalid value <v> for configuration <name>: <message>`
+        (docs/reference/connect/configs.md; docs/reference/connect/data-model.md, section 4.1)."""
         shown = "null" if value is None else _java_text(value)
         suffix = f": {message}" if message else ""
         return cls(f"Invalid value {shown} for configuration {field}{suffix}", field=field, fix=fix)

@@ -1,4 +1,5 @@
-"""The headers of a record, in order, with Connect's operations on them (`ConnectHeaders`; reference data-model 2.4).
+"""The headers of a record, in order, with Connect's operations on them (`ConnectHeaders`;
+docs/reference/connect/data-model.md, section 2.4).
 
 Owns what may be added and how headers of one name are found, kept and left out. A plain list of `Header`s is what a
 chain and a batch carry; this is one.

@@ -1,4 +1,5 @@
-"""JSON as Connect's JsonConverter without schemas reads and writes it (reference config-topic 2.1, 11).
+"""JSON as Connect's JsonConverter without schemas reads and writes it (docs/reference/connect/config-topic.md, sections
+2.1 and 11).
 
 Owns reading bytes into plain Python values and writing them back in Jackson's bytes. Does not know what a record means.
 Values: None, bool, int (64 bits), float, str (lone surrogates possible), list, dict with str keys in the order read.
@@ -328,7 +329,8 @@ def _write_marked(value: Any, parts: list[str]) -> None:
 
 
 def _write_map(value: dict[Any, Any], parts: list[str], integer: Callable[[int], str]) -> None:
-    """Connect writes a map whose keys are all strings as an object, any other as an array of pairs (reference 4.1)."""
+    """Connect writes a map whose keys are all strings as an object, any other as an array of pairs
+    (docs/reference/connect/transforms-converters.md, section 4.1)."""
     if all(isinstance(key, str) for key in value):
         separator = "{"
         for key, item in value.items():

@@ -1,6 +1,7 @@
 """The logical types' two forms: Decimal, Date, Time and Timestamp, and the bytes and integers under them.
 
-Owns the conversions both ways with Connect's checks and texts (reference data-model 1.4). Names: `schemas`.
+Owns the conversions both ways with Connect's checks and texts (docs/reference/connect/data-model.md, section 1.4).
+Names: `schemas`.
 
 Invariant: `from_internal(schema, to_internal(schema, value))` is the value, of a Date in the years an int of days has.
 """

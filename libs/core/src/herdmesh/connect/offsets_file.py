@@ -1,5 +1,5 @@
-"""The bytes of a standalone worker's offsets file (reference offsets-topic 11): a Java-serialized
-`HashMap<byte[], byte[]>`, as Connect's FileOffsetBackingStore reads and writes it.
+"""The bytes of a standalone worker's offsets file (docs/reference/connect/offsets-topic.md, section 11): a
+Java-serialized `HashMap<byte[], byte[]>`, as Connect's FileOffsetBackingStore reads and writes it.
 
 Owns both directions. Keys and values are those of the offsets topic (`offsets_topic`), uninterpreted here. Owns no
 file. The format is the Java Object Serialization Stream Protocol, as far as such a map needs it.

@@ -1,4 +1,4 @@
-"""The bytes of the source offsets topic (reference offsets-topic 1).
+"""The bytes of the source offsets topic (docs/reference/connect/offsets-topic.md, section 1).
 
 Owns keys `["connector",{partition}]`, offset values, and the rule what both may hold. Owns no log and no cache.
 
@@ -62,7 +62,7 @@ def decode(key: bytes | None, value: bytes | None) -> OffsetRecord | Undecodable
 
 
 def decode_key(key: bytes | None) -> tuple[str, OffsetMap | None] | Undecodable:
-    """Connector and partition of a key (reference 1.1)."""
+    """Connector and partition of a key (docs/reference/connect/offsets-topic.md, section 1.1)."""
     try:
         parsed = jackson.loads(key)
     except DataError as error:

@@ -1,4 +1,5 @@
-"""Connect's predicates: which records a transformation applies to (reference transforms-converters 3).
+"""Connect's predicates: which records a transformation applies to (docs/reference/connect/transforms-converters.md,
+section 3).
 
 Owns their options, with Connect's texts, and what each asks of a record. Invariant: the definitions equal the ones the
 real classes declare (golden configdef vectors); a predicate only looks.

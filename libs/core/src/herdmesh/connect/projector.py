@@ -1,5 +1,5 @@
-"""SchemaProjector: a value written under one schema, as another version of the schema has it (reference data-model
-1.6).
+"""SchemaProjector: a value written under one schema, as another version of the schema has it
+(docs/reference/connect/data-model.md, section 1.6).
 
 Owns which schemas can follow each other, and Connect's texts for those that cannot. Invariant: what comes out fits the
 target schema, as far as the value fitted its own.

@@ -69,7 +69,8 @@ def parse_int32(text: str) -> int | None:
 
 
 def parse_task_key(key: str, leading_parts: int) -> tuple[str, int] | None:
-    """Connector and task number of `<leading>-<connector>-<task>` (reference config-topic 4.3, 11).
+    """Connector and task number of `<leading>-<connector>-<task>` (docs/reference/connect/config-topic.md, sections 4.3
+    and 11).
 
     Java splits on `-` and drops trailing empty parts, so `task-x-1-` is task 1 of x and `task-x--1` task 1 of `x-`.
     """

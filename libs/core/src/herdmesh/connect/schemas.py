@@ -1,7 +1,7 @@
 """Schemas of the Connect data model: what values there are, and each distinct one exactly once.
 
-Owns `Schema`, `Field`, the builder with Connect's rules (reference data-model 1.1, 1.2) and the logical types' names.
-Whether a value fits a schema: `checks`. Values: `data`.
+Owns `Schema`, `Field`, the builder with Connect's rules (docs/reference/connect/data-model.md, sections 1.1 and 1.2)
+and the logical types' names. Whether a value fits a schema: `checks`. Values: `data`.
 
 Invariant: two schemas that Java's `equals` calls equal are the same Python object, so that a chain is compiled once per
 schema and found again by identity. (Parameters in another order are another schema here: their order shows in JSON.)
@@ -255,7 +255,8 @@ def timestamp_schema(*, optional: bool = False) -> Schema:
 
 
 class SchemaBuilder:
-    """Builds a schema step by step, with the checks of Connect's own (reference data-model 1.2).
+    """Builds a schema step by step, with the checks of Connect's own (docs/reference/connect/data-model.md, section
+    1.2).
 
     Every setter returns the builder. Raises SchemaBuilderError with Connect's text.
     """

@@ -1,7 +1,7 @@
 """What a sink task says of how it is read for: from where, of which partitions, and when to commit.
 
-Owns the interface an author sees (Java: `SinkTaskContext`, reference data-model 3.4). Seeks and commits nothing: the
-loop does (`engine.sink.task_requests`).
+Owns the interface an author sees (Java: `SinkTaskContext`, docs/reference/connect/data-model.md, section 3.4). Seeks
+and commits nothing: the loop does (`engine.sink.task_requests`).
 
 Invariant: it is optional, and costs a task that asks for nothing nothing.
 """

@@ -1,4 +1,4 @@
-"""The bytes of the status topic (reference status-topic 2, 5, "Seen on 4.3.1").
+"""The bytes of the status topic (docs/reference/connect/status-topic.md, sections 2, 5 and 10).
 
 Owns the three record kinds, their keys, values and accept/refuse rules. Owns no cache: which status wins over which
 (stale UNASSIGNED, PUT_SAFE) is the status store's. A value that says nothing out of the ordinary is read by msgspec in
@@ -177,7 +177,8 @@ def encode(record: StatusRecord | Tombstone) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Decoded:
-    """Read one record. Only a null value is a tombstone here: an empty one is unreadable (reference 5.1)."""
+    """Read one record. Only a null value is a tombstone here: an empty one is unreadable
+    (docs/reference/connect/status-topic.md, section 5.1)."""
     if key is None:
         return Undecodable("the key is null")
     text = key_text(key)
@@ -289,7 +290,8 @@ def _decode_task(key: str, value: bytes | None) -> Decoded:
 
 
 def _decode_topic(key: str, value: bytes | None) -> Decoded:
-    # Connect measures the separator and does not look at its text (reference 5.3); topics cannot hold a colon.
+    # Connect measures the separator and does not look at its text (docs/reference/connect/status-topic.md, section
+    # 5.3); topics cannot hold a colon.
     rest = key[len(_TOPIC) + 1 :]
     colon = rest.find(":")
     topic, connector = rest[: max(colon, 0)], rest[colon + len(_TOPIC_SEPARATOR) :]

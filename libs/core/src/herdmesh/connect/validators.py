@@ -1,4 +1,4 @@
-"""The validators Connect's configuration keys use, with its texts (reference data-model 4.4).
+"""The validators Connect's configuration keys use, with its texts (docs/reference/connect/data-model.md, section 4.4).
 
 Owns the rules on single values. Rules between keys belong to `connector_config`.
 
@@ -248,7 +248,8 @@ def regexes() -> Validator:
 
 
 def cast_spec() -> Validator:
-    """What Cast casts: one type for the whole value, or `field:type` pairs (reference transforms-converters 2.1)."""
+    """What Cast casts: one type for the whole value, or `field:type` pairs
+    (docs/reference/connect/transforms-converters.md, section 2.1)."""
 
     def check(field: str, value: Any) -> None:
         if not value:

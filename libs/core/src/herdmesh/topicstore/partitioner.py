@@ -2,7 +2,7 @@
 
 Owns murmur2 as `org.apache.kafka.common.utils.Utils.murmur2` computes it. The Kafka engine leaves the choice to
 librdkafka (`partitioner=murmur2_random`, the same function); the memory engine and provisional records need it here.
-Invariant: equal to Java for every key of `golden/status-topic.jsonl`.
+Invariant: equal to Java for every key of `tests/golden/connect/status-topic.jsonl`.
 """
 
 from __future__ import annotations

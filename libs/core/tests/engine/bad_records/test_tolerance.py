@@ -1,4 +1,5 @@
-"""What is done about a record that fails, and what is said of it, by Connect's rules (reference data-model 5)."""
+"""What is done about a record that fails, and what is said of it, by Connect's rules
+(docs/reference/connect/data-model.md, section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a source task hears of its records once they are committed, against a real broker (reference data-model 3)."""
+"""What a source task hears of its records once they are committed, against a real broker
+(docs/reference/connect/data-model.md, section 3)."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ _NAMED: dict[str, Callable[[RunSpec], Any]] = {
 
 @pytest.mark.parametrize("name", _NAMED)
 def test_clients_have_connects_names(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """As the client itself says it, in a line of its log (reference offsets-topic 9)."""
+    """As the client itself says it, in a line of its log (docs/reference/connect/offsets-topic.md, section 9)."""
     client = _NAMED[name](make_spec("127.0.0.1:1", "a b", "x:Y", {"topics": "t"}, task=3, task_count=4))
     deadline_s = time.monotonic() + 60
     while not any(line.getMessage().startswith("FAIL ") for line in caplog.records):

@@ -1,4 +1,5 @@
-"""Where a task's own transactions end: how a batch is cut, by any asks there are (reference offsets-topic 7)."""
+"""Where a task's own transactions end: how a batch is cut, by any asks there are
+(docs/reference/connect/offsets-topic.md, section 7)."""
 
 from __future__ import annotations
 

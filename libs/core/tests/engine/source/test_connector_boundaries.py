@@ -1,5 +1,5 @@
 """`transaction.boundary=connector` against a real broker: nothing is visible, and no offset moves, but as the task says
-(KIP-618; reference offsets-topic 7, data-model 3)."""
+(KIP-618; docs/reference/connect/offsets-topic.md, section 7; docs/reference/connect/data-model.md, section 3)."""
 
 from __future__ import annotations
 

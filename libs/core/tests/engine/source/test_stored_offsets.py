@@ -1,4 +1,5 @@
-"""What of an offsets topic counts as a connector's offsets (reference offsets-topic 1.1, 3, 4)."""
+"""What of an offsets topic counts as a connector's offsets (docs/reference/connect/offsets-topic.md, sections 1.1, 3
+and 4)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 def group_partitions(items: Sequence[T], groups: int) -> list[list[T]]:
     """Contiguous groups of nearly one size, the first ones an item larger; empty ones where there are more groups than
-    items (Java: `ConnectorUtils.groupPartitions`; reference data-model 3.4).
+    items (Java: `ConnectorUtils.groupPartitions`; docs/reference/connect/data-model.md, section 3.4).
 
     Raises:
         ValueError: `groups` is no positive number.

@@ -1,4 +1,5 @@
-"""Where transactions end, said of records (`transaction.boundary=connector`, KIP-618; reference data-model 3).
+"""Where transactions end, said of records (`transaction.boundary=connector`, KIP-618;
+docs/reference/connect/data-model.md, section 3).
 
 Owns what a task that gives records asked for and has not got yet, and tells it on to the loop's `TransactionContext`,
 which knows batches alone: which batch a record will be in, and at which place of it, its author does not see.

@@ -44,7 +44,8 @@ _UNKNOWN = -1
 
 
 class SourceRecord(msgspec.Struct, gc=False):
-    """One record for Kafka, and the source's offset after it (reference data-model 2.1, 2.2).
+    """One record for Kafka, and the source's offset after it (docs/reference/connect/data-model.md, sections 2.1 and
+    2.2).
 
     A struct of msgspec's, which costs a fifth of a dataclass to make: `msgspec.structs.replace` makes a changed one.
     Nothing in it may refer to the record itself: Python would not find that circle, and keep it."""

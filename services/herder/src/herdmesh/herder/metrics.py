@@ -3,9 +3,10 @@
 Owns the instruments and the times at which each question, write, start and stop went out. Reads events and instructions
 as they pass through the loop; the state knows nothing of it, and nothing here decides anything.
 
-Connect's names are used where they have a meaning here (reference/data-model.md 6.8, as the JMX exporter spells them):
-a rebalance lasts from the first start or stop that no worker has answered until none is left unanswered; `epoch` is the
-leadership's, and 0 where another herder leads; `leader_name` is the leader as far as this herder knows.
+Connect's names are used where they have a meaning here (docs/reference/connect/data-model.md, section 6.8, as the JMX
+exporter spells them): a rebalance lasts from the first start or stop that no worker has answered until none is left
+unanswered; `epoch` is the leadership's, and 0 where another herder leads; `leader_name` is the leader as far as this
+herder knows.
 
 Invariant: what is remembered is bounded by what the state itself has under way, and forgotten when this herder stops
 leading.

@@ -24,7 +24,7 @@ _CLIENTS = ("admin", "consumer", "producer")
 _STORES: Final = "that store makes its topic, with the configs of its own setting"
 _GRPC: Final = "workers serve gRPC"
 _AS_CONNECT: Final = "Connect ignores it too"
-#: Properties of a Connect worker (reference configs 4) that nothing here reads, and why.
+#: Properties of a Connect worker (docs/reference/connect/configs.md, section 4) that nothing here reads, and why.
 _WITHOUT_EFFECT: Final = {
     "config.storage.": f"{_STORES} (config_storage_topic_configs)",
     "status.storage.": f"{_STORES} (status_storage_topic_configs)",
@@ -40,7 +40,8 @@ _WARM_LOCAL: Final = 4
 
 
 def default_slots() -> int:
-    """Runs at a time: four per core, since a run mostly waits for Kafka, and at least eight (design section 6)."""
+    """Runs at a time: four per core, since a run mostly waits for Kafka, and at least eight (docs/design/worker.md,
+    section 1)."""
     return max(8, 4 * (os.cpu_count() or 1))
 
 

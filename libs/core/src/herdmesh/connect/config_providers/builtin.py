@@ -1,4 +1,5 @@
-"""Kafka's three config providers: File, Directory, EnvVar, with their params and texts (reference configs 8.4).
+"""Kafka's three config providers: File, Directory, EnvVar, with their params and texts
+(docs/reference/connect/configs.md, section 8.4).
 
 Owns what they read. Unlike Java's, a path that may not be read, or is no directory, is an error with the fix and no
 warning: what refers to it could not be resolved anyway.

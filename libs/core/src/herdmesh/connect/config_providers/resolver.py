@@ -1,4 +1,5 @@
-"""A worker's config providers, and what `${provider:path:key}` becomes (reference configs 8.1 to 8.3).
+"""A worker's config providers, and what `${provider:path:key}` becomes (docs/reference/connect/configs.md, sections 8.1
+to 8.3).
 
 Owns the syntax, the instances, and the way back: what an author's code returns with resolved values in it is stored
 with the references. Java leaves a reference that it cannot resolve as it is, and the connector then tries to log in

@@ -63,7 +63,8 @@ class HeaderConverter(ABC):
 
 
 class Converter(HeaderConverter):
-    """Between a record's bytes and Connect values (reference transforms-converters 4, 5); for headers too."""
+    """Between a record's bytes and Connect values (docs/reference/connect/transforms-converters.md, sections 4 and 5);
+    for headers too."""
 
     is_static: bool = True
     """Every value this converter reads has `read_schema`."""

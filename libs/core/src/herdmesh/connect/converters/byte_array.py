@@ -19,7 +19,8 @@ _BYTES_OR_NULL = frozenset((bytes, type(None)))
 
 
 class ByteArrayConverter(Converter):
-    """`org.apache.kafka.connect.converters.ByteArrayConverter` (reference transforms-converters 5)."""
+    """`org.apache.kafka.connect.converters.ByteArrayConverter` (docs/reference/connect/transforms-converters.md,
+    section 5)."""
 
     java_class = "org.apache.kafka.connect.converters.ByteArrayConverter"
     config_def = definitions.ONLY_TYPE

@@ -1,4 +1,5 @@
-"""The options of Connect's converters, with its texts (reference transforms-converters 4, 5).
+"""The options of Connect's converters, with its texts (docs/reference/connect/transforms-converters.md, sections 4 and
+5).
 
 Owns the definitions only; what a converter does is in the module of its class. Invariant: they equal the ones the real
 classes declare (golden configdef vectors).

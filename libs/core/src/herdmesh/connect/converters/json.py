@@ -80,7 +80,7 @@ class _Remembered(Generic[_K, _V]):
 
 
 class JsonConverter(Converter):
-    """`org.apache.kafka.connect.json.JsonConverter` (reference transforms-converters 4)."""
+    """`org.apache.kafka.connect.json.JsonConverter` (docs/reference/connect/transforms-converters.md, section 4)."""
 
     java_class = "org.apache.kafka.connect.json.JsonConverter"
     config_def = definitions.JSON_CONVERTER

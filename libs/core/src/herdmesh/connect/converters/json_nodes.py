@@ -1,4 +1,5 @@
-"""From a JSON tree to Connect values under a schema: what JsonConverter makes of anything (reference 4.2).
+"""From a JSON tree to Connect values under a schema: what JsonConverter makes of anything
+(docs/reference/connect/transforms-converters.md, section 4.2).
 
 Owns the rules and their texts, one value at a time. The quick way for payloads that are as their schema says:
 `json_decoders`. A tree is what `jackson.loads_node` reads.

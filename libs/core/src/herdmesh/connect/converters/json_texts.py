@@ -1,4 +1,5 @@
-"""From Connect values under a schema to JSON text: what JsonConverter writes of anything (reference 4.1).
+"""From Connect values under a schema to JSON text: what JsonConverter writes of anything
+(docs/reference/connect/transforms-converters.md, section 4.1).
 
 Owns the rules and their texts, one value at a time. The quick way for columns of ordinary values: `json_encoders`.
 JSON of schemaless values: `jackson`.

@@ -36,7 +36,8 @@ _BOOLEANS = {b"\x00": False, b"\x01": True}
 
 
 class BooleanConverter(Converter):
-    """`org.apache.kafka.connect.converters.BooleanConverter` (reference transforms-converters 5)."""
+    """`org.apache.kafka.connect.converters.BooleanConverter` (docs/reference/connect/transforms-converters.md, section
+    5)."""
 
     java_class = _PACKAGE + "BooleanConverter"
     config_def = definitions.ONLY_TYPE
@@ -65,7 +66,7 @@ class BooleanConverter(Converter):
 
 
 class NumberConverter(Converter):
-    """What the five converters of numbers share (reference transforms-converters 5)."""
+    """What the five converters of numbers share (docs/reference/connect/transforms-converters.md, section 5)."""
 
     config_def = definitions.ONLY_TYPE
     own: ClassVar[Schema]

@@ -1,4 +1,4 @@
-"""SimpleHeaderConverter: a header's text says what it is (reference transforms-converters 6).
+"""SimpleHeaderConverter: a header's text says what it is (docs/reference/connect/transforms-converters.md, section 6).
 
 Owns the mapping of headers; the text form and its parser are `values`. Invariant: reading never fails; text that is
 nothing else is a string.

@@ -25,7 +25,8 @@ _HALVES = re.compile("[\ud800-\udfff]")
 
 
 class StringConverter(Converter):
-    """`org.apache.kafka.connect.storage.StringConverter` (reference transforms-converters 5)."""
+    """`org.apache.kafka.connect.storage.StringConverter` (docs/reference/connect/transforms-converters.md, section
+    5)."""
 
     java_class = "org.apache.kafka.connect.storage.StringConverter"
     config_def = definitions.STRING_CONVERTER

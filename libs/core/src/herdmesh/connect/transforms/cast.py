@@ -1,4 +1,5 @@
-"""Cast: fields or the whole value as another primitive type (reference transforms-converters 2.1).
+"""Cast: fields or the whole value as another primitive type (docs/reference/connect/transforms-converters.md, section
+2.1).
 
 Owns the spec, the schema that comes out, and which casts are written into the loop. How one value is cast: `casting`.
 

@@ -1,4 +1,4 @@
-"""How Cast casts one value (reference transforms-converters 2.1).
+"""How Cast casts one value (docs/reference/connect/transforms-converters.md, section 2.1).
 
 Owns the casts from each class to each type, Java's narrowing in them, and Connect's texts for what cannot be cast.
 

@@ -1,4 +1,5 @@
-"""The options of Connect's 16 transformations, with its texts (reference transforms-converters 2).
+"""The options of Connect's 16 transformations, with its texts (docs/reference/connect/transforms-converters.md, section
+2).
 
 Owns the definitions only; what a transformation does is in the module of its class. Invariant: they equal the ones the
 real classes declare (golden configdef vectors). A definition is one for `$Key` and `$Value`.

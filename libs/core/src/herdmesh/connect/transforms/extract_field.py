@@ -1,4 +1,5 @@
-"""ExtractField: take one field, however deep, as the whole key or value (reference transforms-converters 2.3).
+"""ExtractField: take one field, however deep, as the whole key or value
+(docs/reference/connect/transforms-converters.md, section 2.3).
 
 Owns following a path. Invariant: what was extracted is the field's own value, under the field's own schema.
 """

@@ -1,4 +1,5 @@
-"""Field paths: the name of a field, or the way to a nested one (KIP-821, reference transforms-converters 2.3).
+"""Field paths: the name of a field, or the way to a nested one (KIP-821,
+docs/reference/connect/transforms-converters.md, section 2.3).
 
 Owns the syntax of both versions. Invariant: a path has the steps Java's `SingleFieldPath` has.
 """

@@ -1,4 +1,5 @@
-"""Filter: leave the record out (reference transforms-converters 2.4). Only of use under a predicate.
+"""Filter: leave the record out (docs/reference/connect/transforms-converters.md, section 2.4). Only of use under a
+predicate.
 
 Owns nothing. Invariant: no record comes through.
 """

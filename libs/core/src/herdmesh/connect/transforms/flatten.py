@@ -1,4 +1,4 @@
-"""Flatten: nested structs and maps become fields of one (reference transforms-converters 2.5).
+"""Flatten: nested structs and maps become fields of one (docs/reference/connect/transforms-converters.md, section 2.5).
 
 Owns the names and what is optional then. Invariant: schemaless, fields stay in the order they are met.
 """

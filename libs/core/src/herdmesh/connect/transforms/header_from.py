@@ -1,4 +1,4 @@
-"""HeaderFrom: move or copy fields into headers (reference transforms-converters 2.6).
+"""HeaderFrom: move or copy fields into headers (docs/reference/connect/transforms-converters.md, section 2.6).
 
 Owns the pairs of field and header. Invariant: headers are appended in the order of the configuration.
 """

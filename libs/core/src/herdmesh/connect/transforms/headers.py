@@ -1,5 +1,5 @@
-"""DropHeaders and InsertHeader: headers by name, and a header of a fixed value (reference transforms-converters 2.2,
-2.9).
+"""DropHeaders and InsertHeader: headers by name, and a header of a fixed value
+(docs/reference/connect/transforms-converters.md, sections 2.2 and 2.9).
 
 Owns both settings. Invariant: the headers that stay keep their order; an inserted one comes last.
 """

@@ -1,4 +1,4 @@
-"""HoistField: wrap the whole key or value in one field (reference transforms-converters 2.7).
+"""HoistField: wrap the whole key or value in one field (docs/reference/connect/transforms-converters.md, section 2.7).
 
 Owns the field's name. Invariant: what was wrapped is unchanged, and fits its schema as `Struct.put` wants it.
 """

@@ -1,4 +1,5 @@
-"""MaskField: replace values by nothing of the same type, or by a fixed text (reference transforms-converters 2.10).
+"""MaskField: replace values by nothing of the same type, or by a fixed text
+(docs/reference/connect/transforms-converters.md, section 2.10).
 
 Owns what each type is masked with. Invariant: the masked value has the type of the value it hides.
 """
@@ -116,7 +117,8 @@ class MaskField(PartTransformation):
 
 
 def _replaced(value: Any, replacement: str, schema: Schema | None) -> Any:
-    """The replacement as the value's type (reference 6.3): numbers through a decimal, then narrowed as Java narrows."""
+    """The replacement as the value's type (docs/reference/connect/transforms-converters.md, section 6.3): numbers
+    through a decimal, then narrowed as Java narrows."""
     kind = type_of(value)
     if kind is str:
         return replacement

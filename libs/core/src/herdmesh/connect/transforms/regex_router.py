@@ -1,4 +1,4 @@
-"""RegexRouter: another topic by a regular expression (reference transforms-converters 2.11).
+"""RegexRouter: another topic by a regular expression (docs/reference/connect/transforms-converters.md, section 2.11).
 
 Owns the settings, and the topics met so far. Invariant: a topic the expression does not match as a whole stays; in one
 it does, the first place that matches is replaced, as in Java.

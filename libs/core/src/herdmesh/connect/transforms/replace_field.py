@@ -1,4 +1,4 @@
-"""ReplaceField: drop, keep and rename fields (reference transforms-converters 2.12).
+"""ReplaceField: drop, keep and rename fields (docs/reference/connect/transforms-converters.md, section 2.12).
 
 Owns the three lists and how they combine. Invariant: whether a field stays is decided by its old name; then it is
 renamed.

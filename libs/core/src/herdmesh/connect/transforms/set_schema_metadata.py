@@ -1,4 +1,5 @@
-"""SetSchemaMetadata: another name or version for a struct's schema (reference transforms-converters 2.13).
+"""SetSchemaMetadata: another name or version for a struct's schema (docs/reference/connect/transforms-converters.md,
+section 2.13).
 
 Owns both settings. Invariant: the values are the same; only structs can be renamed (what 4.3.1 does).
 """

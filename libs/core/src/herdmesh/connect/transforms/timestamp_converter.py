@@ -1,4 +1,4 @@
-"""TimestampConverter: one form of a time into another (reference transforms-converters 2.14).
+"""TimestampConverter: one form of a time into another (docs/reference/connect/transforms-converters.md, section 2.14).
 
 Owns the five forms and the way between two of them. Invariant: every way goes over milliseconds since the epoch, so
 what is finer is lost; the result has the type of its target, whatever the source was.

@@ -1,4 +1,5 @@
-"""TimestampRouter: the topic's name with the record's time in it (reference transforms-converters 2.15).
+"""TimestampRouter: the topic's name with the record's time in it (docs/reference/connect/transforms-converters.md,
+section 2.15).
 
 Owns both formats, and the names made so far. Invariant: `${topic}` is replaced first, then `${timestamp}` in what came
 out; the time is UTC.

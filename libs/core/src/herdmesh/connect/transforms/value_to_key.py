@@ -1,4 +1,4 @@
-"""ValueToKey: make a new key of fields of the value (reference transforms-converters 2.16).
+"""ValueToKey: make a new key of fields of the value (docs/reference/connect/transforms-converters.md, section 2.16).
 
 Owns the list of fields. Invariant: the value stays as it is, and the key before is gone.
 """

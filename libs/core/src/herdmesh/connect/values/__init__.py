@@ -1,4 +1,5 @@
-"""Connect's `Values`: text to values, values to text and to each other (reference transforms-converters 6).
+"""Connect's `Values`: text to values, values to text and to each other
+(docs/reference/connect/transforms-converters.md, section 6).
 
 Owns the names the rest of the library uses. `parsing` reads text, `text` writes it, `conversions` goes from type to
 type, `inference` finds schemas.

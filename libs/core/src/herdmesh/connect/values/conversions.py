@@ -1,4 +1,4 @@
-"""Conversions of a value to a type (reference transforms-converters 6.3).
+"""Conversions of a value to a type (docs/reference/connect/transforms-converters.md, section 6.3).
 
 Owns the rules and Connect's texts. Reading text: `parsing`. Text form: `text`.
 

@@ -1,4 +1,5 @@
-"""What value a text is: header text and InsertHeader's literal (reference transforms-converters 6.2).
+"""What value a text is: header text and InsertHeader's literal (docs/reference/connect/transforms-converters.md,
+section 6.2).
 
 Owns the order in which kinds of value are tried, and the schema of what is found. Tokens: `tokens`.
 

@@ -1,4 +1,5 @@
-"""The text form of a value: what SimpleHeaderConverter writes (reference transforms-converters 6.4).
+"""The text form of a value: what SimpleHeaderConverter writes (docs/reference/connect/transforms-converters.md, section
+6.4).
 
 Owns the form. Numbers: `javanumbers`. Invariant: text at top level is itself; inside anything it is quoted, and its
 backslashes and quotes escaped.

@@ -1,7 +1,8 @@
 """What is done about a record that fails: tried again, skipped, told to the reporters, or the end of the run.
 
-Owns Connect's execute algorithm (reference data-model 5.2), the settings it reads, and the counts. Who is told, and
-how, is `error_reports` and `dead_letters`; where in a batch the good records go on is the chain's.
+Owns Connect's execute algorithm (docs/reference/connect/data-model.md, section 5.2), the settings it reads, and the
+counts. Who is told, and how, is `error_reports` and `dead_letters`; where in a batch the good records go on is the
+chain's.
 
 A record is skipped when its retries are used up, even with `errors.tolerance=none`: that is Connect's rule 2, and said
 in the log here. A ConfigError is never tolerated (ADR 0007): what is wrong with the configuration is wrong for every
@@ -207,7 +208,8 @@ class Tolerance:
 
     def until_taken(self, put: Callable[[], None]) -> None:
         """Have the sink task take a batch. While it says that it can take it later, it is given the same one again,
-        without end, as by Connect (reference data-model, task loops). Not counted, and no record is given up.
+        without end, as by Connect (docs/reference/connect/data-model.md, sections 3.3 and 3.4). Not counted, and no
+        record is given up.
 
         Raises RetryStopped: the run is to end first; the task has not taken the batch.
         """

@@ -2,15 +2,16 @@
 
 Owns one question, asked by every run after its take-over. The fence alone cannot answer it: a worker that is cut off
 from its leader, or listens to one whose time is over, may take the id of an old task set back from the new one, and the
-new set divides the partitions otherwise. Connect's own tasks ask the same (reference/herder.md 5,
+new set divides the partitions otherwise. Connect's own tasks ask the same (docs/reference/connect/herder.md, section 5,
 `testVerifyTaskGeneration`).
 
 Almost always nothing was written since the leader, or an earlier run, last looked: then the end of the topic is the
 whole answer, and it comes while the run asks Kafka other things. Only when the end has moved the records between are
 read.
 
-Invariant: a new task set is committed before the old one is fenced (design 5), so whoever takes over after that fence
-finds the commit when it looks at the end after taking over; whoever took over before it is fenced.
+Invariant: a new task set is committed before the old one is fenced (docs/design/herder.md, section 5), so whoever takes
+over after that fence finds the commit when it looks at the end after taking over; whoever took over before it is
+fenced.
 """
 
 from __future__ import annotations

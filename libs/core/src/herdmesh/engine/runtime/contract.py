@@ -164,7 +164,7 @@ class RateUse:
 
 @dataclass(frozen=True, slots=True)
 class ErrorCounts:
-    """Records that failed (reference data-model 6.6)."""
+    """Records that failed (docs/reference/connect/data-model.md, section 6.6)."""
 
     failures: int = 0
     """Attempts that failed, those that were tried again among them."""

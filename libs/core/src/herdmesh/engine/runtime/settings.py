@@ -1,8 +1,8 @@
 """What a run takes from the configs in its spec: groups, topics, intervals, client settings.
 
-Owns the reading of those keys and their defaults (reference configs 4 and 5, offsets-topic 8 and 9). What a client
-setting is to librdkafka is `connect.client_settings`'s, logins and encryption `connect.client_security`'s. Pure: no
-client is made here.
+Owns the reading of those keys and their defaults (docs/reference/connect/configs.md, sections 4 and 5;
+docs/reference/connect/offsets-topic.md, sections 8 and 9). What a client setting is to librdkafka is
+`connect.client_settings`'s, logins and encryption `connect.client_security`'s. Pure: no client is made here.
 
 Invariant: a value that cannot be used is a ConfigError that names its key; a setting without the effect it asks for is
 told in `warnings`.
@@ -245,7 +245,8 @@ def access_of(spec: RunSpec, *clients: str) -> ClientConfig:
 def offsets_topic_settings(spec: RunSpec) -> tuple[int, int, dict[str, str]]:
     """Partitions, replication factor and configs of an offsets topic to be created; -1 = the broker's default.
 
-    The worker's further `offset.storage.*` are the topic's configs, but it is always compacted (reference configs 4).
+    The worker's further `offset.storage.*` are the topic's configs, but it is always compacted
+    (docs/reference/connect/configs.md, section 4).
     """
     worker = spec.worker_config
     configs = {

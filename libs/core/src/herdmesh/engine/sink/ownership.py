@@ -1,6 +1,7 @@
 """Which task of a sink connector owns which partition.
 
-Owns one rule (design section 6), used by the run and by the worker's offset watcher, so that both always agree.
+Owns one rule (docs/design/worker.md, section 3), used by the run and by the worker's offset watcher, so that both
+always agree.
 
 Invariant: for every partition exactly one task in `range(task_count)` owns it, whatever else exists in the cluster.
 """

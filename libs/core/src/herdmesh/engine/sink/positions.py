@@ -1,7 +1,7 @@
 """Where a sink run begins in each partition.
 
-Owns the decision (design section 6): committed offset, what `auto.offset.reset` says, or a loss. Pure: the numbers are
-passed in.
+Owns the decision (docs/design/worker.md, section 3): committed offset, what `auto.offset.reset` says, or a loss. Pure:
+the numbers are passed in.
 
 Invariant: an offset committed for the group and topics of the run is never left silently. It is used, or the run fails
 with the numbers, or the connector's config says `herdmesh.offsets.missing=reset`.

@@ -321,7 +321,8 @@ class SinkCommits:
 
     def _kept_to(self, allowed: Mapping[PartitionId, int], asked: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """What was asked for, or less where the task allows less, or has just asked to go back; as in Connect what it
-        says of other partitions, or beyond what was asked, is passed over (reference offsets-topic 8)."""
+        says of other partitions, or beyond what was asked, is passed over (docs/reference/connect/offsets-topic.md,
+        section 8)."""
         if allowed == asked == self.positions:
             return dict(asked)
         before = self._starts | self.committed

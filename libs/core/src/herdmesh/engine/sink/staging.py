@@ -1,4 +1,4 @@
-"""Stage, commit, publish for sinks that write files to a folder (design section 6).
+"""Stage, commit, publish for sinks that write files to a folder (docs/design/worker.md, section 5).
 
 Owns the names of staged files, the manifest that names them, publishing and cleaning. Does not write the files'
 content, and does not commit; what a file system must do for it is `files`.

@@ -1,7 +1,7 @@
 """All that the offsets topics say of one source connector, for its run and for whoever asks about its offsets.
 
 Owns which topics there are and which of them counts: the worker's and, over it, the connector's own
-(reference offsets-topic 3). How a topic is read is `source_offsets`.
+(docs/reference/connect/offsets-topic.md, section 3). How a topic is read is `source_offsets`.
 
 Invariant: who holds the fence gets what the connector's earlier owners committed, whole; who only looks gets what is
 decided, and waits for nobody's transaction.

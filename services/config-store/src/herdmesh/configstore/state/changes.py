@@ -17,9 +17,9 @@ from herdmesh.connect.config_records import LoggerRecord, RestartRecord, Session
 class ConnectorChanged:
     """One record changed what is stored under one name.
 
-    `kinds` are the listeners Connect would have called (reference 4); empty when Connect calls none although what is
-    stored changed, for example a target state of a connector without config. `before`/`after` are None when nothing is
-    stored under the name.
+    `kinds` are the listeners Connect would have called (docs/reference/connect/config-topic.md, section 4); empty when
+    Connect calls none although what is stored changed, for example a target state of a connector without config.
+    `before`/`after` are None when nothing is stored under the name.
     """
 
     name: str

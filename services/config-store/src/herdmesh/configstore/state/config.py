@@ -4,7 +4,8 @@ Owns `ConfigState`: dispatch of each record to the rules of its kind, leadership
 history lies, and the list of what could not be read. The rules of one connector are in `connector` and `manifest`.
 
 Invariant: a record that cannot be read changes nothing but the count and the list of such records. (One exception, and
-it is Connect's: an unreadable commit of a name without config clears that name's uncommitted tasks, reference 4.4.)
+it is Connect's: an unreadable commit of a name without config clears that name's uncommitted tasks,
+docs/reference/connect/config-topic.md, section 4.4.)
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_text
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 from herdmesh.topicstore.layered import Layered
 
-#: Generations reserved at once (design 4): with a new epoch, and for a leader that is about to run out of them.
+#: Generations reserved at once (docs/design/stores.md, section 5): with a new epoch, and for a leader that is about to
+#: run out of them.
 GENERATIONS_PER_BLOCK = 1_000
 LOGGERS_MAX = 1_000
 

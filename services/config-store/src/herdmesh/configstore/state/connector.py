@@ -1,4 +1,5 @@
-"""What the records of one connector amount to: Connect's rules, record by record (reference config-topic 4).
+"""What the records of one connector amount to: Connect's rules, record by record
+(docs/reference/connect/config-topic.md, section 4).
 
 Owns `ConnectorState` and the fold of every record kind that names a connector, the manifest apart (`manifest`). Knows
 no other connector, no topic and no wire.
@@ -134,7 +135,8 @@ class ConnectorState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_remembered(self) -> bool:
-        """False when this is what a name never seen has. Connect keeps marks of what was deleted (reference 4.9)."""
+        """False when this is what a name never seen has. Connect keeps marks of what was deleted
+        (docs/reference/connect/config-topic.md, section 4.9)."""
         return self.is_stored or self.pending_fencing or self.inconsistent or self.task_config_generation > 0
 
     def looks_like(self, other: ConnectorState) -> bool:
@@ -177,8 +179,8 @@ def fold(state: ConnectorState, record: object, offset: int) -> Folded:
 
 
 def removed(state: ConnectorState) -> ConnectorState:
-    """Connect's removal of a connector (reference 4.9): not the target state, the inconsistent mark, the task count
-    record, the generation nor pending fencing."""
+    """Connect's removal of a connector (docs/reference/connect/config-topic.md, section 4.9): not the target state, the
+    inconsistent mark, the task count record, the generation nor pending fencing."""
     return replace(
         state,
         config=None,
@@ -196,7 +198,8 @@ def removed(state: ConnectorState) -> ConnectorState:
 
 def uncommitted_dropped(state: ConnectorState) -> ConnectorState:
     """What a commit of a connector without config leaves, readable or not: Connect removes a connector that is not
-    there, which is its uncommitted tasks (reference 4.4, step 1). Nothing that can be seen."""
+    there, which is its uncommitted tasks (docs/reference/connect/config-topic.md, section 4.4, step 1). Nothing that
+    can be seen."""
     if state.connects is not None:
         return replace(state, connects=uncommitted_dropped(state.connects))
     return state if state.config is not None else replace(state, deferred=None)
@@ -217,7 +220,8 @@ def _fold_tombstone(state: ConnectorState, record: Tombstone, _offset: int) -> F
     if record.kind == CONNECTOR_TOMBSTONE:
         return replace(removed(state), foreign=True), (ChangeKind.CONFIG_REMOVED,)
     if record.kind == TARGET_STATE_TOMBSTONE:
-        # A connector always has a target state; Connect tells nobody about this change (reference 4.1).
+        # A connector always has a target state; Connect tells nobody about this change
+        # (docs/reference/connect/config-topic.md, section 4.1).
         target_state = None if state.config is None else TargetState.STARTED
         return replace(state, target_state=target_state, target_state_revision=0, foreign=True), ()
     if record.kind == MANIFEST_TOMBSTONE:

@@ -1,4 +1,5 @@
-"""The manifest: reading it against what was folded, and making the one that ends a transaction (design 4).
+"""The manifest: reading it against what was folded, and making the one that ends a transaction (docs/design/stores.md,
+section 4).
 
 Owns the rule when our own word on a connector decides and when Connect's rules do. Writes nothing.
 
@@ -159,8 +160,8 @@ def _is_raced(state: ConnectorState, manifest: ManifestRecord) -> bool:
 def _pending_fencing(state: ConnectorState, manifest: ManifestRecord) -> bool:
     """Of a commit and a task count record the later one decides. Compaction may have moved the config behind a commit
     that had met one, so what Connect's rules made of the commit at its place does not count; that a commit never met a
-    config (Connect ignores it, reference 4.4 step 1) is known from the manifest alone. Of a commit that the manifest's
-    writer did not know, Connect's rules say it."""
+    config (Connect ignores it, docs/reference/connect/config-topic.md, section 4.4 step 1) is known from the manifest
+    alone. Of a commit that the manifest's writer did not know, Connect's rules say it."""
     if _is_raced(state, manifest):
         return state.pending_fencing
     return state.commit_offset > state.fencing_offset and state.commit_offset != manifest.orphan_commit_offset

@@ -1,4 +1,5 @@
-"""The outcomes of mutations by request id, so that a retry is answered and not applied again (design 4).
+"""The outcomes of mutations by request id, so that a retry is answered and not applied again (docs/design/stores.md,
+section 3).
 
 Owns the memory of the audit topic that `request_id` needs: what was asked and how it ended. Knows no clock: the age of
 an entry is told by record timestamps, by the `now_ms` a caller brings, and by ids that carry a time (UUID version 7,

@@ -1,6 +1,6 @@
 """The status topic folded into what is known of each connector, task and topic in use.
 
-Owns the read rules of reference status-topic 5 (and "Seen on 4.3.1"). Owns no write rule: see `writes`.
+Owns the read rules of docs/reference/connect/status-topic.md, sections 5 and 10. Owns no write rule: see `writes`.
 
 Beyond Connect, because partitions are read in any order and compaction removes what stood in between:
 - A connector's tombstone takes along only the tasks whose records are not younger: the tombstone of an earlier life
@@ -179,7 +179,8 @@ class StatusState:
                 return []
             self.tasks[name] = {key: kept for key, kept in self.tasks[name].items() if key != tombstone.task}
             return [StatusGone(task)]
-        # A connector's tombstone takes its tasks along (reference 5.1): their own may lie in other partitions, later.
+        # A connector's tombstone takes its tasks along (docs/reference/connect/status-topic.md, section 5.1): their own
+        # may lie in other partitions, later.
         tasks = self.tasks.pop(name, {})
         kept = {task: stored for task, stored in tasks.items() if not dies_with_its_connector(stored, record)}
         if kept:

@@ -1,4 +1,5 @@
-"""What may be written: the rules of reference status-topic 4, made strict where Connect only hopes.
+"""What may be written: the rules of docs/reference/connect/status-topic.md, section 4, made strict where Connect only
+hopes.
 
 Owns PUT, PUT_SAFE, compare-and-set, and which records a deletion needs. Owns no bytes (`herdmesh.connect.status_topic`)
 and no waiting (`herdmesh.topicstore`).
@@ -114,8 +115,9 @@ def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
     older = old.generation > new.generation
     other_process = bool(old.worker_incarnation) and old.worker_incarnation != new.worker_incarnation
     if put.mode is PutMode.PUT:
-        # Connect writes here whatever is stored (reference 8, putConnectorStateShouldOverride). Where the stored status
-        # is ours, a newer generation of another process means that the writer was replaced.
+        # Connect writes here whatever is stored (docs/reference/connect/status-topic.md, section 8,
+        # putConnectorStateShouldOverride). Where the stored status is ours, a newer generation of another process means
+        # that the writer was replaced.
         if older and other_process:
             return PutResult.STALE_GENERATION
     elif (
@@ -152,8 +154,8 @@ def _position(stored: StoredStatus | None) -> RecordPosition:
 def _taken_along(state: StatusState, written: dict[Key, AnyStatus | None], put: Put) -> list[tuple[str, int]]:
     """Note what `put` leaves; the tasks whose statuses go with their connector's, those of this batch too.
 
-    They get tombstones of their own: the connector's would take them along (reference 5.1), but it may lie in another
-    partition, and partitions are read in any order.
+    They get tombstones of their own: the connector's would take them along (docs/reference/connect/status-topic.md,
+    section 5.1), but it may lie in another partition, and partitions are read in any order.
     """
     gone = put.status.state is State.DESTROYED
     written[put.key] = None if gone else put.status
@@ -176,7 +178,8 @@ def _bounded(put: Put, value: bytes | None) -> bytes | None:
 
 
 def decide_topics(state: StatusState, topics: Sequence[TopicStatus]) -> list[NewRecord]:
-    """Records of topics in use, without those already stored as they are (reference 6.1)."""
+    """Records of topics in use, without those already stored as they are (docs/reference/connect/status-topic.md,
+    section 6.1)."""
     return [
         NewRecord(*status_topic.encode(topic))
         for topic in topics
@@ -198,11 +201,13 @@ def decide_topic_deletion(
 def decide_connector_deletion(
     state: StatusState, connector: str, tasks_from: int | None, include_topics: bool, generation_below: int = 0
 ) -> list[NewRecord]:
-    """Tombstones of a connector's tasks from a number on, or (None) of all its tasks, then of itself (reference 6).
+    """Tombstones of a connector's tasks from a number on, or (None) of all its tasks, then of itself
+    (docs/reference/connect/status-topic.md, section 6).
 
     What a worker of ours wrote under a generation from `generation_below` on stays (0 = nothing does): a removal that
-    comes late must not take the status of a next life. With a task that stays the connector's status does, whatever
-    it says: its tombstone would take the task along (reference 5.1). The next life's own word replaces it.
+    comes late must not take the status of a next life. With a task that stays the connector's status does, whatever it
+    says: its tombstone would take the task along (docs/reference/connect/status-topic.md, section 5.1). The next life's
+    own word replaces it.
     """
 
     def goes(stored: StoredStatus) -> bool:

@@ -1,4 +1,5 @@
-"""The key `file` of Kafka's file connectors, and the Connect version that they follow (reference data-model 8).
+"""The key `file` of Kafka's file connectors, and the Connect version that they follow
+(docs/reference/connect/data-model.md, section 8).
 
 Owns the errors about a missing or unusable file. Standard input and output are not supported: a task runs in whatever
 process Spark gives it.

@@ -1,4 +1,4 @@
-"""`FileStreamSink`: Kafka's file sink, which appends lines to a file (reference data-model 8).
+"""`FileStreamSink`: Kafka's file sink, which appends lines to a file (docs/reference/connect/data-model.md, section 8).
 
 Owns the connector and its config key, in Connect's names and texts. The task: `file_stream_sink_task`.
 """

@@ -1,4 +1,4 @@
-"""`FileStreamSource`: Kafka's file source, which tails a text file (reference data-model 8).
+"""`FileStreamSource`: Kafka's file source, which tails a text file (docs/reference/connect/data-model.md, section 8).
 
 Owns the connector and its config keys, in Connect's names and texts. The task: `file_stream_source_task`.
 

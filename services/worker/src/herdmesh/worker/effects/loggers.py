@@ -1,8 +1,9 @@
 """The levels of this process's loggers, under Java's level names, as Connect's admin API has them.
 
-Owns the mapping of levels and when each logger's was changed by us (reference/rest-api.md 6). The levels themselves are
-Python's `logging`, through which structlog and the clients of gRPC and Kafka write. Runs are processes of their own:
-they take the changed levels when they start. Spark's JVM has its own loggers, which are not here.
+Owns the mapping of levels and when each logger's was changed by us (docs/reference/connect/rest-api.md, section 6). The
+levels themselves are Python's `logging`, through which structlog and the clients of gRPC and Kafka write. Runs are
+processes of their own: they take the changed levels when they start. Spark's JVM has its own loggers, which are not
+here.
 
 Invariant: a level that was set here holds until it is set again or the process ends; what the leader tells twice is
 carried out once (`state.levels`).

@@ -1,4 +1,5 @@
-"""The JSON forms of offsets (KIP-875, reference offsets-topic 10.1), and Connect's words about them.
+"""The JSON forms of offsets (KIP-875, docs/reference/connect/offsets-topic.md, section 10.1), and Connect's words about
+them.
 
 Owns reading them, with Connect's texts for what is wrong, and telling them within a bound, also those that somebody
 else is to write. Writes nothing.
@@ -77,7 +78,8 @@ def bounded(told: OffsetsTold) -> OffsetsTold:
 
 
 def changed_message(*, agreed: bool, reset: bool, dry_run: bool) -> str:
-    """Connect's texts (reference offsets-topic 10.3). `agreed`: what the connector's `alter_offsets` returned."""
+    """Connect's texts (docs/reference/connect/offsets-topic.md, section 10.3). `agreed`: what the connector's
+    `alter_offsets` returned."""
     verb = "reset" if reset else "altered"
     if dry_run:
         return f"dry run: nothing was changed; the offsets for this connector would be {verb}"

@@ -44,8 +44,8 @@ def task_configs(made: Started, tasks_max: int) -> list[Properties]:
     added: dict[str, str | None] = {TASK_CLASS: instance.java_task_class or checked_task_class(instance.task_class())}
     if isinstance(instance, SinkConnector):
         added |= {key: config[key] for key in ("topics", "topics.regex") if config.get(key)}
-    # As Connect stores them (reference/herder.md 4.3): without these a Java worker that takes over the topics could
-    # start none of the tasks.
+    # As Connect stores them (docs/reference/connect/herder.md, section 4.3): without these a Java worker that takes
+    # over the topics could start none of the tasks.
     return [{**made.resolved.put_back(one), **added} for one in checked_task_configs(instance.task_configs(tasks_max))]
 
 

@@ -149,7 +149,8 @@ class Connectors:
         return self._give_up(connector, now)
 
     def set_target(self, name: str, target: TargetState, now: float) -> list[Instruction]:
-        """Pause, stop or resume in place. A FAILED connector stays so, unless it is stopped (reference/herder.md 7)."""
+        """Pause, stop or resume in place. A FAILED connector stays so, unless it is stopped
+        (docs/reference/connect/herder.md, section 7)."""
         connector = self._connectors.get(name)
         if connector is None or connector.giving_up or connector.target is target:
             return []

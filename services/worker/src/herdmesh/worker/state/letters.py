@@ -1,7 +1,7 @@
 """What a dead letter says of itself: its headers, and what becomes of them when it is put back.
 
-Owns the reading of Connect's `__connect.errors.*` headers (reference data-model 5.4), the header that a letter carries
-once it was put back, and which letters a request asks for. Reads and writes no Kafka.
+Owns the reading of Connect's `__connect.errors.*` headers (docs/reference/connect/data-model.md, section 5.4), the
+header that a letter carries once it was put back, and which letters a request asks for. Reads and writes no Kafka.
 
 A record that fails a second time keeps the headers of the first failure, and new ones of the same names come after
 them. So the last of each name tells of the failure that made the letter.

@@ -57,7 +57,7 @@ class Phase(StrEnum):
 
 @unique
 class PutMode(StrEnum):
-    """Rule of a status write (reference/status-topic.md section 4)."""
+    """Rule of a status write (docs/reference/connect/status-topic.md, section 4)."""
 
     PUT = "PUT"
     PUT_SAFE = "PUT_SAFE"

@@ -1,4 +1,5 @@
-"""When values that references were resolved to are to be looked up again (KIP-297's ttl, reference configs 8.3).
+"""When values that references were resolved to are to be looked up again (KIP-297's ttl,
+docs/reference/connect/configs.md, section 8.3).
 
 Owns the times, one for each unit that runs with values of limited life, or FAILED with them. Looks nothing up, and
 restarts nothing (`tasks`, `connectors`).

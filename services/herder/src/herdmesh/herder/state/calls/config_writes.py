@@ -6,8 +6,8 @@ offsets that a create brings (`initial_offsets.py`). Owns no rule of the config 
 the expected revision is the stored one and whether the request id was seen before is decided by the store alone, on the
 newest state; so a retried create is answered with its first outcome and not with CONNECTOR_EXISTS.
 
-Order of checks as observable in Connect (reference/herder.md 4.1): name, validation, existence, write; for a patch
-existence, validation of what it makes, write.
+Order of checks as observable in Connect (docs/reference/connect/herder.md, section 4.1): name, validation, existence,
+write; for a patch existence, validation of what it makes, write.
 
 Invariant: a write goes out only while no other call holds the connector (`initial_offsets.hold`).
 """

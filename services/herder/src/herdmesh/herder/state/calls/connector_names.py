@@ -20,7 +20,8 @@ NAME_BYTES_MAX = 1_000
 
 
 def trimmed(name: str) -> str:
-    """The name of a new connector, as Connect takes it from a create (reference/rest-api.md 3.2)."""
+    """The name of a new connector, as Connect takes it from a create (docs/reference/connect/rest-api.md, section
+    3.2)."""
     return name.strip(_TRIMMED)
 
 

@@ -55,7 +55,7 @@ from herdmesh.rpc.errors import (
 from herdmesh.topicstore.contract import Revision
 
 LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
-"""Java's names (reference/rest-api.md 6)."""
+"""Java's names (docs/reference/connect/rest-api.md, section 6)."""
 
 
 @dataclass(frozen=True)

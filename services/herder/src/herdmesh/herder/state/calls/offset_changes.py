@@ -1,10 +1,10 @@
 """Offset requests of a connector (KIP-875): listed in any state, changed while the connector is stopped.
 
-Owns the conditions under which a worker may change offsets, in Connect's order (reference offsets-topic 10.3): the
-request changes something; the connector exists; its target state is STOPPED; it has no task set, and no task of it runs
-any more or could still commit. Owns also what follows: the statuses of the tasks, which remember that something was
-committed, are removed with offsets that are forgotten; else the next run would treat them as lost. Does not own the
-change itself: a worker makes it, all or none.
+Owns the conditions under which a worker may change offsets, in Connect's order
+(docs/reference/connect/offsets-topic.md, section 10.3): the request changes something; the connector exists; its target
+state is STOPPED; it has no task set, and no task of it runs any more or could still commit. Owns also what follows: the
+statuses of the tasks, which remember that something was committed, are removed with offsets that are forgotten; else
+the next run would treat them as lost. Does not own the change itself: a worker makes it, all or none.
 
 Departs from Connect: a request for a connector that is still stopping waits; it is no error.
 

@@ -3,9 +3,9 @@
 Owns the sentences and when each is given. Reads configs only: Kafka is not asked, so the notes say which offsets would
 be used, not their values.
 
-Offsets (reference/offsets-topic.md 8 and 9): a sink's are its consumer group's, by topic and partition; a source's are
-kept by source partitions, whose names are the connector's own. tests/e2e/test_planned_offsets.py checks that these
-sentences come true.
+Offsets (docs/reference/connect/offsets-topic.md, sections 8 and 9): a sink's are its consumer group's, by topic and
+partition; a source's are kept by source partitions, whose names are the connector's own.
+tests/e2e/test_planned_offsets.py checks that these sentences come true.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Owns the stages of such a call (validate, make task configs, compare) and the co
 it compares by: whether a set differs is `task_sets.differs`, what may be kept is `holds.matches`, where units go is
 `placement.places`. `plan_notes.py` has what is worth a human's attention besides the units.
 
-What a config write does (reference/herder.md 4.3, as in Connect): the connector restarts, also for an equal config; its
-tasks restart all when the config or a task config changed, and not otherwise. A connector that is PAUSED or STOPPED
-makes no task configs until it is resumed.
+What a config write does (docs/reference/connect/herder.md, section 4.3, as in Connect): the connector restarts, also
+for an equal config; its tasks restart all when the config or a task config changed, and not otherwise. A connector that
+is PAUSED or STOPPED makes no task configs until it is resumed.
 
 Invariant: planning changes nothing but the call; a plan is true of the moment it was made.
 """

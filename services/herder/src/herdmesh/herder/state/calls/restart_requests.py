@@ -1,4 +1,5 @@
-"""Requested restarts (KIP-745, reference/herder.md 4.4): from the request to a state that every leader enforces.
+"""Requested restarts (KIP-745, docs/reference/connect/herder.md, section 4.4): from the request to a state that every
+leader enforces.
 
 Owns which units a request restarts, its answer, and how a recorded request takes effect. Does not own how a unit is
 restarted (`restarts.py`).

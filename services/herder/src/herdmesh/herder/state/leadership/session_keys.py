@@ -1,4 +1,5 @@
-"""Session keys: rotation of the key that signs the internal requests of a Connect cluster (reference herder 6.3).
+"""Session keys: rotation of the key that signs the internal requests of a Connect cluster
+(docs/reference/connect/herder.md, section 6.3).
 
 Owns when a key is due: none is known, its time is over, or it is not of the wanted algorithm and size. Does not own any
 key: its bytes are random, so an effect makes them, and nothing here needs to read them.

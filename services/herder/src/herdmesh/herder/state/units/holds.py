@@ -4,7 +4,7 @@ Owns the rule between two owners of a unit: stop, acknowledge, start; and what f
 acknowledgement. Does not own where a unit goes (`placement.py`), nor whether its task set may start (`task_sets.py`).
 
 Invariant: a unit is started only when no other place is known that may run it, under a generation higher than every one
-before. Being wrong about a lost worker is safe: the fence of the data plane decides (design 1.2).
+before. Being wrong about a lost worker is safe: the fence of the data plane decides (docs/design/README.md, section 1).
 """
 
 from __future__ import annotations

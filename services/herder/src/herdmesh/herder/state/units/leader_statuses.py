@@ -4,7 +4,7 @@ Owns the changes that no worker makes:
 - FAILED, waiting for a restart: the worker's own record, its trace kept, with the condition RESTARTING ("3 of 10, next
   at ..."). Connect's readers see FAILED with its trace, as they know it; ours see when the restart comes.
 - a restart under way: RESTARTING, the trace kept, until the worker reports the next start. Connect does so for
-  requested restarts (reference/herder.md 4.4); here automatic restarts are shown in the same way.
+  requested restarts (docs/reference/connect/herder.md, section 4.4); here automatic restarts are shown in the same way.
 - a connector that the leader judges FAILED though its worker runs it (too many tasks, `task_sets.py`).
 - the restart account (condition RESTARTS) where a record has lost it.
 

@@ -198,8 +198,9 @@ def _start_ready(memory: HerderMemory, connector: Connector, entry: ConnectorEnt
 def _clean_statuses(
     memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, tasks: Collection[int | None] | None
 ) -> None:
-    """Remove statuses of what is configured no longer, once nobody can write them (reference/status-topic.md 6). What
-    only some units (`tasks`) have to do with is looked at a moment later, once for all that change until then.
+    """Remove statuses of what is configured no longer, once nobody can write them
+    (docs/reference/connect/status-topic.md, section 6). What only some units (`tasks`) have to do with is looked at a
+    moment later, once for all that change until then.
 
     A stopped connector keeps its tasks' statuses, unlike in Connect: they remember that offsets were committed, without
     which offsets lost while it was stopped would look like a first start.

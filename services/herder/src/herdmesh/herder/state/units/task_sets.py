@@ -57,7 +57,7 @@ _FINAL = (ErrorClass.BAD_CONFIG, ErrorClass.FATAL)
 
 
 def backoff_ms(attempts: int) -> int:
-    """250 ms x 2^n up to a minute (reference/herder.md 4.3)."""
+    """250 ms x 2^n up to a minute (docs/reference/connect/herder.md, section 4.3)."""
     return min(BACKOFF_MS_FIRST * 2 ** min(attempts, 20), BACKOFF_MS_MAX)
 
 
@@ -196,8 +196,8 @@ def too_many(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> Failure | 
 
 
 def differs(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> bool:
-    """True when a new set is to be committed. Connect's rule (reference/herder.md 4.3): count, any task config, or the
-    connector config changed."""
+    """True when a new set is to be committed. Connect's rule (docs/reference/connect/herder.md, section 4.3): count,
+    any task config, or the connector config changed."""
     if not entry.adopted or entry.inconsistent or entry.applied_config != entry.config:
         return True
     return len(entry.tasks) != len(tasks) or any(
@@ -246,7 +246,7 @@ def _open_gate(memory: HerderMemory, connector: Connector, entry: ConnectorEntry
 
 def _needs_fence(connector: Connector, entry: ConnectorEntry) -> bool:
     """False when all that may still run is task 0 of a set of one, and the new set is of one too: the new task takes
-    the same id over, which is the fence (reference/herder.md 5, record 1 and count 1)."""
+    the same id over, which is the fence (docs/reference/connect/herder.md, section 5, record 1 and count 1)."""
     return _overlaps(connector.unfenced, len(entry.tasks))
 
 
