@@ -31,15 +31,8 @@ NAMES_MAX = {
 }
 DOCSTRINGS_MAX = {
     "connect, connectors, engine, herder, session, worker": 168,
-    "herdmesh.cli": 7,
-    "herdmesh.configstore": 10,
-    "herdmesh.devstack": 5,
     "herdmesh.kafka": 7,
     "herdmesh.rpc": 3,
-    "herdmesh.sdk": 8,
-    "herdmesh.standalone": 1,
-    "herdmesh.statusstore": 6,
-    "herdmesh.topicstore": 7,
 }
 #: Class names that several modules define.
 SAME_NAMES_MAX = 119

@@ -1,7 +1,7 @@
-"""What `herd watch`, `herd up` and the demo show while things move.
+"""The live table of `herd watch`, `herd up` and the demo.
 
 Owns the latest picture of connectors, fed by the herder's watch, and its rendering. Invariant: the picture is only what
-the leader last said; when nobody leads it says so instead of growing old silently.
+the leader last sent; when no herder leads it says so instead of growing old silently.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The CLI's way to the herders.
+"""The CLI's client of the herders.
 
-Owns following the leader and waiting a bounded time for one. Owns no meaning of any RPC. Invariant: whatever fails
+Owns following the leader and waiting a bounded time for one. Owns no meaning of any RPC. Invariant: every failure
 leaves here as `CommandError`, with the service's own reason.
 """
 

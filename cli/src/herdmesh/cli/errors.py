@@ -1,7 +1,8 @@
-"""How a failed command ends: one line of cause, one line of next step, and an exit code that follows the reason.
+"""Errors of commands: one line of cause, one line of next step, and an exit code that follows the reason.
 
-Owns the table from reason to exit code and to advice. Does not decide what went wrong: that is the service's reason.
-Invariant: every reason of the contract has exactly one exit code, so scripts need no text.
+Owns the tables from reason to exit code and to next step. Does not decide what went wrong: that is the service's
+reason. Invariant: every reason of the contract has exactly one exit code and one next step, so scripts need no text and
+operators no search.
 
     0 done | 1 internal error | 2 wrong usage | 3 not found | 4 exists or changed meanwhile | 5 invalid config
     6 nobody there to do it (retry) | 7 timed out | 8 not built yet | 9 data loss | 10 overloaded | 11 wrong state

@@ -1,9 +1,9 @@
-"""Dead letters as JSON: what `herd dlq show -o json` prints, and what `herd dlq replay -f` takes back.
+"""Dead letters as JSON: the output of `herd dlq show -o json` and the input of `herd dlq replay -f`.
 
-Owns that form, and reading it from a file somebody has edited. Bytes are text where they are UTF-8, else base64; which
-of them is said beside them. Does not fetch and does not print.
+Owns that form, and reading it from an edited file. Bytes are text if they are UTF-8, else base64; a member beside them
+says which. Does not fetch and does not print.
 
-Invariant: a letter that was printed and is taken back unedited is the same to the last byte.
+Invariant: a dead letter that was printed and is read back unedited is the same to the last byte.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Narrowing, ordering and laying out a list of connectors, for `herd get connectors`.
+"""The table of `herd get connectors`: filters, order, columns.
 
-Owns the columns, the filters and the sort keys. Fetches nothing and prints nothing: rows in, rows out.
-Invariant: what is not known sorts last, whichever way the list goes, and a list keeps the order of names where keys are
-equal.
+Owns the columns, the filters and the sort keys. Fetches nothing and prints nothing: rows in, rows out. Invariant:
+unknown values sort last, in either direction, and rows with equal keys keep the order of names.
 """
 
 from __future__ import annotations

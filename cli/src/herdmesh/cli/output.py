@@ -1,4 +1,4 @@
-"""What the user sees: tables for people, JSON for programs.
+"""The output of commands: tables for people, JSON for programs.
 
 Owns colours, columns and the JSON envelope. Does not fetch. Invariant: with `-o json` standard output holds exactly one
 JSON document (one per line for streams), and everything for people goes to standard error.

@@ -1,7 +1,7 @@
 """A rich table that is laid out in one pass where every cell fits on its line.
 
-rich measures each cell, wraps it and pads it one by one: seconds for the tasks of a connector of 500. Owns the layout
-of tables without borders; what does not fit is left to rich. Invariant: what it prints is what rich prints.
+rich measures, wraps and pads each cell one by one, which takes seconds for the tasks of a connector of 500. Owns the
+layout of tables without borders; rich lays out the others. Invariant: the output equals that of rich.
 """
 
 from __future__ import annotations

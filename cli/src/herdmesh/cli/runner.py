@@ -1,4 +1,4 @@
-"""Options every command has, and the one place where a command's error becomes output and an exit code."""
+"""The options that every command has, and the one place where a command's error becomes output and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wire messages as plain dictionaries: what `-o json` prints and what the tables are made of.
+"""Wire messages as plain dictionaries, for `-o json` and the tables.
 
 Owns the JSON shapes of the CLI. Connect's names are kept where Connect has the same thing (`name`, `config`, `tasks`,
 `state`, `worker_id`, `trace`). Invariants: one function per message, and tables read only these dictionaries; an enum

@@ -1,4 +1,4 @@
-"""What a development broker is configured with: server.properties, logging, ports. Owns no process.
+"""The configuration of a development broker: server.properties, logging, ports. Owns no process.
 
 Every listener is on 127.0.0.1. Values differ from Kafka's defaults only where one node on one machine needs it; each
 says why.

@@ -1,10 +1,10 @@
-"""A formatted folder without a record, kept beside the jars for all clones: a broker's new folder is a copy of it with
-ids of its own. To format one takes a JVM, 0.8 s of processor time.
+"""A formatted Kafka folder without a record, kept beside the jars for all clones: a broker's new folder is a copy of it
+with ids of its own. Formatting takes a JVM and 0.8 s of processor time.
 
-Owns one such folder per jar set and configuration, made of the first folder of its like that Kafka formatted. Formats
+Owns one such folder per jar set and configuration, made of the first folder of that kind that Kafka formatted. Formats
 nothing itself.
 
-Invariant: what is kept is whole or not there; cluster id and directory id of a copy are nobody else's.
+Invariant: a kept folder is complete or absent; the cluster id and directory id of a copy are unique.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A class-data archive of a JVM that is started often: halves the broker's start (2.4 s to 1.4 s, on 2 cores).
-What formats its folder uses the same one.
+"""A class-data archive for a JVM that is started often; it shortens the broker's start from 2.4 to 1.4 s on 2 cores.
+The tool that formats the broker's folder uses the same one.
 
-Owns one file per jar set and Java beside the jars in the cache. The JVM writes it when it ends in order, once; a JVM
-that cannot use it (other build, other jars) ignores it, so it is never more than a shortcut.
+Owns one file per jar set and Java beside the jars in the cache. The JVM writes it at its first orderly end; a JVM that
+cannot use it (other build, other jars) ignores it, so it is never more than a shortcut.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can go wrong while a development stack starts or stops.
+"""Errors of starting and stopping a development stack.
 
     DevstackError
     |-- JavaMissing            no java found
@@ -7,7 +7,7 @@
     |-- BrokerAlreadyRunning   another process serves this data folder (its pid is known)
     `-- BrokerFailed           the broker ended or did not serve in time (the tail of its log is in the message)
 
-Every message says what happened and what to do next; the CLI prints it as it is.
+Every message has the cause and the next step; the CLI prints it as it is.
 """
 
 from __future__ import annotations

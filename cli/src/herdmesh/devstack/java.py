@@ -1,4 +1,4 @@
-"""Finding a Java that can run the broker. Owns the search order and the version check, nothing else.
+"""The search for a Java that can run the broker. Owns the search order and the version check, nothing else.
 
 Order: `JAVA_HOME`, then `PATH` (the order Spark uses, so that both run on the same one).
 """

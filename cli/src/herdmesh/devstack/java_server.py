@@ -1,7 +1,7 @@
-"""A server of Java's in one process, for tests: what those of this package that are not a broker have in common.
+"""The common part of Java servers in one process, for tests, except the broker.
 
-Owns starting it, waiting until it serves, its log, its archive of classes, and its end. What it is started with, and
-how it shows that it serves, are the server's own (`hdfs`, `s3`).
+Owns starting it, waiting until it serves, its log, its class-data archive, and its end. Its arguments and its sign of
+readiness are the server's own (`hdfs`, `s3`).
 
 Invariant: after `stop()` and `kill()` its process does not live. It outlives the Python process that started it:
 whoever starts it stops it.

@@ -1,4 +1,4 @@
-"""Where a stack keeps its things: one data folder with a state file, logs and the broker's data.
+"""The data folder of a stack: a state file, logs and the broker's data.
 
 Owns the paths, the remembered ports and the state file `stack.json`. Does not start anything. Invariant: the state file
 is replaced atomically, and a process named in it counts only when its pid *and* its creation time match, so that a

@@ -1,9 +1,10 @@
-"""Which port a server may take that is started here. Owns that choice, whether a port is taken, and that two stacks
-which start at the same moment do not choose the same one (`PortReservations`); not which servers there are.
+"""The choice of a port for a server that is started here. Owns that choice, the check whether a port is taken, and
+reservations that keep two stacks starting at the same moment from the same port (`PortReservations`); not the list
+of servers.
 
-Invariant: a port that nobody wished for is one that the kernel gives to nobody by itself, neither to a connection
-that goes out nor to a listener on port 0, so that it is still free when its server starts, or starts again after a
-kill. And it is in a thousand of an even number: the pages of metrics, 1,000 above their servers, meet no server.
+Invariant: an unrequested port is one that the kernel never assigns by itself, neither to an outgoing connection nor to
+a listener on port 0, so that it is still free when its server starts, or starts again after a kill. And it is in a
+thousand of an even number: the metrics pages, 1,000 above their servers, meet no server.
 """
 
 from __future__ import annotations

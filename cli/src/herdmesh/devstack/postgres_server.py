@@ -1,10 +1,10 @@
-"""Which PostgreSQL server a development stack runs, and as whom.
+"""The PostgreSQL server program of a development stack, and the user it runs as.
 
 Owns finding the Debian package's server, fetching it where it is absent, and giving up root's rights, which PostgreSQL
-refuses to have. Owns `<cache>/postgres/`, shared by clones. One server in a folder: `postgres`.
+refuses. Owns `<cache>/postgres/`, shared by clones. One server in a folder: `postgres`.
 
-Fetched are the packages that apt would install for `postgresql` and that this machine lacks: the version the
-distribution has, its signatures checked by apt. Nothing is installed: they are unpacked beside the jars.
+It fetches the packages that apt would install for `postgresql` and that this machine lacks: the distribution's version,
+its signatures checked by apt. Nothing is installed: they are unpacked beside the jars.
 
 Invariant: a server in the cache has its final name only when all its packages are unpacked.
 

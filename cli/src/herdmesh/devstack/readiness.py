@@ -1,7 +1,7 @@
-"""Asking a broker or a service whether it serves, and a store what keeps it from serving.
+"""Readiness checks of a broker, a service, and a store, with the condition that keeps the store from serving.
 
-Owns the one use of Kafka and gRPC clients in this package. Invariant: a question is answered within its time, whoever
-is there or not.
+Owns the one use of Kafka and gRPC clients in this package. Invariant: a check returns within its timeout, whether
+anything listens or not.
 """
 
 from __future__ import annotations

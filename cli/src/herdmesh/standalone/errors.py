@@ -1,6 +1,6 @@
-"""What is wrong with files given to `herd run`, and with running them.
+"""Errors of files given to `herd run`, and of running them.
 
-Owns the types. Invariant: a problem names its file, and its line and key where it has them, so that it can be mended
+Owns the types. Invariant: a problem names its file, and its line and key where it has them, so that it can be fixed
 without a search.
 """
 

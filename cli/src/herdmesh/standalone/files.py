@@ -1,8 +1,8 @@
 """Connector files of standalone mode, as Connect 4's `connect-standalone` takes them: `.properties`, or JSON as a flat
 map or as `{"name", "config", "initial_state"}`.
 
-Owns the reading of one file into a connector. Which form a file has is told by what is in it, as in Connect, and not by
-its name. Validation is the worker's.
+Owns the reading of one file into a connector. As in Connect, the content decides the form of a file, not its name.
+Validation is the worker's.
 
 Invariant: every value is text or null, as Connect would hand it to the connector; a number keeps its digits.
 """

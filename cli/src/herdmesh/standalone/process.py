@@ -1,11 +1,11 @@
-"""Everything of a standalone worker in one process: config store and status store with the memory engine, herder,
-worker with its SparkSession; each is the service's own `serve`, and they talk over loopback gRPC as always.
+"""A whole standalone worker in one process: config store and status store on the memory engine, herder, worker with its
+SparkSession. Each is the service's own `serve`, and they talk over loopback gRPC as always.
 
 Owns the order of start and stop, and the settings each part gets. Owns no connector: clients create them over the API,
 as `herd run` does.
 
-Invariant: what this process leaves behind is in Kafka and in the offsets file; stopping is staged (worker, herder,
-stores, Spark) and bounded, and a part that ends by itself ends the process with the reason.
+Invariant: everything that outlives this process is in Kafka and in the offsets file; stopping is staged (worker,
+herder, stores, Spark) and bounded, and a part that ends by itself ends the process with the reason.
 """
 
 from __future__ import annotations

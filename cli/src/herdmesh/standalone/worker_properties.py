@@ -1,4 +1,4 @@
-"""A Connect worker's properties file as settings of ours: which property does what here, and what the others get said.
+"""A Connect worker's properties file as settings of ours: the effect of each property, or the warning about it.
 
 Owns that table (docs/how-to/standalone.md shows it). Reads no file and starts nothing.
 

@@ -1,4 +1,4 @@
-"""`herd apply` and `herd validate`: connectors from files a Connect user already has, stored or only looked at."""
+"""`herd apply` and `herd validate`: connectors from files that a Connect user already has, stored or only checked."""
 
 from __future__ import annotations
 

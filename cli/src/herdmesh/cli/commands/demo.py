@@ -1,4 +1,4 @@
-"""`herd demo`: the whole path, watched."""
+"""`herd demo`: the whole path from a topic to Parquet, shown live."""
 
 from __future__ import annotations
 

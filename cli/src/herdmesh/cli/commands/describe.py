@@ -1,4 +1,4 @@
-"""`herd describe`: one thing in full, and for a connector why each part is where it is and what happens next."""
+"""`herd describe`: one object in full; for a connector also why each part is where it is, and what happens next."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`herd dlq list|show|replay`: the records a connector could not move, why, and putting them back.
+"""`herd dlq list|show|replay`: a connector's dead letters, with their causes, and their replay.
 
-Owns the three commands. Reading and putting back are a worker's, which has the connector's clients and converters.
-Invariant: a request that is repeated is repeated under its request id, so that no letter is put back twice by accident.
+Owns the three commands. A worker reads and replays, because it has the connector's clients and converters. Invariant: a
+repeated request keeps its request id, so that no dead letter is replayed twice by accident.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`herd doctor`: what keeps the mesh from working, and what to do about it.
+"""`herd doctor`: the conditions that keep the mesh from working, and their fixes.
 
-Owns the questions (every replica of both stores, the herder) and the advice per finding. What is wrong is said by the
-store itself; nothing here guesses. Exit code 0 when every replica is HEALTHY, nothing is undecodable and a herder
-leads; else 1. Connectors and tasks that wait, stand still or failed are listed besides: a mesh whose database is away
-is healthy.
+Owns the queries (every replica of both stores, the herder) and the advice per finding. The store itself names its
+condition; nothing here guesses. Exit code 0 when every replica is HEALTHY, no record is undecodable and a herder leads;
+else 1. Connectors and tasks that wait, are stuck or failed are listed besides: a mesh whose database is down is
+healthy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`herd drain worker` and `herd undrain worker`: take everything off a worker before it is stopped, and let it back."""
+"""`herd drain worker` and `herd undrain worker`: all units moved off a worker before it is stopped, and the worker let
+back.
+"""
 
 from __future__ import annotations
 

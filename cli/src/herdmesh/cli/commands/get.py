@@ -1,4 +1,4 @@
-"""`herd get`: what there is, one line each."""
+"""`herd get`: lists of objects, one line each."""
 
 from __future__ import annotations
 

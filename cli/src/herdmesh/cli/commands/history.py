@@ -1,8 +1,8 @@
-"""`herd history` and `herd restore`: what was changed about a connector, and an earlier config once more.
+"""`herd history` and `herd restore`: the changes of a connector, and the return to an earlier config.
 
-Owns the two commands. History is a read of the config store. A restore is an update like any other, so that an earlier
-config is validated as a new one is, and its tasks restart as for any change; the store never tells secrets, so those it
-left out are taken from the config in force, or given anew.
+Owns the two commands. History is a read of the config store. A restore is an update like any other, so an earlier
+config is validated as a new one is, and its tasks restart as for any change. The store never returns secrets, so
+redacted values are taken from the config in force, or given again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`herd pause|resume|stop|restart|delete`: what a connector does."""
+"""`herd pause|resume|stop|restart|delete`: the life cycle of a connector."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`herd offsets get|set|reset|rewind`: where a connector is, and having it go on from elsewhere (KIP-875).
+"""`herd offsets get|set|reset|rewind`: the offsets of a connector, read and changed (KIP-875).
 
-Owns the four commands. What -o json of `get` prints is what `set -f` takes, and Connect's REST API too. Invariant: a
+Owns the four commands. The output of `get -o json` is the input of `set -f`, and of Connect's REST API. Invariant: a
 change is sent under one request id however often it is repeated, and never without a confirmation or --yes.
 """
 

@@ -1,4 +1,4 @@
-"""`herd plan`: what applying a file would do. Changes nothing."""
+"""`herd plan`: the effects of applying a file. Changes nothing."""
 
 from __future__ import annotations
 

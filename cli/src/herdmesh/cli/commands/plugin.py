@@ -1,4 +1,4 @@
-"""`herd plugin new`: a connector package that works, to begin with."""
+"""`herd plugin new`: a working connector package to start from."""
 
 from __future__ import annotations
 

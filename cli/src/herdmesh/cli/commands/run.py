@@ -1,7 +1,7 @@
 """`herd run`: Connect's standalone mode, with Connect's own files.
 
-Owns the command: reading the files, telling what is wrong in them, creating the connectors in the order given, and
-lines of progress. The process itself is `herdmesh.standalone`.
+Owns the command: reading the files, reporting their errors, creating the connectors in the given order, and lines of
+progress. The process itself is `herdmesh.standalone`.
 """
 
 from __future__ import annotations

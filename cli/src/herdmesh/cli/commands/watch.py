@@ -1,4 +1,4 @@
-"""`herd watch`: what moves, as it moves."""
+"""`herd watch`: changes of connectors and tasks as they happen."""
 
 from __future__ import annotations
 

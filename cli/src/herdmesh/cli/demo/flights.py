@@ -1,7 +1,7 @@
 """The demo's data: 336,776 flights out of New York in 2013, as JSON records in a topic.
 
-Owns reading the package's CSV and writing the topic. Invariant: every record has an id nobody else has, so a row that
-is lost or doubled shows.
+Owns reading the package's CSV and writing the topic. Invariant: every record has a unique id, so a lost or doubled row
+shows.
 """
 
 from __future__ import annotations

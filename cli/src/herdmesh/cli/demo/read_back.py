@@ -1,4 +1,4 @@
-"""Reads the demo's Parquet with Spark, in a process of its own, and prints what it found as one JSON line.
+"""The check of the demo's Parquet with plain Spark, in a process of its own; its result is one JSON line.
 
 python -m herdmesh.cli.demo.read_back FOLDER
 

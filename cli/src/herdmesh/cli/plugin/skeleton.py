@@ -1,9 +1,9 @@
-"""A connector package that works, from templates.
+"""A working connector package, made from templates.
 
-Owns the names in it and the list of its files. The templates are the `.tmpl` files beside this one; that what they make
-passes its own tests is tested.
+Owns its names and the list of its files. The templates are the `.tmpl` files beside this one; a test shows that the
+package passes its own tests.
 
-Invariant: nothing that exists is written over.
+Invariant: no existing file is overwritten.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `herd transform` does, without the command line: reading records, running a chain on them, showing what came.
+"""`herd transform` without its command line: reading records, running a chain on them, showing the results.
 
-Imports nothing of a cluster (gRPC, Kafka's client, Spark): trying a chain starts at once, anywhere.
+Imports nothing of a cluster (gRPC, Kafka's client, Spark): a trial of a chain starts at once, anywhere.
 """

@@ -1,6 +1,6 @@
 """The configuration of a chain from a file: a connector's, in any of the forms Connect takes, or a worker's.
 
-Owns the reading, and what references in it stand for. What the keys mean is `herdmesh.connect.chain_config`'s.
+Owns the reading, and the resolution of references in it. `herdmesh.connect.chain_config` has the meaning of the keys.
 
 Invariant: every value is text or null, as a connector's configuration in Connect; a number keeps its digits.
 """

@@ -1,7 +1,7 @@
-"""What a chain is made of, and how fast it is.
+"""The description of a chain, and the measurement of its speed.
 
-Owns the text of `--explain` and the measuring of `--bench`. Invariant: what is explained is what was compiled for the
-records given, not what might be.
+Owns the text of `--explain` and the measuring of `--bench`. Invariant: the description is of the loop that was compiled
+for the given records.
 """
 
 from __future__ import annotations

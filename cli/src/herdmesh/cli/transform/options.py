@@ -1,7 +1,6 @@
-"""What `herd transform` can be asked for.
+"""The choices of `herd transform`'s options.
 
-Owns the choices. Invariant: imports nothing, so that `herd` need not load converters and transformations to list its
-commands.
+Invariant: imports nothing, so that `herd` need not load converters and transformations to list its commands.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Records from lines of text, in three forms.
 
-    lines    each line is a value. To a converter it is its bytes; without one, JSON when it is that, else text
+    lines    each line is a value. A converter gets its bytes; without a converter it is JSON if it parses, else text
     records  each line an object of topic, partition, offset, timestamp, key, value, headers, all of them optional;
-             keys, values and headers are plain JSON, or {"base64": ...}. To a converter a string is its UTF-8 bytes as
-             it stands, anything else its JSON text
+             keys, values and headers are plain JSON, or {"base64": ...}. A converter gets a string as its UTF-8 bytes,
+             anything else as its JSON text
     typed    each line a record in the form of `herdmesh.connect.record_json`, schemas and types included
 
-Owns the forms and which one a text is in. Invariant: a line gives one record or one `BadLine`; its number is kept.
+Owns the forms and their detection. Invariant: a line gives one record or one `BadLine`; its number is kept.
 """
 
 from __future__ import annotations

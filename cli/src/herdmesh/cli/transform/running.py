@@ -1,9 +1,9 @@
-"""Records through a chain, batch by batch, and what became of each.
+"""Records through a chain, batch by batch, and the result of each.
 
 Owns the grouping into batches of one topic, partition and shape, and the list of failures. The chain is
 `herdmesh.connect.chain`'s, the same that tasks run.
 
-Invariant: every record given came out, failed (its line, stage, step, class and message are known), or was left out by
+Invariant: every given record came out, failed (its line, stage, step, class and message are known), or was filtered by
 a step; `run` raises for none of them.
 """
 

@@ -1,6 +1,6 @@
-"""Records on their way from files through a chain to standard output.
+"""One session of `herd transform`: records from files through a chain to standard output.
 
-Owns the session of one command: what is read, counted and told. Options and exit codes: the command.
+Owns what is read, counted and reported. Options and exit codes: the command.
 
 Invariant: standard output has records only, everything else goes to standard error.
 """

@@ -1,7 +1,7 @@
 """Records as lines of text.
 
-Owns the two forms that are printed: plain JSON for people and programs, and `herdmesh.connect.record_json`'s, which
-loses nothing. Invariant: a record is one line, except a value printed as it is that has line ends itself.
+Owns the two printed forms: plain JSON for people and programs, and the lossless form of `herdmesh.connect.record_json`.
+Invariant: a record is one line, except a value that is printed raw and has line ends itself.
 """
 
 from __future__ import annotations

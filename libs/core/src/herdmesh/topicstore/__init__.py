@@ -1,9 +1,9 @@
 """One compacted Kafka topic as a small replicated store: elected and fenced writer, snapshot and watch.
 
-Owns the public names of the library but its engines; start reading at `contract`. Two engines keep it:
-`kafka.KafkaTopicStore(settings, initial_state, may_write=..., tuning=...)` and
-`memory.MemoryTopicStore(broker, settings, initial_state, may_write=..., tuning=...)`. They are imported from there by
-who has a store: a herder and a worker, which know revisions, load neither them nor a Kafka client for it.
+Owns the public names of the library except its engines; start reading at `contract`. There are two engines:
+`kafka.KafkaTopicStore(settings, initial_state, may_write=..., tuning=...)` and `memory.MemoryTopicStore(broker,
+settings, initial_state, may_write=..., tuning=...)`. A service that has a store imports them from their modules, so
+that a herder or a worker, which only needs revisions, loads neither them nor a Kafka client.
 """
 
 from herdmesh.topicstore.contract import (

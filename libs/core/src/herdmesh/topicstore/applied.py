@@ -1,9 +1,10 @@
-"""The fold: committed records go in, the state, its position and everyone who waits for a position come out.
+"""The applied state of a store: committed records go in; the state, its position and everyone who waits for a position
+come out.
 
-Owns the applied state. Knows no log and no task: it is called on the event loop and never awaits. A transaction of
-this replica (`Flight`) is applied as one: its records are held until all were read and are then applied in the
-order they were decided, so that a write's result is computed on a state that has it and nothing decided after it.
-Invariant: records of one shard are applied in offset order, each once.
+Owns the applied state. Knows no log and no task: it is called on the event loop and never awaits. A transaction of this
+replica (`Flight`) is applied as one: its records are kept back until all were read, and are then applied in the order
+in which they were decided. So the result of a write is computed on a state that has the write and nothing that was
+decided after it. Invariant: the records of one shard are applied in offset order, each once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The read barrier: wait until this replica applied everything committed before the call.
+"""The read barrier: a wait until this replica has applied everything that was committed before the call.
 
-Owns the sharing of end-offset fetches: whoever calls while a fetch is on its way joins the next one, because the
-one on its way may have begun before the call. So a thousand concurrent callers cost two fetches.
-Invariant: a caller is released only by a fetch that began after its call.
+Owns the sharing of end-offset fetches: a caller that comes while a fetch is under way joins the next one, because the
+fetch under way may have begun before the call. So a thousand concurrent callers cost two fetches. Invariant: a caller
+is released only by a fetch that began after its call.
 """
 
 from __future__ import annotations

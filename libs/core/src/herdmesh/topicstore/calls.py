@@ -1,8 +1,8 @@
-"""Blocking client calls away from the event loop, and where the clients log.
+"""A thread for blocking client calls, away from the event loop; and the logger of the clients.
 
-Owns a daemon thread that runs calls in order. A daemon, because a call into a Kafka client can outlive every
-deadline when the broker is gone, and no thread may keep a process from ending. Invariant: one call at a time, in
-call order.
+Owns a daemon thread that runs calls in order. It is a daemon because a call into a Kafka client can outlive every
+deadline when the broker is gone, and no thread may keep a process from ending. Invariant: one call at a time, in call
+order.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The contract of a topic store: one compacted Kafka topic, one elected and fenced writer, many readers.
 
-Owns the types both engines (`KafkaTopicStore`, `MemoryTopicStore`) and every caller share. Owns no I/O. The state a
-store folds its topic into belongs to the service (`configstore.state`, `statusstore.state`); this module only says
-what the engine needs from it.
+Owns the types that both engines (`KafkaTopicStore`, `MemoryTopicStore`) and every caller share. Owns no I/O. The state
+that a store folds its topic into belongs to the service (`configstore.state`, `statusstore.state`); this module only
+says what the engine needs from it.
 
-Invariant: a caller sees a write as done only after this replica's own reader applied it from the topic, and sees a
-refusal, a no-op or a linearizable read only after the reader reached an end offset fetched after the call began.
+Invariant: a caller sees a write as done only after this replica's own reader applied it from the topic. It sees a
+refusal, a no-op or a linearizable read only after the reader reached an end offset that was fetched after the call
+began.
 """
 
 from __future__ import annotations

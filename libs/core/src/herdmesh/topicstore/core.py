@@ -1,13 +1,13 @@
-"""The engine both stores are made of: start, roles, take-over, close, and the public methods.
+"""The engine-independent part of a topic store: start, roles, take-over, close, and the public methods.
 
-Owns the role and the order of events; the fold is `applied`, writes are `writes`, reads `barrier` and `watch`, and
-where records live is a `Log`. Clients of Kafka are not known here.
+Owns the role and the order of events. The fold is `applied`, writes are `writes`, reads are `barrier` and `watch`, and
+a `Log` hides where the records are. It knows no Kafka client.
 
-Taking over, step by step: (1) the log says this replica is the owner; (2) `may_write` allows it; (3) ownership is
-proved with the coordinator, because a process that was stopped and continued remembers an ownership it lost; (4)
-`take_over` fences every earlier writer and ends its transaction; (5) everything up to the end is read, and what
-was held back of a transaction whose rest is not there is applied; (6) writes are let in.
-Invariant: between two successful take-overs of one store, only the later replica's records become visible.
+A take-over, step by step: (1) the log reports that this replica is the owner; (2) `may_write` allows it; (3) ownership
+is proved with the coordinator, because a process that was stopped and continued remembers an ownership that it has
+lost; (4) `take_over` fences every earlier writer and ends its transaction; (5) everything up to the end is read, and
+the records kept back of an incomplete transaction are applied; (6) writes are let in. Invariant: between two successful
+take-overs of one store, only the later replica's records become visible.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The guard: are the topics still the ones that were opened, as they must be, and open to this store?
+"""The guard of a store's topics: are they still the topics that were opened, configured as needed, and open to this
+store?
 
-Owns when that is asked (every so often, before a take-over, after a fault) and what each answer means for the store.
-How a log finds out is the log's; closing and stepping down are the core's.
+Owns the times of the check (at an interval, before a take-over, after a fault) and the consequence of each answer for
+the store. How a log finds out is the log's affair; closing and stepping down are the core's.
 
-Invariant: a state is never served for longer than the check interval on a topic that is another one, however much that
-one resembles it: ids are compared, never offsets.
+Invariant: a state is never served for longer than the check interval on a topic that replaced the original one, however
+similar it looks: ids are compared, never offsets.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How a replica is: the one thing an operator has to look at, in one line with the fix.
+"""The health of a replica: the one condition that an operator has to look at, in one line with the fix.
 
-Owns `Condition` (the names of proto `common.v1.StoreCondition`), which error means which condition, and the book in
-which the parts of a store note what keeps them from working. Owns no reaction: what follows from an error is the
-core's.
+Owns `Condition` (the names of proto `common.v1.StoreCondition`), the mapping from errors to conditions, and the record
+in which the parts of a store note what keeps them from working. Owns no reaction: what follows from an error is the
+core's affair.
 
-Invariant: of several parts in trouble the one earliest in `Part` is told, because it explains the others; each change
-is logged once, and `since_ms` is when the condition (not its wording) began.
+Invariant: if several parts have a problem, the one earliest in `Part` is shown, because it explains the others. Each
+change is logged once, and `since_ms` is when the condition (not its wording) began.
 """
 
 from __future__ import annotations

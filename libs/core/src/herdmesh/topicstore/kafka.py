@@ -1,7 +1,8 @@
-"""The Kafka engine: `TopicStore` over a topic of a real broker.
+"""The Kafka engine: a `TopicStore` over a topic of a real broker.
 
-Owns the assembly of reader, election, writer and admin client into a `Log`. What they do is in `kafka_reader`,
-`kafka_election`, `kafka_writer` and `kafka_topics`; what a store is, in `core`. No call here blocks the event loop.
+Owns the assembly of reader, election, writer and admin client into a `Log`. Their work is in `kafka_reader`,
+`kafka_election`, `kafka_writer` and `kafka_topics`; the rules of a store are in `core`. No call here blocks the event
+loop.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a store needs to be allowed on a broker, and how to say that one thing of it is missing.
+"""The permissions that a store needs on a broker, and the error that names a missing one.
 
-Owns the list of permissions and the wording of `NotAuthorized`: what the store could not do, on what, and the command
+Owns the list of permissions and the wording of `NotAuthorized`: the refused operation, its resource, and the command
 that grants it. Knows no client. The operations are Kafka's (KIP-11, KIP-98, KIP-430).
 """
 

@@ -1,7 +1,7 @@
-"""Reading single records of the audit topic again, for history.
+"""The reader of single records of the audit topic, for history.
 
-Owns one consumer, made when first asked, in a thread of its own; the store's reader is not disturbed. Invariant: only
-committed records are returned, each as it lies in the topic.
+Owns one consumer, made on first use, in a thread of its own; the store's reader is not disturbed. Invariant: only
+committed records are returned, each exactly as it is in the topic.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a write does in Kafka beside its own records: records of other topics, and a group's offsets.
+"""The part of a write outside the store's own topics: records of other topics, and a group's offsets.
 
-Owns sending it in the transaction that the writer's producer has open, and telling what Kafka will not take, whoever
-asks how often (`CommitBesideRefused`), from what may pass. Owns neither that transaction nor its end.
-Invariant: when `send_beside` returns, the transaction holds all of it.
+Owns sending that part in the open transaction of the writer's producer, and telling errors that Kafka repeats at every
+attempt (`CommitBesideRefused`) from transient ones. Owns neither that transaction nor its end. Invariant: when
+`send_beside` returns, the transaction holds all of it.
 """
 
 from __future__ import annotations

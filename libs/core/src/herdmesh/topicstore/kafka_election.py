@@ -1,9 +1,9 @@
-"""The election: who owns the last partition of the topic in a consumer group.
+"""The writer election: the owner of the topic's last partition in a consumer group writes.
 
-Owns a group member with its thread. It reads no records (its partitions are paused) and decides nothing about
-safety; the fence does. It only makes take-over quick: a member that leaves is replaced within a heartbeat, one that
-falls silent within the session timeout. Invariant: `on_owner` is told from the thread that serves the group, in
-order, and of the member of now alone.
+Owns a group member with its thread. It reads no records (its partitions are paused) and decides nothing about safety;
+the fence does. It only makes take-over quick: a member that leaves is replaced within a heartbeat, a silent one within
+the session timeout. Invariant: `on_owner` is called from the thread that serves the group, in order, and for the
+current member alone.
 """
 
 from __future__ import annotations

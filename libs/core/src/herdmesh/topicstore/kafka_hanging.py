@@ -1,11 +1,12 @@
-"""How a transaction of the stores' id was decided that Kafka left without its marker (ADR 0006).
+"""Lookup of the outcome of a hanging transaction: one that was decided, but whose marker Kafka lost (ADR 0006).
 
 A broker that dies between deciding a transaction and writing its marker may drop the marker when it comes back. The
-partition then holds the transaction open: nothing behind it can be read, and a transaction of two topics may be visible
-in one of them alone. Only a marker of the same producer id ends it; the writer writes that (`Writer.finish`).
+partition then holds the transaction open: nothing behind it can be read, and a transaction over two topics may be
+visible in only one of them. Only a marker of the same producer id ends it; the writer writes that marker
+(`Writer.finish`).
 
-Owns the asking, by a client of the store's, and what a failure of it means. Invariant: "nobody may say" is answered
-only where asking again would not help.
+Owns the query, with a client of the store, and the meaning of its failures. Invariant: "not authorized to know" is
+answered only where a retry would not help.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The reader: one consumer on every shard, in a thread of its own.
+"""The reader of a store: one consumer on every shard, in a thread of its own.
 
-Owns the thread and its consumers, one after the other; delivers batches to the event loop, at most a few ahead of it,
-so a slow loop slows the reader and never fills memory. Uses no consumer group: positions are the store's own.
-Invariant: positions told are beyond everything delivered and beyond the transaction markers seen so far, so a
-barrier at the end of the log is reached although the last offset there is a marker, not a record.
+Owns the thread and its consumers, one after the other. It delivers batches to the event loop, at most a few ahead of
+it, so a slow loop slows the reader and never fills memory (backpressure). It uses no consumer group: positions are the
+store's own. Invariant: a reported position is beyond everything delivered and beyond the transaction markers seen so
+far. So a barrier at the end of the log is reached although the last offset there is a marker, not a record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Topics and offsets as the admin client sees them.
+"""The admin side of a store's topics: creation, checks, end offsets.
 
 Owns creation and checking of a store's topics at start, checking them again while it runs, and the fetch of end offsets
 for barriers. Invariants: a store never starts on a topic whose cleanup policy or partition count is not exactly what it
-needs; and nothing here makes a topic but `open_topics`, also on a broker that makes topics for whoever asks.
+needs; and only `open_topics` creates a topic, also on a broker that creates topics automatically.
 """
 
 from __future__ import annotations

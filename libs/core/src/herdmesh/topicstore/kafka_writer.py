@@ -1,11 +1,11 @@
-"""The writer: one transactional producer, used from one thread.
+"""The writer of a store: one transactional producer, used from one thread.
 
-Owns the producer. After any failed transaction the producer is thrown away as it is: an abort followed by a retry
-could, once the broker has forgotten the id (INVALID_PRODUCER_ID_MAPPING), fence its rightful owner. The open
-transaction is ended by whoever initialises the id next, or by its timeout. Aborted is only a sound one, all of whose
-records were acknowledged, when their places are not what its late values were made for.
-Invariant: a commit is asked for only after every record was acknowledged, so that where they lie is known before
-any can be read, and a lost answer can be looked up in the log.
+Owns the producer. After a failed transaction the producer is thrown away without an abort: an abort followed by a retry
+could fence the rightful owner once the broker has forgotten the id (INVALID_PRODUCER_ID_MAPPING). The open transaction
+is ended by the next owner that initialises the id, or by its timeout. The only transaction that is aborted is a sound
+one, with all records acknowledged, whose offsets are not the ones that its late values were computed for. Invariant: a
+commit is requested only after every record was acknowledged. So the offsets are known before any record can be read,
+and a commit whose answer was lost can be looked up in the log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A dict whose copy costs the same however large it is, for the states that a group commit copies each time.
+"""A dict whose copies cost the same whatever its size, for the states that a group commit copies each time.
 
-Owns the sharing: a copy shares the large part and gets its own small part of what changed since. The small part is
-folded into a new large one when it has grown, so that changes pay for it and copies do not.
-Invariant: what is shared is never changed; no copy sees a change of another.
+Owns the sharing: a copy shares the large part and has its own small part with later changes. The small part is folded
+into a new large one when it has grown, so changes pay for that and copies do not. Invariant: the shared part is never
+changed; no copy sees a change of another.
 """
 
 from __future__ import annotations

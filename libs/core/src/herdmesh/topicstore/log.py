@@ -1,11 +1,11 @@
-"""The seam between the engine and where the records live.
+"""The interface between the engine and the place where its records are.
 
-Owns the protocol `Log` with the types that cross it; `kafka.KafkaLog` and `memory.MemoryLog` are its two sides.
-Everything above (folding, group commit, barriers, watches, roles) is one piece of code for both.
+Owns the protocol `Log` with the types that cross it; `kafka.KafkaLog` and `memory.MemoryLog` implement it. Everything
+above (folding, group commit, barriers, watches, roles) is one piece of code for both.
 
-A *shard* is a partition as the engine counts them: 0..n-1 are the store's own, n is the audit topic's only
-partition if there is one. Invariant: `LogEvents` are called on the event loop, a shard's records in offset order
-and each once.
+A *shard* is a partition as the engine counts them: 0..n-1 are the store's own, n is the only partition of the audit
+topic if there is one. Invariant: `LogEvents` are called on the event loop, a shard's records in offset order and each
+once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The memory engine: the same store over topics that live in this process.
 
-Owns `MemoryTopicStore`, a replica, and its `Log` over a `MemoryBroker` (which is `memory_broker`'s). Beyond a real
-replica it offers what tests need: `freeze`/`thaw` (a process stopped and continued, or cut off from the network),
+Owns `MemoryTopicStore`, a replica, and its `Log` over a `MemoryBroker` (which belongs to `memory_broker`). Beyond a
+real replica it offers faults for tests: `freeze`/`thaw` (a process stopped and continued, or cut off from the network),
 `kill`, `lose_next_answer` (a commit whose answer does not arrive). Everything runs on the event loop in a fixed order;
-with an injected clock it is deterministic.
-Invariant: as with a real client, cancelling a caller does not stop a transaction that was begun.
+with an injected clock it is deterministic. Invariant: as with a real client, cancelling a caller does not stop a
+transaction that was begun.
 """
 
 from __future__ import annotations

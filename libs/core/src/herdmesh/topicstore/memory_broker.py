@@ -1,10 +1,9 @@
-"""What a Kafka broker is to a topic store, in this process.
+"""An in-memory Kafka broker, as far as a topic store can see one.
 
-Owns topics, transactional identities with their open transactions, election groups and what groups committed. It does
-what a broker does as far as a store can see: a marker offset after each transaction, epochs that fence, readers that
-stop before the first transaction that is open (the last stable offset), one owner per election group, compaction that
-spares young records. A difference that a caller could see is a bug here. Everything is synchronous; with an injected
-clock it is deterministic.
+Owns topics, transactional identities with their open transactions, election groups, and groups' committed offsets. It
+has a marker offset after each transaction, epochs that fence, readers that stop before the first open transaction (the
+last stable offset), one owner per election group, and compaction that spares young records. A difference that a caller
+could see is a bug here. Everything is synchronous; with an injected clock it is deterministic.
 
 Invariant: records become visible whole transactions at a time, in offset order within a partition.
 """

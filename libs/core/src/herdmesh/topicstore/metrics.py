@@ -1,9 +1,9 @@
 """Metrics of a store on /metrics: writes, transactions, applied records, lag of the reader, watchers, snapshot.
 
-Owns the names, what one store has counted of its callers' writes, and the producer that shows it all from `start` to
-`close`. The parts count for themselves (`applied`, `watch`, `writes`); they are read when the page is asked for.
+Owns the names, one store's counts of its callers' writes, and the producer that exports them from `start` to `close`.
+The parts count for themselves (`applied`, `watch`, `writes`); they are read when the page is requested.
 
-Invariant: nothing here is done per record. The page's thread only looks at single numbers and lengths.
+Invariant: nothing here is done per record. The page's thread only reads single numbers and lengths.
 """
 
 from __future__ import annotations

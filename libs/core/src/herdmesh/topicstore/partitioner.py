@@ -1,4 +1,4 @@
-"""Which partition Java's default partitioner puts a key in.
+"""Java's default partitioner: the partition of a key, by murmur2.
 
 Owns murmur2 as `org.apache.kafka.common.utils.Utils.murmur2` computes it. The Kafka engine leaves the choice to
 librdkafka (`partitioner=murmur2_random`, the same function); the memory engine and provisional records need it here.

@@ -1,8 +1,7 @@
-"""What a store is told before it starts.
+"""The settings of a topic store.
 
-Owns two frozen dataclasses: `TopicSettings` (which topic, which identities; a service fills it from its own
-settings) and `StoreTuning` (times and limits; the defaults are the design's, tests shorten them). Reads no
-environment.
+Owns two frozen dataclasses: `TopicSettings` (which topic, which identities; a service fills it from its own settings)
+and `StoreTuning` (times and limits; tests shorten them). Reads no environment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The stages of a write, in order, at each of which a fault test can harm the writer.
+"""The stages of a write, in order; at each of them a fault test can stop or kill the writer.
 
-Owns their names and the default of `on_stage`: the points of `herdmesh.failpoints`, with the store's topic as owner,
-looked up again at every stage so that a running store can be armed. Where each stage is reached is said here and done
-by `writes` and the two logs.
+Owns their names and the default of `on_stage`: the failpoints of `herdmesh.failpoints`, with the store's topic as
+owner, looked up again at every stage so that a running store can be armed. Each stage says here where it is reached;
+`writes` and the two logs reach it.
 
 `on_stage` is called before the step it names, in the event loop's thread or the writer's, and must not raise or await.
 """

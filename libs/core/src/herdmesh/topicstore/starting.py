@@ -1,7 +1,7 @@
-"""Starting a store until it starts: what a process does that nobody should have to restart by hand.
+"""The start of a store with retries, so that nobody has to restart its process by hand.
 
-Owns the pauses between attempts. What keeps the store from starting is in its `health` meanwhile, and in its log once
-per change. Invariant: only a store that can be started again is.
+Owns the pauses between attempts. Meanwhile the store's `health` has what keeps it from starting, and its log has a line
+per change. Invariant: only a store that can be started again is retried.
 """
 
 from __future__ import annotations

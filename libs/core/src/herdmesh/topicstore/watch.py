@@ -1,19 +1,17 @@
-"""The watch hub: one shared memory of changes, many watchers reading it at their own pace.
+"""The watch hub: one shared ring of recent changes, read by many watchers at their own pace.
 
-Owns the ring of the last changes, who sleeps on it and in which order they are woken. A watcher is a cursor into the
-ring, so a thousand of them cost a thousand integers, and publishing costs the same with none or many. Never touches the
-state.
+Owns the ring, the sleeping watchers, and the order in which they are woken. A watcher is a cursor into the ring, so a
+thousand of them cost a thousand integers, and publishing costs the same with none or many. Never touches the state.
 
-Telling a thousand at once would keep the event loop from everything else, answers to writes first of all, until each
-had its turn. So a few are woken per turn of the loop, the longest asleep first; and while writes come in (`busy`), many
-watchers are woken and told at a pace that leaves the writes most of the processor. Nobody starves by that: writes are
-held back when most watchers fall behind for it (`crowded`), and lag of our making is no reason to cut a watcher off.
+To notify a thousand watchers at once would keep the event loop from everything else, answers to writes first of all. So
+a few are woken per turn of the loop, the longest asleep first; and while writes come in (`busy`), watchers are woken at
+a pace that leaves the writes most of the processor. No watcher starves: writes are held back when most watchers fall
+behind because of it (`crowded`), and lag that the hub itself causes is no reason to cut a watcher off.
 
-Promises to each watcher: *ordered* (per partition in topic order), *unique*, *resumable* at any revision it was
-given while the ring remembers it. It does not promise every intermediate value: a snapshot skips them, and so does
-compaction.
-Invariants: revisions in the ring never go back, so the place to resume is found by bisection; whoever sleeps while
-there is something to tell is in line to be woken.
+Promises to each watcher: *ordered* (per partition in topic order), *unique*, *resumable* at any revision it was given
+while the ring remembers it. Not every intermediate value is promised: a snapshot skips them, and so does compaction.
+Invariants: revisions in the ring never go back, so the place to resume is found by bisection; a sleeping watcher with
+something to read is in line to be woken.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tasks whose author writes coroutines.
 
-Owns the private event loop of a task, in a thread of its own, so that what the author leaves running (a connection, a
-prefetch) goes on while the record loop does something else. The record loop waits for each coroutine it asks for.
+Owns the private event loop of a task, in a thread of its own, so that the author's background work (a connection, a
+prefetch) continues while the record loop does something else. The record loop waits for each coroutine that it calls.
 
 Invariant: all coroutines of a task run in one loop, one call of the record loop at a time; after `stop` nothing runs.
 """

@@ -1,4 +1,4 @@
-"""Dealing things out to tasks. Owns the one rule. Invariant: nothing is left out, doubled or moved."""
+"""The grouping of items into tasks. Owns the one rule. Invariant: no item is left out, doubled or moved."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a task of records gave that is no record, or has a field of a wrong type, named once making a batch has failed.
+"""The diagnosis of a failed batch: which given records are no records, or have a field of a wrong type.
 
-Owns the look at each record. The rules are `engine.source.record_check`'s. Called for no batch that was made.
+Owns the look at each record. The rules are in `engine.source.record_check`. Called only for batches that could not be made.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Where transactions end, said of records (`transaction.boundary=connector`, KIP-618;
-docs/reference/connect/data-model.md, section 3).
+"""Transaction boundaries by record (`transaction.boundary=connector`, KIP-618; docs/reference/connect/data-model.md,
+section 3).
 
-Owns what a task that gives records asked for and has not got yet, and tells it on to the loop's `TransactionContext`,
-which knows batches alone: which batch a record will be in, and at which place of it, its author does not see.
+Owns the open requests of a task that returns records, and passes them to the loop's `TransactionContext`, which knows
+batches alone: the author does not see in which batch a record will be, nor at which position of it.
 
-Invariant: what is asked of a record is asked of the loop in the very `poll` that hands the record over; what is asked
-of all records, of the last one, however many batches they are.
+Invariant: a request for a record reaches the loop in the same `poll` that returns the record; a request for all records
+applies to the last one, however many batches they are.
 """
 
 from __future__ import annotations

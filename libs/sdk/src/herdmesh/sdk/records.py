@@ -1,10 +1,10 @@
-"""Tasks that go through records one by one, for authors to whom that is worth more than speed.
+"""Tasks that handle records one by one, for authors who prefer that to speed.
 
-Owns `SourceRecord` and `SourceOffset`, the two task classes, and how records become batches. The loop knows batches
-alone.
+Owns `SourceRecord` and `SourceOffset`, the two task classes, and the making of batches from records. The loop knows
+batches alone.
 
-Invariant: records leave in the order they were given, each batch with the offset of its own last record; what was given
-before an error leaves before the error is raised.
+Invariant: records leave in the order they were given, each batch with the offset of its own last record; records given
+before an error leave before the error is raised.
 """
 
 from __future__ import annotations

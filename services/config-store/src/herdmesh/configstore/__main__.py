@@ -1,9 +1,9 @@
 """The config store's process: wiring only.
 
-Order of start: server (NOT_SERVING, so health and `GetStoreStatus` can be asked), store (replays, joins the election;
-tried again for as long as it takes to mend what keeps it from starting), roles. Order of stop: NOT_SERVING and
-campaigns ended; then the store (finishes its transaction, leaves the election) and the server's calls. A store that
-closes itself ends the process: whoever supervises it starts it anew on what is there.
+Order of start: server (NOT_SERVING, but health and `GetStoreStatus` answer), store (replays, joins the election;
+retries until what keeps it from starting is fixed), roles. Order of stop: NOT_SERVING and campaigns ended; then the
+store (finishes its transaction, leaves the election) and the server's calls. A store that closes itself ends the
+process; its supervisor starts it again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The status store's process: `python -m herdmesh.statusstore`. Wiring only.
 
-Whatever keeps the topic store from starting, the process stays, says so (health, `GetStoreStatus`) and tries again
-until it is mended. A store that closes itself ends the process: whoever supervises it starts it anew on what is there.
+When the topic store cannot start, the process stays, reports the cause (health, `GetStoreStatus`) and retries until it
+is fixed. A store that closes itself ends the process; its supervisor starts it again.
 
 Invariant: the stop is staged and bounded: no new calls (health says so), running calls end, the store leaves the
 election at once so that another replica takes over without waiting for a timeout.

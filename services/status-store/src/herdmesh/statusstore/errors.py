@@ -1,9 +1,9 @@
-"""Errors of the status store beyond those every service has (`herdmesh.rpc.errors`, `herdmesh.topicstore.errors`).
+"""Errors of the status store beyond those of every service (`herdmesh.rpc.errors`, `herdmesh.topicstore.errors`).
 
     StatusStoreError
-    `-- StoreGone        the topic store closed itself; the process ends and its supervisor starts it anew
+    `-- StoreGone        the topic store closed itself; the process ends and its supervisor starts it again
 
-Owns only what never meets a caller. Invariant: nothing here is raised inside an RPC.
+Owns only errors that no caller sees. Invariant: nothing here is raised inside an RPC.
 """
 
 from __future__ import annotations

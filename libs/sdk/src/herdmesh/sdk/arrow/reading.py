@@ -1,8 +1,8 @@
-"""From Arrow: a RecordBatch as records of a source.
+"""The conversion from Arrow: a RecordBatch as records of a source.
 
-Owns which Connect schema stands for an Arrow type, and how values are read.
+Owns the Connect schema for each Arrow type, and the reading of values.
 
-Invariant: no value is changed: what has no exact form in Connect is refused with its column.
+Invariant: no value is changed; a value without an exact form in Connect is refused, and the error names its column.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""To Arrow: values of a sink as columns, typed by their schema.
+"""The conversion to Arrow: values of a sink as columns, typed by their schema.
 
-Owns which Arrow type stands for a Connect schema, and how columns are made: one writer is compiled for each schema,
-which works column by column. Values without a schema have the types that Arrow finds in them.
+Owns the Arrow type for each Connect schema, and the making of columns: one writer is compiled for each schema, which
+works column by column. Values without a schema have the types that Arrow infers.
 
     Decimal    decimal128(p, s), p from the schema's `connect.decimal.precision` or 38; decimal256(76, s) where a value
                of the column needs it. A negative scale is 0 there

@@ -1,7 +1,6 @@
-"""From a connector class to configs and tasks, as the worker does it.
+"""The way from a connector class to configs and tasks, as the worker goes it.
 
-Owns the way there, and what validation says of a config. Invariant: every call begins with a new instance, as the
-worker's do.
+Owns that way, and the findings of validation. Invariant: every call begins with a new instance, as the worker's do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The suites that need a broker: the real record loop, killed by SIGKILL at every point it has.
 
 Owns the runs, their topics, and the two suites. They take the fixture `kafka_bootstrap`, the text `HOST:PORT` of a
-broker that is for tests. What connectors must do, the suites without a broker ask; these show that it holds where
-processes really die.
+broker for tests. The suites without a broker test the duties of a connector; these show that they hold where processes
+really die.
 
 Invariant: a topic and a connector name serve one run and the one that follows it.
 """

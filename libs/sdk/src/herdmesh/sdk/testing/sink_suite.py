@@ -1,7 +1,7 @@
 """The standard suite for sinks: nothing lost wherever a run ends, and nothing doubled where that is promised.
 
-Owns the tests; how runs are driven: `sink_trial`. Invariant: a connector passes when, after every death at every point,
-what is outside is what was in the topic: each record at least once, and exactly once of a `StagingSinkTask`, a
+Owns the tests; `sink_trial` drives the runs. Invariant: a connector passes when, after every death at every point, the
+target has what was in the topic: each record at least once, and exactly once with a `StagingSinkTask`, a
 `LedgerSinkTask` or an idempotent world.
 """
 

@@ -1,7 +1,7 @@
 """The standard suite for sources: nothing lost, nothing doubled, wherever a run ends.
 
-Owns the tests; how runs are driven: `source_trial`. Invariant: a connector passes when, after every death at every
-point, what is in Kafka is what was in the source.
+Owns the tests; `source_trial` drives the runs. Invariant: a connector passes when, after every death at every point,
+Kafka has what was in the source.
 """
 
 from __future__ import annotations

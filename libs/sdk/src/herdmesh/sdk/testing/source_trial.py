@@ -1,10 +1,10 @@
-"""Runs of a source's tasks without Kafka: offsets and records in memory, deaths where they are wanted.
+"""Runs of a source's tasks without Kafka: offsets and records in memory, deaths at chosen points.
 
-Owns the order of calls, which is that of `herdmesh.engine.source.source_loop`, and what would be in Kafka. Judges each
-batch by itself; what all of them together must be, the suite judges.
+Owns the order of calls, which is that of `herdmesh.engine.source.source_loop`, and the content that would be in Kafka. It judges
+each batch by itself; the suite judges all of them together.
 
-Invariant: records and their offsets become visible together, by a commit; a run that dies leaves neither of what it had
-not committed.
+Invariant: records and their offsets become visible together, by a commit; a run that dies leaves neither records nor
+offsets that it had not committed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What both suites ask of a connector: its description, its config, its tasks' configs.
+"""The tests that both suites share: a connector's description, its config, its tasks' configs.
 
 Owns these tests and the fixture that makes worlds. Invariant: each test begins with a world that knows nothing.
 """

@@ -1,7 +1,7 @@
-"""What an author tells the standard suite: the world outside of a connector, and how to look at it.
+"""The interfaces by which an author describes the world outside a connector to the standard suite.
 
-Owns the two interfaces and the records a sink is given. Invariant: what the suite writes can be told apart by a number,
-on both sides.
+Owns the two interfaces and the records a sink is given. Invariant: every record that the suite writes can be identified
+by a number, on both sides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the config store does to the world: the topic store it opens, Connect's group it looks at, the election it runs.
+"""The I/O of the config store: the topic store, Connect's group on the broker, the election of the leading herder.
 
 Owns every Kafka client and every clock of this service.
 """

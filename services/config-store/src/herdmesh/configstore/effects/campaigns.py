@@ -1,8 +1,7 @@
-"""The election of the leading herder, run: streams and time go in, epoch records and messages come out.
+"""The runner of the leader election: streams and time go in, epoch records and messages come out.
 
 Owns the `Election` machine, its ticks, the outbox of each campaign stream and the writes in flight: of one epoch and of
-one block of generations. Who leads is the machine's decision (`state.election`); how messages look on the wire is the
-servicer's.
+one block of generations. The machine decides who leads (`state.election`); the servicer converts messages.
 
 Invariant: everything runs on one event loop and the machine is only ever entered there, so it needs no lock.
 """

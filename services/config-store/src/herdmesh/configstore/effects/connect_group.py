@@ -1,9 +1,9 @@
-"""Connect's own group on the broker: whether a Java cluster is alive on the topics we want to write.
+"""Connect's own group on the broker: the check for a live Java cluster on the topics that we want to write.
 
-Owns an admin client for as long as the question takes. Decides nothing but whether anybody is there.
+Owns an admin client for as long as the query takes. Decides nothing but whether the group has members.
 
-Invariant: not being able to tell raises, and the topic store then does not take over. A broker does not list a group to
-who may not describe it, which looks like an empty one: that is asked for first.
+Invariant: an unknown answer raises, and the topic store then does not take over. A broker shows an empty list to a
+client that may not describe the group, so the permission is checked first.
 """
 
 from __future__ import annotations

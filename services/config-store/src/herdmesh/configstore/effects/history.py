@@ -1,9 +1,10 @@
-"""Reading the changes of a connector back from the audit topic.
+"""The reader of a connector's changes, from the audit topic.
 
-Owns which records are read: the state's index says where they lie (`state.history`), the topic store fetches them. What
-they say on the wire is the servicers'.
+Owns which records are read: the state's index has their positions (`state.history`), the topic store fetches them. The
+servicers convert them.
 
-Invariant: a page is of the topic as it was at or after the call; a config is told only for exactly the revision asked.
+Invariant: a page shows the topic as it was at or after the call; a config is returned only for exactly the requested
+revision.
 """
 
 from __future__ import annotations

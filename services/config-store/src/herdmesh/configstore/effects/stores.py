@@ -1,8 +1,8 @@
-"""Opening the topic store of the config topic, in Kafka or in memory.
+"""The opening of the config topic's store, in Kafka or in memory.
 
-Owns the choice of engine and the clock and ids that requests take along. The engines are `herdmesh.topicstore`'s.
+Owns the choice of engine, and the clock and ids that requests carry. The engines are `herdmesh.topicstore`'s.
 
-Invariant: the Kafka engine asks `ConnectGroup` before each take-over, the memory engine has no one to ask.
+Invariant: the Kafka engine checks `ConnectGroup` before each take-over; the memory engine has no group to check.
 """
 
 from __future__ import annotations

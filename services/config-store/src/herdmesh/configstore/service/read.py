@@ -1,8 +1,8 @@
-"""`ConfigReadService`: snapshot, watch, history, refresh, and how this replica is. Served by every replica.
+"""`ConfigReadService`: snapshot, watch, history, refresh, and the health of this replica. Served by every replica.
 
-Owns nothing but the translation; what is read and how fresh it is, is the topic store's.
+Owns nothing but the conversion; content and freshness are the topic store's.
 
-Invariant: a watcher can resume from every revision it was given, and from none it was not.
+Invariant: a watcher can resume from every revision it was given, and from no other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Health by role: what this replica may do now decides which of its services are SERVING.
+"""Health by role: the role of this replica decides which of its services are SERVING.
 
 Owns the order of the two steps of a role change, nothing else.
 
-Invariant: the election runs before the leadership service says SERVING, and the service says NOT_SERVING of itself as
-soon as the replica stops writing.
+Invariant: the election runs before the leadership service turns SERVING, and that service turns NOT_SERVING as soon as
+the replica stops writing.
 """
 
 from __future__ import annotations

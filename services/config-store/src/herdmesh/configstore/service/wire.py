@@ -1,9 +1,9 @@
-"""Between the config store's values and its protos.
+"""The conversion between the config store's values and its protos.
 
-Owns the translation in both directions and the refusal of requests that are not well formed. Decides nothing.
+Owns both directions, and the refusal of malformed requests. Decides nothing.
 
-Invariant: what is not a string in a foreign writer's config crosses as JSON text and comes back as the same value.
-Nothing a foreign writer stored keeps a message from being made: one odd record must not hide all others.
+Invariant: a value of a foreign writer's config that is no string crosses as JSON text and comes back as the same value.
+No record of a foreign writer keeps a message from being made: one odd record must not hide all others.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """`ConfigWriteService`: every mutation. Served by the elected writer; other replicas answer NOT_WRITER.
 
-Owns the translation of requests into mutations and of what was applied into answers. The rules are `state.writes`', the
-commit and its acknowledgement the topic store's.
+Owns the conversion of requests into mutations and of results into responses. The rules are in `state.writes`; the topic
+store commits and acknowledges.
 
-Invariant: an answer speaks of the state right after the write itself; a retry's answer of the state it finds, at the
-revision of the connector's last change.
+Invariant: a response describes the state right after the write itself; the response to a retry describes the current
+state, at the revision of the connector's last change.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The audit record of a mutation: who asked for what, when, what came of it, and which revision it led to.
+"""The audit record of a mutation: the caller, the request, its time, its outcome, and the resulting revision.
 
-Owns what is told and what is compared of a request. Redaction is `redaction`'s, the bytes are `connect.audit_topic`'s.
+Owns which parts of a request are recorded and compared. Redaction is in `redaction`, the bytes are in
+`connect.audit_topic`.
 
-Invariant: nothing a record says depends on a secret, the digest that tells requests apart included: a digest of a
-password can be guessed at by whoever may read the audit topic. So a retry that differs in a secret alone counts as the
-same request, and is answered with the first outcome.
+Invariant: nothing in a record depends on a secret, not even the digest that tells requests apart: whoever may read the
+audit topic could guess a password by its digest. So a retry that differs only in a secret counts as the same request,
+and gets the first outcome.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a watcher of the config store is told: one value per kind of event.
+"""The events of a config store watch, one type per kind.
 
-Owns the event types. Owns no rule: which record leads to which change is said in `connector` and `config`.
+Owns the event types. Owns no rule: `connector` and `config` say which record leads to which change.
 
 Invariant: a change carries immutable values, so that a watcher may keep it for as long as it likes.
 """

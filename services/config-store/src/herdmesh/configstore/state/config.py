@@ -1,10 +1,11 @@
-"""The whole config topic folded into one state: what the topic store replays, copies and watches.
+"""The whole config topic folded into one state, which the topic store replays, copies and watches.
 
-Owns `ConfigState`: dispatch of each record to the rules of its kind, leadership, session key, request outcomes, where
-history lies, and the list of what could not be read. The rules of one connector are in `connector` and `manifest`.
+Owns `ConfigState`: dispatch of each record to the rules of its kind, leadership, session key, request outcomes,
+positions of the history, and the list of undecodable records. The rules of one connector are in `connector` and
+`manifest`.
 
-Invariant: a record that cannot be read changes nothing but the count and the list of such records. (One exception, and
-it is Connect's: an unreadable commit of a name without config clears that name's uncommitted tasks,
+Invariant: an undecodable record changes nothing but the count and the list of such records. (One exception, and it is
+Connect's: an unreadable commit for a name without config clears that name's uncommitted tasks,
 docs/reference/connect/config-topic.md, section 4.4.)
 """
 

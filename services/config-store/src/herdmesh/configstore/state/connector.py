@@ -1,13 +1,12 @@
-"""What the records of one connector amount to: Connect's rules, record by record
-(docs/reference/connect/config-topic.md, section 4).
+"""The fold of one connector's records by Connect's rules (docs/reference/connect/config-topic.md, section 4).
 
-Owns `ConnectorState` and the fold of every record kind that names a connector, the manifest apart (`manifest`). Knows
+Owns `ConnectorState` and the fold of every record kind that names a connector, except the manifest (`manifest`). Knows
 no other connector, no topic and no wire.
 
-Connect's rules alone depend on what compaction left: a config that was written after its task set is moved behind the
-commit record by compaction, and then the commit finds no connector and drops the tasks (KAFKA-17719). That is why the
-latest record per task is kept here in `task_records` whatever Connect's rules make of it: a manifest that follows can
-name it by its digest and put it back in force.
+Connect's rules depend on what compaction left: compaction can move a config that was written after its task set behind
+the commit record, and then the commit finds no connector and drops the tasks (KAFKA-17719). That is why `task_records`
+keeps the latest record per task, whatever Connect's rules make of it: a later manifest can name it by its digest and
+put it back in force.
 
 Invariant: values are immutable; a fold returns a new state and never raises.
 """

@@ -1,20 +1,21 @@
-"""Which herder leads: candidates, heartbeats and leases in, instructions out.
+"""The election of the leading herder: candidates, heartbeats and leases in, instructions out.
 
-Owns who may be granted the next epoch and when; writes nothing and asks no clock. Safety is not decided here: an epoch
+Owns who may be granted the next epoch and when; writes nothing and reads no clock. Safety is not decided here: an epoch
 is a durable record written by a fenced writer, and every write that needs it is checked against that record. Leases
 only make a take-over quick.
 
 A candidate is one stream. Legal moves of the whole: FOLLOWING (not the writer) -> WAITING (an incumbent is stored, its
-lease runs, it may come back) or OPEN (nobody leads) -> WRITING (an epoch record is on its way) -> LED -> OPEN ...;
+lease runs, it may come back) or OPEN (nobody leads) -> WRITING (an epoch record is under way) -> LED -> OPEN ...;
 anything -> FOLLOWING when another replica writes.
 
 A fail-over of the store keeps the incumbent: to the new writer it is a leader whose stream broke, and the herder that
 comes back with its epoch in `held` goes on with it; no record is written and no task notices.
 
-A leader that is about to run out of generations asks for the next block of its epoch with its heartbeats, until it is
-told of one. That is one more record under the same epoch; nothing else of the reign changes, whatever becomes of it.
+A leader that is about to run out of generations requests the next block of its epoch with its heartbeats, until it is
+granted one. That is one more record under the same epoch; it changes nothing else of the leadership, whatever its
+outcome.
 
-Invariants: at most one epoch record is on its way, and at most one block; a herder is told of an epoch, or of a block,
+Invariants: at most one epoch record and at most one block are under way; a herder learns of an epoch, or of a block,
 only after its record was applied.
 """
 

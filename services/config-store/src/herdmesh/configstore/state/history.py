@@ -1,11 +1,11 @@
-"""Where in the audit topic the changes of each connector lie.
+"""The index of each connector's changes: their positions in the audit topic.
 
-Owns an index, not the changes: who did what is read again from the audit topic when somebody asks
-(`effects.history`), so that a long history costs no memory. Knows nothing of what a change was.
+Owns an index, not the changes: they are read again from the audit topic on request (`effects.history`), so that a long
+history costs no memory. Knows nothing of a change's content.
 
-Invariant: places of one connector rise; the newest `changes_max` of each are kept, and of all connectors together at
-most `places_max`: each then loses its older half, and if there are too many connectors even so, those that changed
-longest ago lose all.
+Invariant: the positions of one connector rise; the newest `changes_max` of each are kept, and at most `places_max` of
+all connectors together. Beyond that each connector loses its older half, and if there are still too many, the
+connectors that changed longest ago lose all.
 """
 
 from __future__ import annotations

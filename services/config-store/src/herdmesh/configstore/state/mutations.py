@@ -1,10 +1,9 @@
-"""What can be asked of the config store: the mutations, and what every one brings along.
+"""The mutations of the config store, and the fields that all of them carry.
 
-Owns the values and what of them tells a retry from another request. What they are checked against and what they write:
-`writes`.
+Owns the values, and which of them tell a retry from another request. `writes` has their checks and records.
 
-Invariant: each mutation tells by `asked` what is to be written, as plain JSON without its secrets; a retry must ask for
-the same. What a write is conditional on is not part of it.
+Invariant: each mutation describes its write as plain JSON without its secrets; a retry must describe the same. The
+condition of a write is not part of it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How far changes of offsets have come, by the audit topic: what of that is remembered, and told to a retry.
+"""The progress of offset changes, as the audit topic has it: what is remembered, and returned to a retry.
 
-Owns the outcome of RecordOffsets as plain JSON, and which changes were begun last of all that was done to their
-connector. The offsets themselves are Kafka's and the workers'; the rules of a change are the herder's.
+Owns the outcome of RecordOffsets as plain JSON, and which changes are the last recorded step of their connector. The
+offsets themselves are Kafka's and the workers'; the rules of a change are the herder's.
 
 Invariant: a change that was begun and did not end counts as overtaken as soon as anything else is recorded of its
-connector, but for the count of its producers, which gives it no tasks; so does one whose connector Java workers wrote
-of since, which the audit topic does not tell.
+connector, except the count of its producers, which gives it no tasks. So does a change whose connector Java workers
+wrote since, which the audit topic does not show.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What of a config may go to the audit topic: everything but secrets.
+"""Redaction of a config for the audit topic: everything but secrets.
 
-Owns the judgement which property is one, by its name and by its value. Where it cannot be sure it redacts: a value
-that is wrongly kept from history has to be given again at a restore, one that is wrongly kept in it has leaked.
+Owns the judgement whether a property is a secret, by its name and by its value. When unsure it redacts: a value that is
+wrongly kept out of history has to be given again at a restore; a value that is wrongly kept in it has leaked.
 
-Invariant: a value that is redacted leaves nothing of itself behind, not its length and no digest. Takes time in
-proportion to a value's length, whatever is in it.
+Invariant: a redacted value leaves nothing of itself behind, not its length and no digest. The time is proportional to a
+value's length, whatever is in it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The outcomes of mutations by request id, so that a retry is answered and not applied again (docs/design/stores.md,
 section 3).
 
-Owns the memory of the audit topic that `request_id` needs: what was asked and how it ended. Knows no clock: the age of
-an entry is told by record timestamps, by the `now_ms` a caller brings, and by ids that carry a time (UUID version 7,
-as `herdmesh.rpc.request_ids` makes them).
+Owns the memory of the audit topic that `request_id` needs: each request and its outcome. Knows no clock: the age of an
+entry comes from record timestamps, from the caller's `now_ms`, and from ids that carry a time (UUID version 7, as
+`herdmesh.rpc.request_ids` makes them).
 
-Invariants: an outcome is found for `KEPT_MS`; after that its id is refused, never applied anew. Memory is bounded: by
-`REMEMBERED_MS`, by `_CHUNKS_MAX` x `_CHUNK_SIZE` requests, and, because the offsets that an outcome tells may be some
-hundreds, by `_CHUNKS_MAX` x `_CHUNK_BYTES` (64 MiB) of packed outcomes. An id with a time is refused even when nothing
-is remembered of it any more, for it is older than `KEPT_MS` or than what was forgotten last; any other id is then taken
-for a new one.
+Invariants: an outcome is found for `KEPT_MS`; after that its id is refused, never applied again. Memory is bounded: by
+`REMEMBERED_MS`, by `_CHUNKS_MAX` x `_CHUNK_SIZE` requests, and, because an outcome can have some hundreds of offsets,
+by `_CHUNKS_MAX` x `_CHUNK_BYTES` (64 MiB) of packed outcomes. An id with a time is refused even when nothing is
+remembered of it any more, because it is older than `KEPT_MS` or than the last forgotten entry; any other id then counts
+as new.
 """
 
 from __future__ import annotations

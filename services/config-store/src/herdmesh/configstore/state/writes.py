@@ -1,16 +1,16 @@
-"""What each mutation writes: rules in, records out.
+"""The write rules of each mutation: checks in, records out.
 
 Owns the checks of every write RPC (existence, expected revision, epoch) and the records of its one transaction, in the
-order Connect writes them, with the manifest last and the audit record (`audit`) beside it. Computes no revision: nobody
-knows an offset before the transaction is in the topic.
+order Connect writes them, with the manifest last and the audit record (`audit`) beside it. Computes no revision: an
+offset is not known before the transaction is in the topic.
 
-What `expected_revision` is of: the config (PutConnectorConfig, RestoreConnector, DeleteConnector, RequestRestart), the
-target state (SetTargetState), the task set (CommitTaskConfigs; PutTaskCount, which counts the producers of a set), the
-session key (PutSessionKey). Logger levels, drains and offsets have no revision of their own, so PutLoggerLevel,
-RecordDrain and RecordOffsets refuse one.
+`expected_revision` is of the config (PutConnectorConfig, RestoreConnector, DeleteConnector, RequestRestart), the target
+state (SetTargetState), the task set (CommitTaskConfigs; PutTaskCount, which counts the producers of a set), the session
+key (PutSessionKey). Logger levels, drains and offsets have no revision of their own, so PutLoggerLevel, RecordDrain and
+RecordOffsets refuse one.
 
-A plan is made on the scratch state of the group commit, so everything decided before it is already in there, and it
-may be made again on a later state if it refused; it must therefore depend on nothing but its arguments.
+A plan is made on the scratch state of the group commit, so it sees everything decided before it. It may be made again
+on a later state if it refused, so it must depend on nothing but its arguments.
 
 Invariant: a transaction that touches a connector ends with its manifest, built from exactly the records before it.
 """

@@ -1,10 +1,10 @@
 """The lease table in real time.
 
-Owns the clock, the one timer and the watchers of the table; what happens at a time is `state.leases`.
+Owns the clock, the one timer and the watchers of the table; `state.leases` decides.
 
-Invariant: a watcher that waits on `changed(version)` misses no change; several changes between two looks, or within
-`PUBLISH_EVERY_S`, are one, so that a thousand workers that start together do not send a thousand tables to everybody.
-Only the monotonic clock decides; the wall clock is read for what is shown of it, so its jumps end no lease and save
+Invariant: a watcher that waits on `changed(version)` misses no change. Several changes between two looks, or within
+`PUBLISH_EVERY_S`, are one, so that a thousand workers that start together do not send a thousand tables to every
+watcher. Only the monotonic clock decides; the wall clock is read for display, so its jumps end no lease and prolong
 none.
 """
 

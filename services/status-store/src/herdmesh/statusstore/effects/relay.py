@@ -1,11 +1,11 @@
-"""The writer's leases, brought to a replica.
+"""The relay of the writer's leases to a replica.
 
-Owns one channel to each of `peers` and one watch, on the peer that says it writes. A writer repeats its table every
-second, so silence tells of a writer that froze or was cut off, which no broken connection would; the peers are then
-asked anew. That finds the writer within about two seconds of its take-over.
+Owns one channel to each of `peers`, and one watch, on the peer that reports itself as the writer. A writer repeats its
+table every second, so silence reveals a writer that froze or was cut off, which no broken connection would; then all
+peers are queried again. That finds the new writer within about two seconds of its take-over.
 
 Invariant: the watch is open only while this replica does not write, and only on a peer whose write service is SERVING,
-so that no replica relays what another one relayed. Errors only delay it.
+so that no replica relays a relayed table. Errors only delay it.
 """
 
 from __future__ import annotations

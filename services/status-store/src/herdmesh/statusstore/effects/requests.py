@@ -1,14 +1,14 @@
-"""Answers kept for retries: a `request_id` seen again gets the first outcome.
+"""Outcomes kept for retries: a repeated `request_id` gets the first outcome.
 
-Owns a bounded memory of this process. A retry that meets another writer is decided anew, which the put rules make
-harmless: what is already stored as asked is APPLIED. A removal that is decided anew could take what was recorded since;
-so this knows, too, of which ids an earlier answer may be unknown here, and when they were made.
+Owns a bounded memory of this process. A retry that meets another writer is decided again, which the put rules make
+harmless: a status that is already stored as requested is APPLIED. A removal that is decided again could remove topics
+recorded since; so this module also knows for which ids an earlier outcome may be unknown here, and when they were made.
 
-Invariants: memory is bounded by the number of answers and by their bytes: an answer tells what is stored, with traces,
-so it is kept encoded, and not with the task that made it. While a request is being worked on, a retry waits for it and
-does not start it again; a request that failed is forgotten, since its retry must be tried. An id that says when it was
-made (`rpc.request_ids`) and that `maybe_since` takes for new was answered by no other writer, as far as its maker's
-clock and this one agree.
+Invariants: memory is bounded by the number of outcomes and by their bytes: an outcome carries stored statuses, with
+traces, so it is kept encoded, without the asyncio task that made it. While a request is being worked on, a retry waits
+for it and does not start it again; a failed request is forgotten, because its retry must be tried. An id that says when
+it was made (`rpc.request_ids`) and that `maybe_since` takes for new was answered by no other writer, as far as its
+maker's clock and this one agree.
 """
 
 from __future__ import annotations

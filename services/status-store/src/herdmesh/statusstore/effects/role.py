@@ -1,5 +1,5 @@
-"""What follows from this replica's role: health of the write service, whose lease table counts, whether to relay, and
-since when it knows every request that was answered.
+"""The consequences of this replica's role: health of the write service, the source of the lease table, the relay, and
+the time since which it knows every answered request.
 
 Owns the one loop over `role_changes`. Invariant: the write service is SERVING exactly while the role is WRITER and the
 lease table has been made this writer's own; the read service is SERVING from the end of the first replay until close.

@@ -1,7 +1,7 @@
-"""Which statuses a list or a watch is about.
+"""The filters of lists and watches of statuses.
 
-Owns the four filters the requests share. Invariant: an empty filter takes everything; several must all take a status.
-Topics in use have neither worker nor state nor condition, so a filter by those takes none.
+Owns the four filters that the requests share. Invariant: an empty filter passes everything; a status must pass all of
+several. Active topics have neither worker nor state nor condition, so a filter by those passes no topic.
 """
 
 from __future__ import annotations

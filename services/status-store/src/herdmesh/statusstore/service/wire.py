@@ -1,8 +1,8 @@
-"""Between the protos of `statusstore.v1` and the types of `state`.
+"""The conversion between the protos of `statusstore.v1` and the types of `state`.
 
-Owns the translation and the checks a request must pass before any rule looks at it. Invariants: what `put_from`
-accepts, `herdmesh.connect.status_topic` can write and read back equal; nothing a foreign writer stored keeps a message
-from being made.
+Owns both directions, and the checks that a request must pass before any rule looks at it. Invariants:
+`herdmesh.connect.status_topic` can write everything that `put_from` accepts, and reads it back equal; no record of a
+foreign writer keeps a message from being made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""StatusWriteService: every call is decided and written by the topic store, or refused because this is no writer.
+"""StatusWriteService: the topic store decides and writes every call; a replica that is not the writer refuses it.
 
-Owns nothing but the steps of a call: check, translate, `store.write`, translate back. Invariant: a call whose
-`request_id` was answered before by this process gets that answer; one that another may have answered takes no topic
-that was recorded after its id was made.
+Owns nothing but the steps of a call: check, convert, `store.write`, convert back. Invariant: a call whose `request_id`
+was answered before by this process gets that answer; one that another process may have answered removes no topic that
+was recorded after its id was made.
 """
 
 from __future__ import annotations

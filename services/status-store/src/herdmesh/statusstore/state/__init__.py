@@ -1,2 +1,3 @@
-"""The pure half of the status store: what the topic means (`statuses`), what may be written (`writes`), who is alive
-(`leases`). No clock, no I/O, no asyncio: time and records come in as arguments."""
+"""The pure half of the status store: the meaning of the topic (`statuses`), the rules of writes (`writes`), the live
+workers (`leases`). No clock, no I/O, no asyncio: time and records come in as arguments.
+"""

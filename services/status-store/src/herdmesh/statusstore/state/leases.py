@@ -1,20 +1,21 @@
-"""Who is alive: the table of worker leases, and what it does to a status that is read.
+"""The table of worker leases, and its effect on a status that is read.
 
 Owns leases and the join of status and lease. Leases are not in the topic and decide no safety (the fence does): they
 make a lost worker visible soon.
 
-How a lease moves: none -> live (heartbeat, or granted by a new writer to a worker the topic shows RUNNING) -> live
-(heartbeat) -> expired (silence, or a leaving heartbeat) -> live again (heartbeat of the same process unless it left, or
-of a new one) -> forgotten. A worker id is an address that one process at a time can listen on: the first heartbeat of a
-new process takes it, and a process that was replaced gets it back only when its successor's lease has expired.
+Life of a lease: none -> live (heartbeat, or granted by a new writer to a worker that the topic shows RUNNING) -> live
+(heartbeat) -> expired (silence, or a heartbeat that announces leaving) -> live again (heartbeat of the same process
+unless it left, or of a new one) -> forgotten. A worker id is an address that one process at a time can listen on: the
+first heartbeat of a new process takes the lease over, and a replaced process gets it back only when its successor's
+lease has expired.
 
-How the table moves: while this replica writes, by heartbeats and time; while it does not, it is what the writer last
-told (`Relayed`, repeated every `PULSE_MS`) and otherwise stands still, for `SILENT_MS` at most. After that no lease
-counts until a writer speaks again, so that a replica that lost its writer does not show dead workers for ever. Before
-the first word (`known` is False) statuses are shown as they are.
+Life of the table: while this replica writes, heartbeats and time change it. While it does not write, it is the table
+that the writer last sent (`Relayed`, repeated every `PULSE_MS`), unchanged in between, for `SILENT_MS` at most. After
+that no lease counts until a writer sends a table again, so that a replica that lost its writer does not show dead
+workers for ever. Before the first table (`known` is False) statuses are shown as they are.
 
-Invariant: times are those of the clock `handle` is given, which never jumps; `Publish` is asked for only when a reader
-would see a difference.
+Invariant: times are those of the clock that `handle` is given, which never jumps; `Publish` is returned only when a
+reader would see a difference.
 """
 
 from __future__ import annotations

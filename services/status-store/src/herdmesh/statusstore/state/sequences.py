@@ -1,9 +1,9 @@
-"""In which order a writer process sent its requests: what it gave up must not overwrite what it sent after.
+"""The order in which each writer process sent its requests: an abandoned request must not overwrite a later one.
 
 Owns, per writer process and status, the sequence of the latest request decided. Connect orders the puts of one key in
 the process that sends them (docs/reference/connect/status-topic.md, section 4.1: `entry.sequence`). Ours come by RPC: a
-call that its caller gave up can still be on its way, or wait here to be decided again, when the caller's next one is
-decided. Across a fail-over the fence does the same: what the old writer had not committed, it cannot commit any more.
+call that its caller abandoned can still be under way, or wait here to be decided again, when the caller's next one is
+decided. Across a fail-over the fence does the same: the old writer cannot commit what it had not committed.
 
 Invariant: for one process and status, no put is admitted after one of a later request. Only this process' memory is
 needed, and it is bounded.

@@ -1,17 +1,17 @@
-"""The status topic folded into what is known of each connector, task and topic in use.
+"""The status topic folded into the status of each connector and task, and the active topics.
 
 Owns the read rules of docs/reference/connect/status-topic.md, sections 5 and 10. Owns no write rule: see `writes`.
 
-Beyond Connect, because partitions are read in any order and compaction removes what stood in between:
-- A connector's tombstone takes along only the tasks whose records are not younger: the tombstone of an earlier life
+Beyond Connect, because partitions are read in any order and compaction removes records in between:
+- A connector's tombstone removes only the tasks whose records are not younger: the tombstone of an earlier life
   must not hide the tasks of this one.
-- An UNASSIGNED of a worker of ours (it names a `worker_incarnation`) is never stale: our writer checked it against all
-  that was before it. It puts a tombstone before one that Connect would ignore (`writes`), but the cleaner may remove
-  that tombstone while a reader stands between the RUNNING and it.
-So what our writer wrote last under a key is what is read, as long as no writer's clock is behind its predecessor's.
+- An UNASSIGNED of a worker of ours (it names a `worker_incarnation`) is never stale: our writer checked it against
+  everything before it. The writer puts a tombstone before one that Connect would ignore (`writes`), but the cleaner may
+  remove that tombstone while a reader is between the RUNNING and it.
+So the last write of our writer under a key is what is read, as long as no writer's clock is behind its predecessor's.
 
-Invariant: values are immutable and inner maps are replaced, never changed, so that a copy can be shallow; a record that
-cannot be read changes nothing but the count.
+Invariant: values are immutable and inner maps are replaced, never changed, so that a copy can be shallow; an
+undecodable record changes nothing but the count.
 """
 
 from __future__ import annotations

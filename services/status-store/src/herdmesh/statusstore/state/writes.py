@@ -1,13 +1,13 @@
-"""What may be written: the rules of docs/reference/connect/status-topic.md, section 4, made strict where Connect only
-hopes.
+"""The write rules of the status topic: docs/reference/connect/status-topic.md, section 4, made strict where Connect is
+best-effort.
 
-Owns PUT, PUT_SAFE, compare-and-set, and which records a deletion needs. Owns no bytes (`herdmesh.connect.status_topic`)
-and no waiting (`herdmesh.topicstore`).
+Owns PUT, PUT_SAFE, compare-and-set, and the records of a deletion. Owns no bytes (`herdmesh.connect.status_topic`) and
+no waiting (`herdmesh.topicstore`).
 
 Invariant: a put is reported APPLIED only if all readers, Java's too, will show it (or show nothing after a DESTROYED).
-A write that Connect's readers would ignore is refused; the UNASSIGNED of the process whose RUNNING is stored is not
-stale, whatever its generation, so a tombstone is written before it, in the same transaction. What Java's reader shows
-in spite of that, by the nature of its topic, is told in docs/reference/differences.md.
+A write that Connect's readers would ignore is refused. The UNASSIGNED of the process whose RUNNING is stored is not
+stale, whatever its generation, so a tombstone is written before it, in the same transaction. docs/reference/differences.md has
+the cases that Java's reader shows differently nevertheless, by the nature of its topic.
 """
 
 from __future__ import annotations
