@@ -46,7 +46,7 @@ class LinesWorld(SourceWorld):
 
 
 class LinesSinkWorld(SinkWorld):
-    forms = (Form.TEXT,)
+    forms = (RecordForm.TEXT,)
 
     def config(self) -> dict[str, str]:
         return {"file": str(self.folder / "out")}

@@ -33,7 +33,7 @@ from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect
 from herdmesh.statusstore.effects.store import make_store
 from herdmesh.statusstore.settings import StatusStoreSettings
-from herdmesh.topicstore import Decision, Role
+from herdmesh.topicstore import WriteDecision, StoreRole
 
 Options = dict[str, Any]
 Call = Callable[[str], Awaitable[object]]
@@ -67,7 +67,7 @@ async def direct_writes(options: Options) -> Options:
     store = open_store(settings)
     await store.start()
     async for role in store.role_changes():
-        if role is Role.WRITER:
+        if role is StoreRole.WRITER:
             break
 
     async def call(name: str) -> object:
@@ -76,8 +76,8 @@ async def direct_writes(options: Options) -> Options:
             "PutConnectorConfig", wall_clock_ms(), fresh_id(), store.revision.store_id, settings.audit_topic
         )
 
-        def decide(state: ConfigState) -> Decision[object]:
-            return Decision(writes.plan(state, mutation, context).records, lambda after, _: after.connector(name))
+        def decide(state: ConfigState) -> WriteDecision[object]:
+            return WriteDecision(writes.plan(state, mutation, context).records, lambda after, _: after.connector(name))
 
         return await store.write(decide)
 

@@ -12,15 +12,15 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.topicstore import (
-    Decision,
+    WriteDecision,
     NewRecord,
     NotApplied,
     NotWriter,
     QueueFull,
     RecordTooLarge,
     Revision,
-    Role,
-    Stage,
+    StoreRole,
+    WriteStage,
     StoreClosed,
     StoreTuning,
     TopicMisconfigured,
@@ -129,9 +129,9 @@ async def test_a_transaction_spans_the_audit_topic(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     audit = cluster.settings.audit_topic
 
-    def decide(state: KeyValues) -> Decision[tuple[bytes, ...]]:
+    def decide(state: KeyValues) -> WriteDecision[tuple[bytes, ...]]:
         records = [NewRecord(b"a", b"%d" % len(state.audited)), NewRecord(b"who", b"me", topic=audit)]
-        return Decision(records, lambda state, _: state.audited)
+        return WriteDecision(records, lambda state, _: state.audited)
 
     watcher = Watcher(store)
     answers = await asyncio.gather(*(store.write(decide) for _ in range(3)))
@@ -152,7 +152,7 @@ async def test_a_write_may_be_of_the_audit_topic_alone(cluster: Cluster) -> None
     audit = NewRecord(
         b"audit", b"?", cluster.settings.audit_topic, late=lambda revision: b"at %d" % revision.next_offsets
     )
-    told = await store.write(lambda _: Decision([audit], lambda state, revision: (state.audited, revision)))
+    told = await store.write(lambda _: WriteDecision([audit], lambda state, revision: (state.audited, revision)))
     audited, revision = told
     assert len(audited) == 1
     assert revision.includes(first.revision)
@@ -174,18 +174,18 @@ async def test_a_record_the_state_cannot_apply_is_never_written(cluster: Cluster
     assert isinstance(before, Written)
     assert isinstance(poisoned, RuntimeError)
     assert isinstance(after, Written)
-    assert store.role is Role.WRITER
+    assert store.role is StoreRole.WRITER
 
 
 @together
 async def test_a_record_the_topic_would_not_take_is_refused_and_troubles_nobody(cluster: Cluster) -> None:
     settings = replace(cluster.settings, topic_configs={"max.message.bytes": "10000"})
     store = await cluster.open(settings)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     decides = [*(put(b"%d" % i, b"x" * 8_000) for i in range(5)), put(b"large", b"x" * 20_000), put(b"small", b"1")]
     results = await asyncio.gather(*(store.write(decide) for decide in decides), return_exceptions=True)
     assert [type(result) for result in results] == [*[Written] * 5, RecordTooLarge, Written]
-    assert store.role is Role.WRITER
+    assert store.role is StoreRole.WRITER
     assert (await cluster.open(settings)).state == store.state
 
 
@@ -198,9 +198,9 @@ async def test_an_audit_value_that_cannot_be_made_writes_nothing(cluster: Cluste
     audit = NewRecord(b"audit", b"?", cluster.settings.audit_topic, late=broken)
     with pytest.raises(NotApplied):
         await store.write(
-            lambda _: Decision([NewRecord(b"a", b"1"), audit], lambda _, revision: Written(None, revision))
+            lambda _: WriteDecision([NewRecord(b"a", b"1"), audit], lambda _, revision: Written(None, revision))
         )
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"b", b"1"))
     assert store.state.values() == {b"b": b"1"}
     assert store.state.audited == ()
@@ -211,7 +211,7 @@ async def test_a_topic_of_someone_else_is_refused(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     with pytest.raises(ValueError, match="cannot write to topic"):
         await store.write(
-            lambda _: Decision([NewRecord(b"a", b"1", topic="elsewhere")], lambda _state, revision: revision)
+            lambda _: WriteDecision([NewRecord(b"a", b"1", topic="elsewhere")], lambda _state, revision: revision)
         )
 
 
@@ -228,7 +228,7 @@ async def test_the_write_of_a_caller_that_left_is_not_sent(cluster: Cluster) -> 
 @together
 async def test_more_writes_than_may_wait_are_refused(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(pending_writes_max=3))
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     results = await asyncio.gather(*(store.write(put(b"%d" % i, b"v")) for i in range(5)), return_exceptions=True)
     assert [type(result) for result in results] == [Written] * 3 + [QueueFull] * 2
     await store.write(put(b"more", b"v"))
@@ -252,7 +252,7 @@ async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cl
     store = await writer_of(cluster)
     watcher = Watcher(store)
     await cluster.produce(b"poison", b"1")
-    await until_role(store, Role.CLOSED)
+    await until_role(store, StoreRole.CLOSED)
     with pytest.raises(StoreClosed):
         await store.write(put(b"a", b"1"))
     await watcher.until(lambda me: isinstance(me.error, StoreClosed))
@@ -261,24 +261,24 @@ async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cl
 @together
 async def test_a_write_goes_through_its_stages(cluster: Cluster) -> None:
     """What is true at each stage, as a fault there finds it."""
-    seen: list[tuple[Stage, bool, bool]] = []
+    seen: list[tuple[WriteStage, bool, bool]] = []
 
-    def on_stage(stage: Stage) -> None:
+    def on_stage(stage: WriteStage) -> None:
         seen.append((stage, b"a" in store.state.entries, writing.done()))
 
     store = await cluster.open(on_stage=on_stage)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     writing = asyncio.ensure_future(store.write(put(b"a", b"1")))
     await writing
     await store.close()  # a real broker may show the records before it confirms the commit
-    assert [stage for stage, *_ in seen if stage is not Stage.AFTER_COMMIT] == [
-        stage for stage in Stage if stage is not Stage.AFTER_COMMIT
+    assert [stage for stage, *_ in seen if stage is not WriteStage.AFTER_COMMIT] == [
+        stage for stage in WriteStage if stage is not WriteStage.AFTER_COMMIT
     ]
     stages = [stage for stage, *_ in seen]
-    assert stages.index(Stage.AFTER_COMMIT) > stages.index(Stage.BEFORE_COMMIT)
+    assert stages.index(WriteStage.AFTER_COMMIT) > stages.index(WriteStage.BEFORE_COMMIT)
     for stage, applied, answered in seen:
-        if stage is not Stage.AFTER_COMMIT:
-            assert applied == (stage is Stage.BEFORE_ANSWER)
+        if stage is not WriteStage.AFTER_COMMIT:
+            assert applied == (stage is WriteStage.BEFORE_ANSWER)
             assert not answered
 
 
@@ -306,13 +306,13 @@ async def test_another_replica_takes_over_at_once_from_one_that_closes(cluster: 
     store = await writer_of(cluster)
     await store.write(put(b"a", b"1"))
     replica = await cluster.open()
-    assert replica.role is not Role.WRITER
+    assert replica.role is not StoreRole.WRITER
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
-    await asyncio.gather(store.close(), until_role(replica, Role.WRITER))
+    await asyncio.gather(store.close(), until_role(replica, StoreRole.WRITER))
     # The goal is 1 s; four times that on a busy machine, and less than the session that it would wait for otherwise.
     assert loop.time() - begun_s < 4.0
-    assert store.role is Role.CLOSED
+    assert store.role is StoreRole.CLOSED
     await replica.write(put(b"b", b"1"))
     assert replica.state.values() == {b"a": b"1", b"b": b"1"}
 
@@ -328,11 +328,11 @@ async def test_no_writer_before_it_is_allowed(cluster: Cluster) -> None:
 
     store = await cluster.open(may_write=may_write, tuning=StoreTuning(may_write_interval_ms=20))
     await asyncio.wait_for(asked.wait(), WAIT_S)
-    assert store.role is Role.TAKING_OVER
+    assert store.role is StoreRole.TAKING_OVER
     with pytest.raises(NotWriter):
         await store.write(put(b"a", b"1"))
     allowed = True
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
 
 
 @together
@@ -343,15 +343,15 @@ async def test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed(clust
         return allowed
 
     store = await cluster.open(may_write=may_write, tuning=StoreTuning(may_write_interval_ms=20))
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))
     allowed = False
     await cluster.usurp()
     with pytest.raises(NotApplied):
         await store.write(put(b"a", b"2"))
-    assert store.role is not Role.WRITER
+    assert store.role is not StoreRole.WRITER
     allowed = True
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     assert (await store.write(put_once(b"a", b"1"))).entry == store.state.entries[b"a"]
     assert store.state.values() == {b"a": b"1"}
 
@@ -365,19 +365,19 @@ async def test_a_writer_deposed_without_notice_refuses_nothing_from_the_past(clu
         return allowed
 
     first = await cluster.open(may_write=may_write)
-    await until_role(first, Role.WRITER)
+    await until_role(first, StoreRole.WRITER)
     await first.write(put(b"a", b"1"))
     allowed = False
     second = await cluster.open(replace(cluster.settings, election_group=f"{cluster.settings.election_group}-2"))
-    await until_role(second, Role.WRITER)
+    await until_role(second, StoreRole.WRITER)
     await second.write(replace_at(b"a", None, second.state.entries[b"a"].offset))
     await second.write(put(b"b", b"1"))
     # `first` still thinks it writes. Its refusal is re-checked on fresh state, where it no longer stands, ...
-    assert first.role is Role.WRITER
+    assert first.role is StoreRole.WRITER
     with pytest.raises(NotApplied):
         await first.write(create(b"a", b"2"))
     # ... and what it refuses truthfully, or has nothing to do for, it may say; a write it may not do.
-    assert first.role is not Role.WRITER
+    assert first.role is not StoreRole.WRITER
     await second.write(put(b"c", b"1"))
     assert second.state.values() == {b"b": b"1", b"c": b"1"}
     assert (await first.barrier()).includes(second.revision)
@@ -391,7 +391,7 @@ async def test_two_writers_that_fence_each_other_lose_nothing_acknowledged(clust
     for i in range(2):
         settings = replace(cluster.settings, election_group=f"{cluster.settings.election_group}-{i}")
         stores.append(await cluster.open(settings, tuning=tuning))
-        await until_role(stores[i], Role.WRITER)
+        await until_role(stores[i], StoreRole.WRITER)
     acknowledged: list[bytes] = []
     fenced = 0
 
@@ -400,7 +400,7 @@ async def test_two_writers_that_fence_each_other_lose_nothing_acknowledged(clust
         store = stores[store_index]
         done = 0
         while done < 15:
-            await until_role(store, Role.WRITER)
+            await until_role(store, StoreRole.WRITER)
             key = b"%d-%d" % (store_index, done)
             try:
                 await store.write(create(key, b"v"))
@@ -426,7 +426,7 @@ async def test_two_writers_that_fence_each_other_lose_nothing_acknowledged(clust
 async def test_close_releases_everyone(cluster: Cluster) -> None:
     store = await writer_of(cluster)
 
-    async def follow_roles() -> list[Role]:
+    async def follow_roles() -> list[StoreRole]:
         return [role async for role in store.role_changes()]
 
     following = asyncio.create_task(follow_roles())
@@ -440,7 +440,7 @@ async def test_close_releases_everyone(cluster: Cluster) -> None:
         with pytest.raises(StoreClosed):
             await waiting
         await watcher.until(lambda me: isinstance(me.error, StoreClosed))
-        assert await following == [Role.WRITER, Role.CLOSED]
+        assert await following == [StoreRole.WRITER, StoreRole.CLOSED]
     with pytest.raises(StoreClosed):
         await store.write(put(b"a", b"1"))
     with pytest.raises(StoreClosed):

@@ -14,13 +14,13 @@ import pytest
 from herdmesh.topicstore import (
     Beside,
     BesideRefused,
-    Decision,
+    WriteDecision,
     GroupOffset,
     NewRecord,
     NotApplied,
     Revision,
-    Role,
-    Stage,
+    StoreRole,
+    WriteStage,
     partition_of,
 )
 from tests.contract.topicstore_harness import (
@@ -48,7 +48,7 @@ def names(cluster: Cluster) -> tuple[str, str]:
 
 async def stays_well(cluster: Cluster, store: Store, **values: bytes) -> None:
     """`store` writes on, holds `values` beside that, and so does a replica."""
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"well", b"1"))
     expected = {key.encode(): value for key, value in values.items()} | {b"well": b"1"}
     assert store.state.values() == expected
@@ -93,9 +93,9 @@ async def test_a_late_value_goes_with_what_is_beside(cluster: Cluster) -> None:
     await cluster.make_topic(other, 1)
     audit = NewRecord(b"?", b"?", cluster.settings.audit_topic, late=lambda at: b"at %d" % at.next_offsets)
 
-    def decide(value: bytes) -> Callable[[object], Decision[Revision]]:
+    def decide(value: bytes) -> Callable[[object], WriteDecision[Revision]]:
         beside = Beside([NewRecord(b"key", value, other)], group, [GroupOffset(other, 0, 1)])
-        return lambda _: Decision([NewRecord(b"a", value), audit], lambda _, revision: revision, beside)
+        return lambda _: WriteDecision([NewRecord(b"a", value), audit], lambda _, revision: revision, beside)
 
     first = await store.write(decide(b"1"))
     await cluster.produce(b"foreign", b"1")
@@ -156,26 +156,26 @@ async def test_what_is_no_thing_to_be_beside_a_write_troubles_nobody(cluster: Cl
             await store.write(put_beside(b"a", b"1", beside))
     alone = Beside([NewRecord(b"a", b"1", other)])
     with pytest.raises(ValueError, match="without records"):
-        await store.write(lambda _: Decision([], lambda _, revision: revision, alone))
-    assert store.role is Role.WRITER
+        await store.write(lambda _: WriteDecision([], lambda _, revision: revision, alone))
+    assert store.role is StoreRole.WRITER
     await stays_well(cluster, store)
     assert await nothing_beside(cluster)
 
 
 @together
-@pytest.mark.parametrize("stage", [Stage.BEFORE_SEND, Stage.AFTER_SEND, Stage.BEFORE_COMMIT])
-async def test_a_writer_cut_off_on_the_way_leaves_nothing_beside(cluster: Cluster, stage: Stage) -> None:
+@pytest.mark.parametrize("stage", [WriteStage.BEFORE_SEND, WriteStage.AFTER_SEND, WriteStage.BEFORE_COMMIT])
+async def test_a_writer_cut_off_on_the_way_leaves_nothing_beside(cluster: Cluster, stage: WriteStage) -> None:
     """Somebody fences it while its transaction is open."""
     armed = False
 
-    def on_stage(reached: Stage) -> None:
+    def on_stage(reached: WriteStage) -> None:
         nonlocal armed
         if armed and reached is stage:
             armed = False
             cluster.usurp_within()
 
     store = await cluster.open(on_stage=on_stage)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     other, group = names(cluster)
     await cluster.make_topic(other, 1)
     armed = True
@@ -222,10 +222,10 @@ async def test_a_write_that_waits_for_a_transaction_of_its_own_is_decided_on_the
     beside = Beside([NewRecord(b"key", b"1", other)])
     decided: list[bool] = []
 
-    def decide(state: object) -> Decision[Written]:
+    def decide(state: object) -> WriteDecision[Written]:
         decided.append(b"a" in store.state.entries)
         decision = create(b"b", b"1")(store.state)
-        return Decision(decision.records, decision.result, beside)
+        return WriteDecision(decision.records, decision.result, beside)
 
     first, second, third = await asyncio.gather(
         store.write(put(b"a", b"1")), store.write(decide), store.write(put(b"c", b"1"))

@@ -9,13 +9,13 @@ import pytest
 
 from herdmesh.topicstore import (
     KEEP_ALIVE_KEY,
-    Decision,
+    WriteDecision,
     NewRecord,
     Revision,
     RevisionCompacted,
     RevisionForeign,
     RevisionInFuture,
-    Role,
+    StoreRole,
     StoreTuning,
     WatchChange,
     WatchOverflow,
@@ -46,7 +46,7 @@ together = SideBySide("bootstrap", cluster=cluster_of)
 async def test_a_replica_that_starts_late_folds_to_the_same_state(cluster: Cluster) -> None:
     settings = replace(cluster.settings, partitions=3)
     store = await cluster.open(settings)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await asyncio.gather(*(store.write(put(b"%d" % (i % 17), b"v%d" % i)) for i in range(100)))
     await store.write(replace_at(b"3", None, store.state.entries[b"3"].offset))
     late = await cluster.open(settings)
@@ -102,7 +102,7 @@ async def test_a_watch_resumes_at_any_revision_it_was_given(cluster: Cluster, pa
     settings = replace(cluster.settings, partitions=partitions)
     # Each change has its revision, and nothing else is told one, however long a write takes.
     store = await cluster.open(settings, tuning=StoreTuning(progress_interval_ms=600_000))
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     replica = await cluster.open(settings)
     watcher = Watcher(store)
     await watcher.until(lambda me: me.snapshot is not None)
@@ -132,7 +132,7 @@ async def test_a_watch_resumes_at_any_revision_it_was_given(cluster: Cluster, pa
 @together
 async def test_an_idle_watcher_is_told_the_revision(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(progress_interval_ms=20))
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     events = store.watch()
     assert isinstance(await anext(events), WatchSnapshot)
     written = await store.write(put(b"a", b"1"))
@@ -155,7 +155,7 @@ async def test_an_idle_watcher_is_told_the_revision(cluster: Cluster) -> None:
 @together
 async def test_a_slow_watcher_is_cut_off_and_can_resume(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(watcher_lag_max=10))
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     events = store.watch()
     await anext(events)
     await store.write(put(b"first", b"1"))
@@ -172,7 +172,7 @@ async def test_a_slow_watcher_is_cut_off_and_can_resume(cluster: Cluster) -> Non
 @together
 async def test_a_revision_older_than_memory_is_refused(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(change_memory=5))
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     written = [await store.write(put(b"%d" % i, b"v")) for i in range(7)]
     with pytest.raises(RevisionCompacted) as refused:
         await anext(store.watch(written[0].revision))
@@ -208,7 +208,7 @@ async def test_many_watchers(cluster: Cluster) -> None:
 async def test_a_watch_resumes_on_a_replica_that_started_later(cluster: Cluster, partitions: int) -> None:
     settings = replace(cluster.settings, partitions=partitions)
     store = await cluster.open(settings)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     watcher = Watcher(store)
     await watcher.until(lambda me: me.snapshot is not None)
     for round_ in range(3):
@@ -221,7 +221,7 @@ async def test_a_watch_resumes_on_a_replica_that_started_later(cluster: Cluster,
     for index, (_, revision) in enumerate(watcher.changes):
         resumed = Watcher(late, revision)
         rest = [change for change, _ in watcher.changes[index + 1 :]]
-        await until_role(late, Role.WRITER)
+        await until_role(late, StoreRole.WRITER)
         after = await late.write(put(b"after", b"%d" % index))
         await resumed.until(
             lambda me, after=after: me.error is not None or Change(b"after", after.entry) in [c for c, _ in me.changes]
@@ -236,7 +236,7 @@ async def test_a_watch_resumes_on_a_replica_that_started_later(cluster: Cluster,
 async def test_a_replica_does_not_resume_what_may_have_been_compacted_before_it_started(cluster: Cluster) -> None:
     settings = replace(cluster.settings, topic_configs={"min.compaction.lag.ms": "0"})
     store = await cluster.open(settings)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     first = await store.write(put(b"a", b"1"))
     await store.write(put(b"a", b"2"))
     late = await cluster.open(settings)
@@ -271,10 +271,10 @@ async def test_a_watch_waits_for_the_revision_it_must_have(cluster: Cluster) -> 
 # The audit topic.
 
 
-def _audited(cluster: Cluster, key: bytes) -> Decision[Written]:
+def _audited(cluster: Cluster, key: bytes) -> WriteDecision[Written]:
     """Put `key`, with an audit record that says the revision of the write; provisionally it says `?`."""
     audit = cluster.settings.audit_topic
-    return Decision(
+    return WriteDecision(
         [
             NewRecord(b"audit", b"?", audit, late=lambda revision: b"%s at %d" % (key, *revision.next_offsets)),
             NewRecord(b"audit", b"plain " + key, audit),
@@ -292,7 +292,7 @@ async def test_an_audit_record_knows_the_revision_of_its_write(cluster: Cluster)
     keys = [b"key-%d" % i for i in range(20)]
     seen: list[tuple[bytes, ...]] = []
 
-    def decide(state: KeyValues, key: bytes) -> Decision[Written]:
+    def decide(state: KeyValues, key: bytes) -> WriteDecision[Written]:
         seen.append(state.audited)
         return _audited(cluster, key)
 
@@ -316,7 +316,7 @@ async def test_an_audit_record_knows_its_revision_when_somebody_else_writes_in_b
     for number in range(3):
         key = b"key-%d" % number
 
-        def decide(_: KeyValues, key: bytes = key) -> Decision[Written]:
+        def decide(_: KeyValues, key: bytes = key) -> WriteDecision[Written]:
             cluster.produce_within(b"foreign", key)  # after what was applied, before what is decided here
             return _audited(cluster, key)
 
@@ -334,7 +334,7 @@ async def test_a_late_value_is_for_the_audit_topic_only(cluster: Cluster) -> Non
     store = await writer_of(cluster)
     with pytest.raises(ValueError, match="late"):
         await store.write(
-            lambda _: Decision(
+            lambda _: WriteDecision(
                 [NewRecord(b"a", b"1", late=lambda _: b"2")], lambda _s, revision: Written(None, revision)
             )
         )
@@ -369,7 +369,7 @@ async def test_a_store_without_an_audit_topic_has_no_audit(cluster: Cluster) -> 
 @together
 async def test_an_idle_writer_keeps_its_identity_alive(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(keep_alive_ms=20))
-    await until_role(store, Role.WRITER)  # of two that join at once either may become it
+    await until_role(store, StoreRole.WRITER)  # of two that join at once either may become it
     replica = await cluster.open(tuning=StoreTuning(keep_alive_ms=20))
     watcher = Watcher(replica)
 

@@ -18,11 +18,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.topicstore import (
     Beside,
-    Decision,
+    WriteDecision,
     NewRecord,
     OnStage,
     Revision,
-    Role,
+    StoreRole,
     StoredRecord,
     StoreTuning,
     TopicSettings,
@@ -98,7 +98,7 @@ class Written:
     revision: Revision
 
 
-Decide = Callable[[KeyValues], Decision[Written]]
+Decide = Callable[[KeyValues], WriteDecision[Written]]
 
 
 def _written(key: bytes) -> Callable[[KeyValues, Revision], Written]:
@@ -106,11 +106,11 @@ def _written(key: bytes) -> Callable[[KeyValues, Revision], Written]:
 
 
 def put(key: bytes, value: bytes) -> Decide:
-    return lambda _: Decision([NewRecord(key, value)], _written(key))
+    return lambda _: WriteDecision([NewRecord(key, value)], _written(key))
 
 
 def put_beside(key: bytes, value: bytes, beside: Beside) -> Decide:
-    return lambda _: Decision([NewRecord(key, value)], _written(key), beside)
+    return lambda _: WriteDecision([NewRecord(key, value)], _written(key), beside)
 
 
 def create(key: bytes, value: bytes) -> Decide:
@@ -121,11 +121,11 @@ def create(key: bytes, value: bytes) -> Decide:
 def replace_at(key: bytes, value: bytes | None, offset: int | None) -> Decide:
     """The key must have been set at `offset` (None: must not exist)."""
 
-    def decide(state: KeyValues) -> Decision[Written]:
+    def decide(state: KeyValues) -> WriteDecision[Written]:
         found = state.entries.get(key)
         if (found.offset if found else None) != offset:
             raise Conflict(found)
-        return Decision([NewRecord(key, value)], _written(key))
+        return WriteDecision([NewRecord(key, value)], _written(key))
 
     return decide
 
@@ -133,9 +133,9 @@ def replace_at(key: bytes, value: bytes | None, offset: int | None) -> Decide:
 def put_once(key: bytes, value: bytes) -> Decide:
     """A no-op when the key has this value already."""
 
-    def decide(state: KeyValues) -> Decision[Written]:
+    def decide(state: KeyValues) -> WriteDecision[Written]:
         found = state.entries.get(key)
-        return Decision([] if found and found.value == value else [NewRecord(key, value)], _written(key))
+        return WriteDecision([] if found and found.value == value else [NewRecord(key, value)], _written(key))
 
     return decide
 
@@ -392,7 +392,7 @@ def suite_settings(topic: str, bootstrap_servers: str = "") -> TopicSettings:
     )
 
 
-async def until_role(store: Store, role: Role) -> None:
+async def until_role(store: Store, role: StoreRole) -> None:
     """Wait until `store` takes `role`."""
     async with asyncio.timeout(WAIT_S):
         async for current in store.role_changes():
@@ -404,7 +404,7 @@ async def until_role(store: Store, role: Role) -> None:
 async def writer_of(cluster: Cluster) -> Store:
     """A replica that may write."""
     store = await cluster.open()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     return store
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from herdmesh.devstack.broker import QUICK_JVM, Broker
-from herdmesh.topicstore import Stage
+from herdmesh.topicstore import WriteStage
 from tests.support import tally
 from tests.support.config_run import ConfigRun
 from tests.support.sizes import soak_or
@@ -31,18 +31,18 @@ Step = Callable[[Run], Coroutine[Any, Any, None]]
 #: Kill and stop at each stage. The first four are what breaks most easily: records sent and not committed, a commit
 #: that took effect and is not known, and a writer that wakes up to records of its own that it has not read.
 HARMS = [
-    (Stage.BEFORE_COMMIT, "stop"),
-    (Stage.AFTER_COMMIT, "kill"),
-    (Stage.AFTER_SEND, "kill"),
-    (Stage.BEFORE_READ_BACK, "stop"),
-    (Stage.BEFORE_SEND, "stop"),
-    (Stage.BEFORE_ANSWER, "kill"),
-    (Stage.AFTER_COMMIT, "stop"),
-    (Stage.BEFORE_COMMIT, "kill"),
-    (Stage.BEFORE_ANSWER, "stop"),
-    (Stage.BEFORE_SEND, "kill"),
-    (Stage.AFTER_SEND, "stop"),
-    (Stage.BEFORE_READ_BACK, "kill"),
+    (WriteStage.BEFORE_COMMIT, "stop"),
+    (WriteStage.AFTER_COMMIT, "kill"),
+    (WriteStage.AFTER_SEND, "kill"),
+    (WriteStage.BEFORE_READ_BACK, "stop"),
+    (WriteStage.BEFORE_SEND, "stop"),
+    (WriteStage.BEFORE_ANSWER, "kill"),
+    (WriteStage.AFTER_COMMIT, "stop"),
+    (WriteStage.BEFORE_COMMIT, "kill"),
+    (WriteStage.BEFORE_ANSWER, "stop"),
+    (WriteStage.BEFORE_SEND, "kill"),
+    (WriteStage.AFTER_SEND, "stop"),
+    (WriteStage.BEFORE_READ_BACK, "kill"),
 ]
 BESIDES: list[Step] = [Run.restart_broker, Run.reader_far_behind, Run.start_late, Run.stop_cleanly]
 #: Which runs of each store; the small size of the status store has none that kills the broker.
@@ -54,7 +54,7 @@ NAMES: dict[type[Run], str] = {ConfigRun: "config", StatusRun: "status"}
 _HARMS_A_RUN = 2
 
 
-def harms_of(run: int) -> list[tuple[Stage, str]]:
+def harms_of(run: int) -> list[tuple[WriteStage, str]]:
     """What happens to the writer in one run."""
     return [HARMS[(run * _HARMS_A_RUN + number) % len(HARMS)] for number in range(_HARMS_A_RUN)]
 
@@ -127,5 +127,5 @@ async def test_no_promise_is_broken_when_the_broker_is_killed_too(store: type[Ru
 @pytest.mark.parametrize(("runs", "times"), [(20, 3), (10, 1)])
 def test_the_runs_cover_every_stage(runs: int, times: int) -> None:
     harms = Counter(harm for run in range(runs) for harm in harms_of(run))
-    assert set(harms) == {(stage, deed) for stage in Stage for deed in ("kill", "stop")}
+    assert set(harms) == {(stage, deed) for stage in WriteStage for deed in ("kill", "stop")}
     assert min(harms.values()) >= times

@@ -17,7 +17,7 @@ from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.role import READ_SERVICE
-from herdmesh.topicstore.contract import Role
+from herdmesh.topicstore.contract import StoreRole
 from herdmesh.topicstore.memory import MemoryTopicStore
 from herdmesh.topicstore.memory_broker import MemoryBroker
 from herdmesh.worker.effects import statuses
@@ -65,7 +65,7 @@ async def test_the_last_word_on_each_unit_wins_whatever_happens_to_the_writer(mo
 
         for turn in range(FAIL_OVERS):
             stores = [(first, first_store), (second, second_store)]
-            stores.sort(key=lambda one: one[1].role is not Role.WRITER)
+            stores.sort(key=lambda one: one[1].role is not StoreRole.WRITER)
             (_, writer), (other, _) = stores
             assert isinstance(writer, MemoryTopicStore)
             if turn % 2 == 0:

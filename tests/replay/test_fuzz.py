@@ -29,8 +29,8 @@ from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.statusstore.state.statuses import Change as StatusChange
 from herdmesh.statusstore.state.statuses import StatusPut, StatusState, TopicPut
 from herdmesh.statusstore.state.writes import Put, PutMode, decide_puts
-from herdmesh.topicstore import NotWriter, Role
-from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, Decision, Revision, StoredRecord
+from herdmesh.topicstore import NotWriter, StoreRole
+from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, WriteDecision, Revision, StoredRecord
 from herdmesh.topicstore.kafka import KafkaTopicStore
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support import fuzz
@@ -138,7 +138,7 @@ class SeenStatuses(StatusState):
 
 
 Seen = TypeVar("Seen", SeenConfig, SeenStatuses)
-Write = Callable[[Any, int], Decision[None]]
+Write = Callable[[Any, int], WriteDecision[None]]
 
 
 async def _lived_through(
@@ -184,11 +184,11 @@ def _has_seen(state: Any, raw: Sequence[Raw]) -> bool:
     return not Counter(raw) - Counter((one.key or b"", one.value) for one in state.seen)
 
 
-def _numbered(write: Write, number: int, state: Any) -> Decision[None]:
+def _numbered(write: Write, number: int, state: Any) -> WriteDecision[None]:
     return write(state, number)
 
 
-async def _written(store: KafkaTopicStore[Any, Any], write: Callable[[Any], Decision[None]]) -> None:
+async def _written(store: KafkaTopicStore[Any, Any], write: Callable[[Any], WriteDecision[None]]) -> None:
     """As every caller writes: a store that is not the writer for a moment has written nothing, and is asked again."""
     while True:
         try:
@@ -200,7 +200,7 @@ async def _written(store: KafkaTopicStore[Any, Any], write: Callable[[Any], Deci
 async def _writing(store: KafkaTopicStore[Any, Any]) -> None:
     async with asyncio.timeout(_WAIT_S):
         async for role in store.role_changes():
-            if role is Role.WRITER:
+            if role is StoreRole.WRITER:
                 return
 
 
@@ -229,15 +229,15 @@ def _produce(bootstrap: str, topic: str, records: Sequence[Raw]) -> None:
     assert producer.flush(_WAIT_S) == 0
 
 
-def _put_config(state: ConfigState, number: int) -> Decision[None]:
+def _put_config(state: ConfigState, number: int) -> WriteDecision[None]:
     context = WriteContext("PutConnectorConfig", 1, "incarnation")
     planned = plan(state, PutConnectorConfig("kept", {"number": str(number)}), context)
-    return Decision(planned.records, _nothing)
+    return WriteDecision(planned.records, _nothing)
 
 
-def _put_status(state: StatusState, number: int) -> Decision[None]:
+def _put_status(state: StatusState, number: int) -> WriteDecision[None]:
     status = TaskStatus("kept", 0, State.RUNNING, "w:1", number, worker_incarnation="i")
-    return Decision(decide_puts(state, [Put(status, PutMode.PUT)]).records, _nothing)
+    return WriteDecision(decide_puts(state, [Put(status, PutMode.PUT)]).records, _nothing)
 
 
 @together

@@ -30,8 +30,8 @@ from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import CommitRecord, ConnectorRecord, LoggerRecord, TargetState, TaskConfigRecord
 from herdmesh.connect.records import Tombstone
 from herdmesh.devstack.broker import Broker
-from herdmesh.topicstore import Role
-from herdmesh.topicstore.contract import Decision, StoredRecord
+from herdmesh.topicstore import StoreRole
+from herdmesh.topicstore.contract import WriteDecision, StoredRecord
 from herdmesh.topicstore.kafka import KafkaTopicStore
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support.config_topic import TOPIC
@@ -88,7 +88,7 @@ async def _opened(settings: TopicSettings) -> AsyncGenerator[KafkaTopicStore[Any
     try:
         async with asyncio.timeout(_WAIT_S):
             async for role in store.role_changes():
-                if role is Role.WRITER:
+                if role is StoreRole.WRITER:
                     break
         yield store
     finally:
@@ -98,8 +98,8 @@ async def _opened(settings: TopicSettings) -> AsyncGenerator[KafkaTopicStore[Any
 async def _write(store: KafkaTopicStore[Any, Any], mutation: Mutation) -> None:
     context = WriteContext(type(mutation).__name__, 1, f"incarnation of {mutation}", leader=_LEADER)
 
-    def decide(state: ConfigState) -> Decision[None]:
-        return Decision(plan(state, mutation, context).records, _nothing)
+    def decide(state: ConfigState) -> WriteDecision[None]:
+        return WriteDecision(plan(state, mutation, context).records, _nothing)
 
     await store.write(decide)
 
@@ -128,7 +128,7 @@ async def test_what_a_real_cleaner_leaves_reads_as_before(tidy_broker: Broker, t
         topic, f"{topic}-writer", f"{topic}-election", bootstrap_servers=bootstrap, topic_configs=_TOPIC_CONFIGS
     )
     async with _opened(settings) as store:
-        await store.write(lambda state: Decision(plan_epoch(state, _LEADER.leader_id, "h:1"), _nothing))
+        await store.write(lambda state: WriteDecision(plan_epoch(state, _LEADER.leader_id, "h:1"), _nothing))
         for step in _HISTORY:
             if isinstance(step, list):
                 await asyncio.to_thread(_java, bootstrap, topic, step)

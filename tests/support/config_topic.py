@@ -14,7 +14,7 @@ from herdmesh.configstore.state.changes import Change, ConnectorChanged
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.configstore.state.mutations import LeaderToken, Mutation, WriteContext
-from herdmesh.configstore.state.writes import Plan, plan, plan_epoch
+from herdmesh.configstore.state.writes import WritePlan, plan, plan_epoch
 from herdmesh.connect import config_topic, jackson
 from herdmesh.connect.config_records import ConfigRecord
 from herdmesh.connect.records import Tombstone
@@ -72,7 +72,7 @@ class ConfigTopic:
         encoded = value if value is None or isinstance(value, bytes) else jackson.dumps(value)
         self._append(NewRecord(key.encode(), encoded))
 
-    def write(self, mutation: Mutation, **context: Any) -> Plan:
+    def write(self, mutation: Mutation, **context: Any) -> WritePlan:
         """Append as our writer does: what `plan` says, in one transaction. Raises what `plan` raises."""
         planned = plan(self.state.copy(), mutation, self.context(mutation, **context))
         self.transaction(planned.records)

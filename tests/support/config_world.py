@@ -20,7 +20,7 @@ from herdmesh.configstore.service import wire
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.configstore.state.mutations import LeaderToken, Mutation, WriteContext
-from herdmesh.configstore.state.writes import Plan, plan, plan_epoch
+from herdmesh.configstore.state.writes import WritePlan, plan, plan_epoch
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConfigRecord, EpochRecord, ManifestRecord, RestartRecord
 from herdmesh.connect.records import Tombstone, Undecodable, Unknown
@@ -363,14 +363,14 @@ def _cluster_wide(state: ConfigState) -> object:
     return state.leadership, state.session_key, state.session_key_revision
 
 
-def _told(outcome: Plan | str) -> object:
+def _told(outcome: WritePlan | str) -> object:
     """An outcome as a value; of a late record, what a state sees of it."""
     if isinstance(outcome, str):
         return outcome
     return [(record.key, record.value, record.topic) for record in outcome.records], outcome.outcome
 
 
-def _outcome(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan | str:
+def _outcome(state: ConfigState, mutation: Mutation, context: WriteContext) -> WritePlan | str:
     try:
         return plan(state.copy(), mutation, context)
     except HerdmeshError as refusal:

@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from herdmesh.devstack.broker import Broker
 from herdmesh.rpc.errors import HerdmeshError, Timeout, Unreachable
-from herdmesh.topicstore import Stage, StoredRecord
+from herdmesh.topicstore import WriteStage, StoredRecord
 from tests.support import segments
 from tests.support.config_register import Archived
 from tests.support.history import History, Outcome
@@ -224,7 +224,7 @@ class Run:
 
     # Harm. Each is one step.
 
-    async def at_stage(self, stage: Stage, deed: str) -> None:
+    async def at_stage(self, stage: WriteStage, deed: str) -> None:
         """The writer meets `stage` and is killed, or stands still until the other has taken over and written."""
         self.fault(f"{deed} at {stage.value}")
         self._hits.write_text("")

@@ -2,8 +2,9 @@
 
 Owns how a citation is written and what it must lead to. Owns no list of documents: an `Index` is made from the tree.
 
-Texts are whole Markdown files, and the docstrings and comments of Python files. A document is cited by its path from the
-root (`docs/design/stores.md`), a section after it (`, section 4.2`; `, sections 2, 4.1 and 7`; `, sections 8.1 to 8.3`).
+Texts are whole Markdown files, and the docstrings and comments of Python files. A document is cited by its path from
+the root (`docs/design/stores.md`), a section after it: `, section 4.2`, `, sections 2, 4.1 and 7`, or `, sections 8.1
+to 8.3`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ from tests.tidy.rules import Source
 _GAP = r"(?:\s+(?:#:?\s+)?)"  # between two words; a comment may go on in the next line
 _NUMBER = r"\d+(?:\.\d+)*"
 _DOCUMENT = re.compile(
-    rf"\b(?P<path>docs/[\w./-]*?\w\.md)(?:,{_GAP}sections?(?P<numbers>(?:(?:,|{_GAP}and|{_GAP}to|,{_GAP}and)?{_GAP}{_NUMBER})+))?"
+    rf"\b(?P<path>docs/[\w./-]*?\w\.md)"
+    rf"(?:,{_GAP}sections?(?P<numbers>(?:(?:,|{_GAP}and|{_GAP}to|,{_GAP}and)?{_GAP}{_NUMBER})+))?"
 )
 _OLD_FORM = re.compile(
-    rf"(?<![\w/-])(?:[Rr]eference(?:{_GAP}|/)(?:config-topic|configs|data-model|herder|offsets-topic|rest-api|status-topic|"
-    rf"transforms-converters)\b|reference{_GAP}\d+\.\d|design{_GAP}(?:section{_GAP})?\d)"
+    rf"(?<![\w/-])(?:[Rr]eference(?:{_GAP}|/)(?:config-topic|configs|data-model|herder|offsets-topic|rest-api|"
+    rf"status-topic|transforms-converters)\b|reference{_GAP}\d+\.\d|design{_GAP}(?:section{_GAP})?\d)"
 )
 _ADR = re.compile(rf"\bADRs?{_GAP}(\d{{4}})\b")
 _TEST = re.compile(r"(?<![\w./*-])(test_[a-z]\w+)(?![\w*{-]|\.\.\.)")
 _FILE = re.compile(r"(?<![\w/.{}*<>$~-])((?:[\w-]+/)+[\w-]+\.(?:py|c|proto|md|jsonl|sh))\b")
 #: Docstrings, other strings (which are passed over, with what looks like a comment in them), comments.
 _LEXEMES = re.compile(
-    r'''(?P<docstring>^[ \t]*[rR]?"""[\s\S]*?""")|"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*''', re.MULTILINE
+    r'''(?P<docstring>^[ \t]*[rR]?"""[\s\S]*?""")|"""[\s\S]*?"""'''
+    r'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*''',
+    re.MULTILINE,
 )
 #: Files of others, and one that the tutorial has its reader write.
 _FOREIGN = {"confluent/meta.proto", "confluent/type/decimal.proto", "test_folder_source"}
@@ -104,8 +108,8 @@ def _texts(source: Source) -> Iterator[tuple[int, str]]:
 
 @cache
 def _python_texts(text: str) -> tuple[tuple[int, str], ...]:
-    """Docstrings (triple-quoted strings that begin a line) and blocks of comments. By one pattern: to tokenize the whole
-    tree takes seconds."""
+    """Docstrings (triple-quoted strings that begin a line) and blocks of comments. By one pattern, because to tokenize
+    the whole tree takes seconds."""
     found: list[tuple[int, str]] = []
     line, at = 1, 0
     block_end = -1

@@ -17,6 +17,7 @@ TREE = index_of(
     ]
 )
 
+FORMS = ["{}\n", '"""Owns x ({})."""\n', "x = 1\n# see {}\n"]
 GOOD = [
     "docs/design/stores.md, section 4.2",
     "docs/design/stores.md, sections 1, 4.2 and 4",
@@ -39,14 +40,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("form", ["{}\n", '"""Owns x ({})."""\n', "x = 1\n# see {}\n"], ids=["md", "docstring", "comment"])
+@pytest.mark.parametrize("form", FORMS, ids=["md", "docstring", "comment"])
 @pytest.mark.parametrize("text", GOOD)
 def test_good_citations_pass(text: str, form: str) -> None:
     path = "docs/a.md" if form == "{}\n" else "libs/core/src/herdmesh/a.py"
     assert not [*problems(Source(path, form.format(text)), TREE)]
 
 
-@pytest.mark.parametrize("form", ["{}\n", '"""Owns x ({})."""\n', "x = 1\n# see {}\n"], ids=["md", "docstring", "comment"])
+@pytest.mark.parametrize("form", FORMS, ids=["md", "docstring", "comment"])
 @pytest.mark.parametrize(("text", "finding"), BAD.items())
 def test_bad_citations_are_found(text: str, finding: str, form: str) -> None:
     path = "docs/a.md" if form == "{}\n" else "libs/core/src/herdmesh/a.py"

@@ -19,7 +19,14 @@ REASONS = {
 
 def test_every_reason_has_an_exit_code() -> None:
     assert set(EXIT_CODES) == REASONS
-    assert set(NEXT_STEPS) <= REASONS
+
+
+def test_every_reason_has_a_next_step() -> None:
+    """One sentence or two that say what to do: a command, or a verb in the imperative."""
+    assert set(NEXT_STEPS) == REASONS
+    for reason, text in NEXT_STEPS.items():
+        assert text.endswith("."), reason
+        assert len(text.split()) >= 4, reason
 
 
 def test_no_failure_exits_like_success_or_wrong_usage() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from herdmesh.api.common.v1 import revision_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as store
-from herdmesh.cli.commands.history import told, view
+from herdmesh.cli.commands.history import summary_of, view
 
 _EARLIER = revision_pb2.Revision(store_id="s", next_offsets=[7])
 
@@ -29,7 +29,7 @@ _EARLIER = revision_pb2.Revision(store_id="s", next_offsets=[7])
     ],
 )
 def test_a_change_in_a_few_words(change: dict[str, Any], words: str) -> None:
-    assert told(view(store.HistoryEntry(**change))) == words
+    assert summary_of(view(store.HistoryEntry(**change))) == words
 
 
 def test_a_change_as_json() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.transform.options import Direction, Form, Output
-from herdmesh.cli.transform.reading import Reader
+from herdmesh.cli.transform.options import Direction, RecordForm, Output
+from herdmesh.cli.transform.reading import RecordReader
 from herdmesh.cli.transform.running import open_runner
 from herdmesh.cli.transform.writing import line_of
 from libs.core.tests.connect.differences import wanted_bytes, wanted_message
@@ -98,7 +98,7 @@ def replayed(config: dict[str, Any], direction: Direction, line: Vector, vector:
             assert message.startswith(wanted_message(vector))
         return None
     assert error is None or error["phase"] != "configure"
-    reader = Reader(direction, Form.TYPED if {"kind", "keySchema"} & line.keys() else Form.RECORDS, "t")
+    reader = RecordReader(direction, RecordForm.TYPED if {"kind", "keySchema"} & line.keys() else RecordForm.RECORDS, "t")
     given = reader.read(1, text)
     assert given is not None
     ran = runner.run([given])

@@ -33,7 +33,7 @@ VALIDATORS = """
 all_of at_least distinct_values non_empty_list non_empty_string one_of one_of_ignoring_case optional_at_least
 optional_between optional_one_of regex
 """
-TESTING = "BadConfig Form SinkRunSuite SinkSuite SinkWorld SourceRunSuite SourceSuite SourceWorld json_number"
+TESTING = "BadConfig RecordForm SinkRunSuite SinkSuite SinkWorld SourceRunSuite SourceSuite SourceWorld json_number"
 
 
 @pytest.mark.parametrize(

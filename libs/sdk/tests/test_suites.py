@@ -16,7 +16,7 @@ GOES_ON = "test_a_run_goes_on_where_the_last_one_ended"
 ALL_SENT = "test_all_records_come_once_and_in_order"
 ALL_WRITTEN = "test_all_records_are_written"
 CONFIG = "test_config_errors_name_their_field"
-TASKS = "test_task_configs_are_the_same_whenever_they_are_asked_for"
+TASKS = "test_task_configs_are_the_same_at_every_request"
 ONE_BAD = "test_one_bad_record_is_given_up_alone"
 LIFECYCLE = "test_lifecycle"
 

@@ -17,7 +17,7 @@ from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import EpochRecord, TaskConfigRecord
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import NotWriter, StaleEpoch, WriterFenced
-from herdmesh.topicstore import Decision
+from herdmesh.topicstore import WriteDecision
 from tests.support.config_topic import ConfigTopic, compacted, replay
 from tests.support.configstore_replica import SETTINGS, Campaign, Cluster, Replica
 
@@ -81,7 +81,7 @@ async def test_a_leader_on_a_deposed_writer_is_refused_there_too(writer: Replica
     writer.store.freeze()
     await replica.until_serving(WRITE_SERVICE)
     # As its election does; the incumbent's lease, for which it would wait, is not what keeps the old herder out.
-    await replica.store.write(lambda state: Decision(plan_epoch(state, "new", "new:1"), lambda _, at: at))
+    await replica.store.write(lambda state: WriteDecision(plan_epoch(state, "new", "new:1"), lambda _, at: at))
     assert replica.store.state.leadership is not None
     assert replica.store.state.leadership.epoch == token.epoch + 1
     request = write_pb.CommitTaskConfigsRequest(options=write_pb.WriteOptions(leader=token), connector="c1")

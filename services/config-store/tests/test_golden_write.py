@@ -52,7 +52,7 @@ from herdmesh.connect.config_records import (
     TaskCountRecord,
 )
 from herdmesh.connect.records import Tombstone
-from herdmesh.topicstore import Decision, Role
+from herdmesh.topicstore import WriteDecision, StoreRole
 from herdmesh.topicstore.kafka import KafkaTopicStore
 from tests.support import golden
 from tests.support.config_topic import TOPIC, ConfigTopic
@@ -205,9 +205,9 @@ async def test_written_to_kafka_they_are_the_recorded_records(
     await store.start()
     try:
         async for role in store.role_changes():
-            if role is Role.WRITER:
+            if role is StoreRole.WRITER:
                 break
-        await store.write(lambda state: Decision(plan_epoch(state, "herder", "127.0.0.1:1"), lambda _, at: at))
+        await store.write(lambda state: WriteDecision(plan_epoch(state, "herder", "127.0.0.1:1"), lambda _, at: at))
         servicer = ConfigWriteServicer(store, settings.audit_topic, wall_clock_ms, fresh_id)
         for _, mutation in _operations(worker):
             await _call(servicer, mutation)

@@ -15,7 +15,7 @@ from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
-from herdmesh.configstore.state.history import HistoryIndex, Place
+from herdmesh.configstore.state.history import HistoryIndex, HistoryPosition
 from herdmesh.configstore.state.redaction import REDACTED, is_secret
 from herdmesh.connect import jackson
 from herdmesh.rpc import properties
@@ -238,17 +238,17 @@ async def test_a_forged_audit_record_hides_no_other(writer: Replica) -> None:
 def test_the_index_is_bounded_and_forgets_who_changed_longest_ago() -> None:
     index = HistoryIndex(changes_max=10, places_max=50)
     for number in range(15):
-        index.add("busy", Place(number, number + 1))
+        index.add("busy", HistoryPosition(number, number + 1))
     assert [place.audit_offset for place in index.before("busy", None, 100)] == list(range(14, 4, -1))
     assert index.before("busy", 10, 2) == [(9, 10), (8, 9)]
     assert index.at("busy", 3) == []
     kept = index.copy()
     for number in range(200):
-        index.add(f"c-{number % 4}", Place(100 + number, number))
+        index.add(f"c-{number % 4}", HistoryPosition(100 + number, number))
         assert sum(len(index.before(name, None, 100)) for name in ("busy", "c-0", "c-1", "c-2", "c-3")) <= 50
     assert all(len(index.before(f"c-{number}", None, 100)) >= 5 for number in range(4))
     for number in range(200):
-        index.add(f"d-{number}", Place(300 + number, number))
+        index.add(f"d-{number}", HistoryPosition(300 + number, number))
     assert index.before("busy", None, 100) == []
     assert len(index.before("d-199", None, 100)) == 1
     assert sum(len(index.before(f"d-{number}", None, 100)) for number in range(200)) <= 50

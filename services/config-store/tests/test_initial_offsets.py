@@ -12,7 +12,7 @@ from herdmesh.api.configstore.v1 import config_write_service_pb2
 from herdmesh.configstore.effects.stores import wall_clock_ms
 from herdmesh.configstore.service.roles import LEADERSHIP_SERVICE
 from herdmesh.rpc.errors import ConnectorExists, OffsetsRefused, RequestInvalid
-from herdmesh.topicstore import Role
+from herdmesh.topicstore import StoreRole
 from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.support.configstore_replica import Replica, Replicas
 
@@ -96,7 +96,7 @@ async def test_what_can_be_no_offsets_is_refused_by_its_field(
     with pytest.raises(RequestInvalid) as refused:
         await writer.put("c1", must_not_exist=True, initial_offsets=offsets_pb2.PreparedOffsets(**wrong))  # pyright: ignore[reportArgumentType]
     assert [one.field for one in refused.value.violations] == [f"initial_offsets.{field}"]
-    assert writer.store.role is Role.WRITER
+    assert writer.store.role is StoreRole.WRITER
 
 
 async def test_a_retry_has_its_first_outcome_and_writes_nothing(writer: Replica, broker: MemoryBroker) -> None:

@@ -11,7 +11,7 @@ import pytest
 from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as pb
-from herdmesh.configstore.state.history import Place
+from herdmesh.configstore.state.history import HistoryPosition
 from herdmesh.configstore.state.mutations import (
     CommitTaskConfigs,
     DeleteConnector,
@@ -48,8 +48,8 @@ from tests.support.configstore_replica import Replica
 
 TOLD = {"offsets": [["p", "o"]], "message": "done"}
 BEFORE = {"offsets": [["p", "before"]], "message": ""}
-BEGINS = RecordOffsets("c1", "digest", ended=False, told=BEFORE)
-ENDS = RecordOffsets("c1", "digest", ended=True, told=TOLD)
+BEGINS = RecordOffsets("c1", "digest", ended=False, response=BEFORE)
+ENDS = RecordOffsets("c1", "digest", ended=True, response=TOLD)
 
 
 @pytest.fixture
@@ -77,12 +77,12 @@ def leader(topic: ConfigTopic) -> LeaderToken:
 def test_a_retry_is_told_the_end_and_before_that_how_it_began(topic: ConfigTopic) -> None:
     assert told(topic) == {"ended": False, "told": BEFORE}
     begun = {"ended": False, "told": BEFORE, "repeated": True, "overtaken": False}
-    later = RecordOffsets("c1", "digest", ended=False, told=TOLD)
+    later = RecordOffsets("c1", "digest", ended=False, response=TOLD)
     for _ in range(2):
         assert told(topic, later) == told(topic, retry_only=True) == begun
     assert told(topic, ENDS) == {"ended": True, "told": TOLD}
     ended = {"ended": True, "told": TOLD, "repeated": True, "overtaken": False}
-    for mutation in (BEGINS, ENDS, RecordOffsets("c1", "digest", ended=True, told=BEFORE)):
+    for mutation in (BEGINS, ENDS, RecordOffsets("c1", "digest", ended=True, response=BEFORE)):
         assert told(topic, mutation) == told(topic, mutation, retry_only=True) == ended
     assert replay(topic.records).requests.find("r1", _asked(topic), topic.now_ms) is not None
 
@@ -100,10 +100,10 @@ def _asked(topic: ConfigTopic) -> tuple[str, str, str]:
         (DeleteConnector("c1"), True),
         (PutConnectorConfig("c1", {"v": "2"}), True),
         (CommitTaskConfigs("c1", [{}]), True),
-        (RecordOffsets("c1", "another", ended=False, told=TOLD), True),
+        (RecordOffsets("c1", "another", ended=False, response=TOLD), True),
         (PutTaskCount("c1", 0), False),
         (SetTargetState("c2", TargetState.STOPPED), False),
-        (RecordOffsets("c2", "another", ended=False, told=TOLD), False),
+        (RecordOffsets("c2", "another", ended=False, response=TOLD), False),
     ],
 )
 def test_what_was_begun_is_overtaken_by_whatever_is_done_to_its_connector(
@@ -173,8 +173,8 @@ def test_who_does_not_lead_any_more_begins_nothing_but_may_tell_an_end(topic: Co
         (BEGINS, {"expected_revision": revision(1)}, RequestInvalid),
         (BEGINS, {"retry_only": True}, RequestIdUnknown),
         (ENDS, {"retry_only": True}, RequestIdUnknown),
-        (RecordOffsets("c3", "digest", ended=False, told=TOLD), {}, ConnectorNotFound),
-        (RecordOffsets("c1", "d", ended=True, told={"offsets": [["x" * RECORD_BYTES_MAX, ""]]}), {}, InvalidConfig),
+        (RecordOffsets("c3", "digest", ended=False, response=TOLD), {}, ConnectorNotFound),
+        (RecordOffsets("c1", "d", ended=True, response={"offsets": [["x" * RECORD_BYTES_MAX, ""]]}), {}, InvalidConfig),
     ],
 )
 def test_what_is_not_recorded(
@@ -188,7 +188,7 @@ def test_what_is_not_recorded(
 
 def test_an_id_is_for_one_change_and_for_a_day(topic: ConfigTopic) -> None:
     told(topic)
-    for other in (RecordOffsets("c1", "another", ended=True, told=TOLD), SetTargetState("c1", TargetState.PAUSED)):
+    for other in (RecordOffsets("c1", "another", ended=True, response=TOLD), SetTargetState("c1", TargetState.PAUSED)):
         with pytest.raises(RequestInvalid, match="used for another"):
             told(topic, other)
     topic.now_ms += KEPT_MS + 1
@@ -198,7 +198,7 @@ def test_an_id_is_for_one_change_and_for_a_day(topic: ConfigTopic) -> None:
 
 
 def test_history_has_each_change_once(topic: ConfigTopic) -> None:
-    def places() -> list[Place]:
+    def places() -> list[HistoryPosition]:
         return list(topic.state.history.before("c1", None, 10))
 
     before = places()

@@ -34,7 +34,7 @@ from herdmesh.statusstore.state.writes import (
     decide_topic_deletion,
     decide_topics,
 )
-from herdmesh.topicstore.contract import Decision, NewRecord, Role, StoredRecord
+from herdmesh.topicstore.contract import WriteDecision, NewRecord, StoreRole, StoredRecord
 from herdmesh.topicstore.partitioner import partition_of
 from tests.support import golden
 
@@ -198,12 +198,12 @@ async def test_written_through_the_real_store_they_are_the_same_in_the_topic(
     try:
         async with asyncio.timeout(30):
             async for role in store.role_changes():
-                if role is Role.WRITER:
+                if role is StoreRole.WRITER:
                     break
 
         def write(line: Json) -> Coroutine[Any, Any, None]:
-            def decide(scratch: StatusState) -> Decision[None]:
-                return Decision(_decided(scratch, line), lambda _, __: None)
+            def decide(scratch: StatusState) -> WriteDecision[None]:
+                return WriteDecision(_decided(scratch, line), lambda _, __: None)
 
             return store.write(decide)
 

@@ -13,7 +13,7 @@ from herdmesh.statusstore.state.leases import (
     PULSE_MS,
     SILENT_MS,
     BecameWriter,
-    Heard,
+    StatusWritten,
     Heartbeat,
     Lease,
     LeaseTable,
@@ -69,7 +69,7 @@ def test_leaving_ends_the_lease_at_once_and_for_good(table: LeaseTable) -> None:
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
     # Sent before the goodbye and come after it:
     assert Publish() not in table.handle(Heartbeat(W1, "a", LEASE_MS), 600)
-    assert Publish() not in table.handle(Heard(W1, "a", LEASE_MS), 600)
+    assert Publish() not in table.handle(StatusWritten(W1, "a", LEASE_MS), 600)
     assert Publish() not in table.handle(Heartbeat(W1, "a", LEASE_MS, leaving=True), 700)
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
     assert Publish() in table.handle(Heartbeat(W1, "b", LEASE_MS), 800)
@@ -105,11 +105,11 @@ def test_a_replaced_process_takes_nothing_back_while_its_successor_lives(table: 
 
 
 def test_a_written_status_is_a_sign_of_life_but_takes_no_worker_id(table: LeaseTable) -> None:
-    assert Publish() in table.handle(Heard(W1, "a", LEASE_MS), 0)
-    assert table.handle(Heard(W1, "a", LEASE_MS), 1000) == []
+    assert Publish() in table.handle(StatusWritten(W1, "a", LEASE_MS), 0)
+    assert table.handle(StatusWritten(W1, "a", LEASE_MS), 1000) == []
     assert table.leases() == [Lease(W1, "a", 7000, live=True)]
     table.handle(Heartbeat(W1, "b", LEASE_MS), 1000)
-    assert table.handle(Heard(W1, "a", LEASE_MS), 2000) == []
+    assert table.handle(StatusWritten(W1, "a", LEASE_MS), 2000) == []
     assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
 
 

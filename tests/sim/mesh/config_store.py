@@ -20,7 +20,7 @@ from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.writes import plan_block, plan_epoch
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import HerdmeshError, NotWriter, RevisionInFuture
-from herdmesh.topicstore.contract import Decision
+from herdmesh.topicstore.contract import WriteDecision
 from tests.sim.mesh.clients import REFUSALS
 from tests.sim.mesh.log import Entry, Log, Replica
 from tests.sim.mesh.network import Stream
@@ -154,9 +154,9 @@ class ConfigReplica(Replica):
                         stream.send(stream.far, response)
 
     def _write_epoch(self, wanted: el.WriteEpoch) -> None:
-        def decide(state: ConfigState) -> Decision[Any]:
+        def decide(state: ConfigState) -> WriteDecision[Any]:
             records = plan_epoch(state, wanted.leader_id, wanted.leader_address)
-            return Decision(records, lambda after, _: after.leadership)
+            return WriteDecision(records, lambda after, _: after.leadership)
 
         def ended(leadership: Any, error: HerdmeshError | None) -> None:
             if error is not None:
@@ -167,8 +167,8 @@ class ConfigReplica(Replica):
         self.after(self.world.rng.randint(2, 30), lambda: Pump(self.write(decide), ended))
 
     def _write_block(self, wanted: el.WriteBlock) -> None:
-        def decide(state: ConfigState) -> Decision[Any]:
-            return Decision(plan_block(state, wanted.leader, wanted.above), lambda after, _: after.leadership)
+        def decide(state: ConfigState) -> WriteDecision[Any]:
+            return WriteDecision(plan_block(state, wanted.leader, wanted.above), lambda after, _: after.leadership)
 
         def ended(leadership: Any, error: HerdmeshError | None) -> None:
             self._elect(el.BlockNotWritten() if error is not None else el.BlockWritten(leadership))

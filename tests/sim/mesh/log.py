@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.rpc.errors import NotWriter, WriteOutcomeUnknown, WriterFenced
-from herdmesh.topicstore.contract import Decision, Revision, Role, StoredRecord
+from herdmesh.topicstore.contract import WriteDecision, Revision, StoreRole, StoredRecord
 from tests.sim.mesh.network import Stream
 from tests.sim.mesh.node import Node
 from tests.sim.mesh.scheduler import Answer
@@ -66,7 +66,7 @@ class Log:
         self._audit_next = 0
         self._last_well_ms = 0
 
-    def append(self, decision: Decision[Any]) -> None:
+    def append(self, decision: WriteDecision[Any]) -> None:
         """One transaction, with what is beside it."""
         records = decision.records
         if decision.beside is not None:
@@ -139,8 +139,8 @@ class Replica(Node):
         log.replicas.append(self)
 
     @property
-    def role(self) -> Role:
-        return Role.WRITER if self.claims else Role.REPLICA
+    def role(self) -> StoreRole:
+        return StoreRole.WRITER if self.claims else StoreRole.REPLICA
 
     @property
     def state(self) -> Any:
@@ -156,7 +156,7 @@ class Replica(Node):
     async def barrier(self) -> Revision:
         return self.revision
 
-    async def write(self, decide: Callable[[Any], Decision[Any]]) -> Any:
+    async def write(self, decide: Callable[[Any], WriteDecision[Any]]) -> Any:
         """Decide, write, answer with what was applied; a fault may hide the answer."""
         mine, writing = object(), self.writing
         writing.add(mine)
@@ -165,7 +165,7 @@ class Replica(Node):
         finally:
             writing.discard(mine)
 
-    async def _write(self, decide: Callable[[Any], Decision[Any]]) -> Any:
+    async def _write(self, decide: Callable[[Any], WriteDecision[Any]]) -> Any:
         term = self.term
         if self.slow_ms:
             await self._pause(self.world.rng.randint(0, self.slow_ms))
@@ -196,7 +196,7 @@ class Replica(Node):
         self.after(ms, pause.set)
         await pause
 
-    async def _without_broker(self, decide: Callable[[Any], Decision[Any]]) -> None:
+    async def _without_broker(self, decide: Callable[[Any], WriteDecision[Any]]) -> None:
         """Nobody answers the commit. What was on its way when the broker went may have been the last thing it did;
         what came later is tried until somebody gives up. Returns when the broker is back in time."""
         world = self.world

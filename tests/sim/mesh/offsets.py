@@ -94,7 +94,7 @@ class ConnectorOffsets:
 
         world.scheduler.at(world.now + (world.rng.randint(2, 30) if world.rng.random() < 0.9 else 2_000), write)
 
-    def created(self, decision: Decision[Any]) -> None:
+    def created(self, decision: WriteDecision[Any]) -> None:
         """The config store makes a connector that brings its offsets."""
         assert decision.beside is not None
         [record] = decision.beside.records

@@ -20,7 +20,7 @@ from herdmesh.configstore.service.leadership import LeadershipServicer
 from herdmesh.configstore.service.read import ConfigReadServicer
 from herdmesh.configstore.service.write import ConfigWriteServicer
 from herdmesh.configstore.state.config import ConfigState
-from herdmesh.topicstore import Revision, Role, TopicSettings
+from herdmesh.topicstore import Revision, StoreRole, TopicSettings
 from herdmesh.topicstore.core import TopicStoreCore
 from tests.support.config_register import ConfigRegister
 from tests.support.store_checks import FOREIGN_PREFIX
@@ -66,7 +66,7 @@ class ConfigServer:
         self.read = _Read(store)
         self.leadership = LeadershipServicer(store, self.campaigns)
 
-    def become(self, role: Role) -> None:
+    def become(self, role: StoreRole) -> None:
         self.campaigns.become(role)
 
     async def run(self) -> None:

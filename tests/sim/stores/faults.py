@@ -13,7 +13,7 @@ from typing import Any
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConnectorRecord
 from herdmesh.connect.records import Tombstone
-from herdmesh.topicstore import Role, Stage
+from herdmesh.topicstore import StoreRole, WriteStage
 from tests.sim.stores.clock import pause
 from tests.sim.stores.process import Harm, Life
 from tests.sim.stores.world import World, until
@@ -21,7 +21,7 @@ from tests.support.history import Kind, Outcome
 from tests.support.store_clients import FOREIGN_KEY
 
 _HEAL_S = 120.0
-STAGES = tuple(Stage)
+STAGES = tuple(WriteStage)
 
 
 class Faults:
@@ -88,14 +88,14 @@ class Faults:
             elif life.log is not owner:
                 self._tell_truth(life)
         roles = [life.store.role for life in self._world.lives.values()]
-        return roles.count(Role.WRITER) == 1 and roles.count(Role.REPLICA) == len(roles) - 1
+        return roles.count(StoreRole.WRITER) == 1 and roles.count(StoreRole.REPLICA) == len(roles) - 1
 
     # Processes.
 
     def harm_at_stage(self) -> None:
         self._arm(self._rng.choice(STAGES), self._rng.choice(("kill", "stop")))
 
-    def _arm(self, stage: Stage, deed: str) -> None:
+    def _arm(self, stage: WriteStage, deed: str) -> None:
         for life in self._world.writers():
             if not life.stopped and life.harm is None:
                 life.harm = Harm(stage, deed)
@@ -144,7 +144,7 @@ class Faults:
     def _tell_truth(self, life: Life[Any]) -> None:
         """What the group's next heartbeat tells a member."""
         owner = self._world.broker.owner(self._world.side.settings.election_group) is life.log
-        if owner != (life.store.role in (Role.WRITER, Role.TAKING_OVER)):
+        if owner != (life.store.role in (StoreRole.WRITER, StoreRole.TAKING_OVER)):
             life.log.tell_owner(owner)
 
     # The broker and the ways to it.

@@ -4,7 +4,7 @@ Owns the hops between process and broker, the stages of a commit, and what a pro
 do: nothing goes out and nothing comes in (`Process.gate`). Timers inside such a process do run; since nothing of it is
 seen outside before it goes on, that is one of the orders in which it could have gone on.
 
-As in the Kafka engine, what fails before the commit was asked for is `CommitNotSent`, and after that `CommitUncertain`.
+As in the Kafka engine, what fails before the commit was asked for is `CommitNotSent`, and after that `CommitOutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.errors import NotAuthorized
 from herdmesh.topicstore.log import (
     CommitNotSent,
-    CommitUncertain,
+    CommitOutcomeUnknown,
     LogEvents,
     LogIdentity,
     LogUnavailable,
-    Place,
+    LogPlace,
     Positions,
     Transaction,
 )
 from herdmesh.topicstore.settings import TopicSettings
-from herdmesh.topicstore.stages import Stage
+from herdmesh.topicstore.stages import WriteStage
 from tests.sim.stores.broker import COMPACTION_LAG_S, Fenced, Partition, SimBroker
 from tests.sim.stores.broker import Transaction as OpenTransaction
 from tests.sim.stores.clock import pause
@@ -47,7 +47,7 @@ class Process(Protocol):
         """Returns when the process runs; never when it is dead."""
         ...
 
-    def on_stage(self, stage: Stage) -> None: ...
+    def on_stage(self, stage: WriteStage) -> None: ...
 
     def chance(self, of: float) -> bool: ...
 
@@ -136,14 +136,14 @@ class SimLog:
             await self._hop()
             self._epoch = epoch
 
-    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
+    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[LogPlace]], None]) -> None:
         async with self._writing:
             await self._process.gate()
             if self._epoch is None:
                 raise CommitNotSent("the writer was released")
             open_one = self._broker.begin(self.settings.transactional_id, self._epoch, self.name)
-            await self._reach(Stage.BEFORE_SEND)
-            places: list[Place | None] = [None] * len(transaction.records)
+            await self._reach(WriteStage.BEFORE_SEND)
+            places: list[LogPlace | None] = [None] * len(transaction.records)
             try:
                 first = transaction.first
                 await self._send(open_one, transaction, first, [transaction.records[i].value for i in first], places)
@@ -153,9 +153,9 @@ class SimLog:
             except (Fenced, LogUnavailable) as failure:
                 self._epoch = None
                 raise CommitNotSent(str(failure)) from failure
-            await self._reach(Stage.AFTER_SEND)
+            await self._reach(WriteStage.AFTER_SEND)
             placed([place for place in places if place is not None])
-            await self._reach(Stage.BEFORE_COMMIT)
+            await self._reach(WriteStage.BEFORE_COMMIT)
             lose, self._process.lose_answer = self._process.lose_answer, None
             try:
                 if lose is False:
@@ -167,8 +167,8 @@ class SimLog:
                 await self._hop()
             except (Fenced, LogUnavailable) as failure:
                 self._epoch = None
-                raise CommitUncertain(str(failure)) from failure
-            await self._reach(Stage.AFTER_COMMIT)
+                raise CommitOutcomeUnknown(str(failure)) from failure
+            await self._reach(WriteStage.AFTER_COMMIT)
 
     async def _send(
         self,
@@ -176,7 +176,7 @@ class SimLog:
         transaction: Transaction,
         indexes: Sequence[int],
         values: Sequence[bytes | None],
-        places: list[Place | None],
+        places: list[LogPlace | None],
     ) -> None:
         await self._hop()
         for index, value in zip(indexes, values, strict=True):
@@ -232,7 +232,7 @@ class SimLog:
             # Truth has it that this member was expired meanwhile; it is told so by `rejoin`.
             self._events.on_owner(owned)
 
-    async def _reach(self, stage: Stage) -> None:
+    async def _reach(self, stage: WriteStage) -> None:
         self._process.on_stage(stage)
         await self._process.gate()
 

@@ -17,7 +17,7 @@ from herdmesh.topicstore.applied import Applied
 from herdmesh.topicstore.barrier import Barrier
 from herdmesh.topicstore.contract import Revision
 from herdmesh.topicstore.errors import WriteOutcomeUnknown, WriterFenced
-from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, Place, Transaction
+from herdmesh.topicstore.log import CommitNotSent, CommitOutcomeUnknown, LogPlace, Transaction
 from herdmesh.topicstore.writes import GroupCommit
 
 
@@ -33,13 +33,13 @@ def _no_read_back() -> Generator[bool]:
 
     async def fly(self: GroupCommit[Any], group: Sequence[Any]) -> None:
         writes = [pending.decision.records for pending in group]
-        places: list[Place] = []
+        places: list[LogPlace] = []
         applied: Applied[Any, Any] = self._applied  # pyright: ignore[reportPrivateUsage]
         log, identity = self._log, self._identity  # pyright: ignore[reportPrivateUsage]
         assert identity is not None
         try:
             await log.commit(Transaction(writes, identity, applied.revision), places.extend)
-        except (CommitNotSent, CommitUncertain) as failure:
+        except (CommitNotSent, CommitOutcomeUnknown) as failure:
             fenced = WriterFenced(str(failure))
             self._cut_off(fenced)  # pyright: ignore[reportPrivateUsage]
             error = fenced if isinstance(failure, CommitNotSent) else WriteOutcomeUnknown(str(failure))

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from herdmesh.rpc.errors import HerdmeshError, Internal, Timeout, Unreachable
 from herdmesh.rpc.status import as_herdmesh_error
-from herdmesh.topicstore import Role, Stage, StoreTuning, TopicSettings
+from herdmesh.topicstore import StoreRole, WriteStage, StoreTuning, TopicSettings
 from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
 from tests.sim.stores.broker import SESSION_TIMEOUT_S, SimBroker
 from tests.sim.stores.log import SimLog
@@ -40,7 +40,7 @@ _STREAM_AHEAD = 8
 class Server(Protocol):
     """The servicers of one life. `become` is told each role, `run` runs until cancelled."""
 
-    def become(self, role: Role) -> None: ...
+    def become(self, role: StoreRole) -> None: ...
 
     async def run(self) -> None: ...
 
@@ -48,7 +48,7 @@ class Server(Protocol):
 class Harm:
     """What to do to a life when it reaches a stage: "kill" or "stop"."""
 
-    def __init__(self, stage: Stage, deed: str) -> None:
+    def __init__(self, stage: WriteStage, deed: str) -> None:
         self.stage = stage
         self.deed = deed
 
@@ -107,7 +107,7 @@ class Life(Generic[ServerT]):
             if self._over:
                 raise asyncio.CancelledError
 
-    def on_stage(self, stage: Stage) -> None:
+    def on_stage(self, stage: WriteStage) -> None:
         if self.stopped or self.dead or self.harm is None or self.harm.stage is not stage:
             return
         harm, self.harm = self.harm, None

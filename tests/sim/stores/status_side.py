@@ -13,7 +13,7 @@ from herdmesh.connect.status_topic import ConnectorStatus, State
 from herdmesh.rpc.errors import RevisionMismatch
 from herdmesh.statusstore.state.statuses import StatusGone, StatusPut, StatusState
 from herdmesh.statusstore.state.writes import Put, PutMode, PutResult, RecordPosition, decide_puts
-from herdmesh.topicstore import Decision, Revision, Role, TopicSettings, WatchChange, WatchSnapshot
+from herdmesh.topicstore import WriteDecision, Revision, StoreRole, TopicSettings, WatchChange, WatchSnapshot
 from herdmesh.topicstore.core import TopicStoreCore
 from tests.support.config_register import Change, Snapshot
 from tests.support.history import Kind, Operation
@@ -33,7 +33,7 @@ class StatusServer:
     def __init__(self, store: TopicStoreCore[Any, Any]) -> None:
         self.store = store
 
-    def become(self, role: Role) -> None:
+    def become(self, role: StoreRole) -> None:
         """Nothing follows from a role here."""
 
     async def run(self) -> None:
@@ -62,9 +62,9 @@ class StatusSide(StatusRegister):
             expected = RecordPosition(-1, 0)
         put = Put(status, PutMode.PUT, None if gone else expected)
 
-        def decide(state: StatusState) -> Decision[PutResult]:
+        def decide(state: StatusState) -> WriteDecision[PutResult]:
             decision = decide_puts(state, [put])
-            return Decision(decision.records, lambda _state, _revision: decision.results[0])
+            return WriteDecision(decision.records, lambda _state, _revision: decision.results[0])
 
         result = await server.store.write(decide)
         if result is PutResult.REVISION_MISMATCH:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from herdmesh.rpc.errors import Unreachable
-from herdmesh.topicstore import Role
+from herdmesh.topicstore import StoreRole
 from tests.sim.stores.broker import SimBroker
 from tests.sim.stores.clock import pause
 from tests.sim.stores.process import Life
@@ -96,7 +96,7 @@ class World:
 
     def writers(self) -> list[Life[Any]]:
         """Lives that believe that they write, running or not."""
-        return [life for life in self.lives.values() if not life.dead and life.store.role is Role.WRITER]
+        return [life for life in self.lives.values() if not life.dead and life.store.role is StoreRole.WRITER]
 
     async def call(
         self, name: str, call: Callable[[Any], Coroutine[Any, Any, AnswerT]], timeout_s: float

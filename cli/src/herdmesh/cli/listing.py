@@ -26,7 +26,7 @@ Key = Callable[[Json], "str | float | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """One column: its cell as markup, what it sorts by, and whether it needs more than the states."""
 
     cell: Cell
@@ -130,25 +130,25 @@ def _since(one: Json) -> float | None:
     return -datetime.fromisoformat(since).timestamp() if since else None
 
 
-COLUMNS: dict[str, Column] = {
-    "NAME": Column(lambda one: escape(one["name"]), lambda one: one["name"]),
-    "TYPE": Column(lambda one: one["type"], lambda one: one["type"]),
-    "WANTED": Column(lambda one: colored(one["target_state"] or "STARTED"), lambda one: one["target_state"]),
-    "STATE": Column(lambda one: colored(one["connector"]["state"]), lambda one: one["connector"]["state"]),
-    "TASKS": Column(_states, lambda one: len(one["tasks"])),
-    "FAILED": Column(
+COLUMNS: dict[str, ListColumn] = {
+    "NAME": ListColumn(lambda one: escape(one["name"]), lambda one: one["name"]),
+    "TYPE": ListColumn(lambda one: one["type"], lambda one: one["type"]),
+    "WANTED": ListColumn(lambda one: colored(one["target_state"] or "STARTED"), lambda one: one["target_state"]),
+    "STATE": ListColumn(lambda one: colored(one["connector"]["state"]), lambda one: one["connector"]["state"]),
+    "TASKS": ListColumn(_states, lambda one: len(one["tasks"])),
+    "FAILED": ListColumn(
         lambda one: count(sum(unit["state"] == "FAILED" for unit in (one["connector"], *one["tasks"]))),
         lambda one: sum(unit["state"] == "FAILED" for unit in (one["connector"], *one["tasks"])),
     ),
-    "LAG": Column(connector_lag, lambda one: one["behind_records"]),
-    "UNCOMMITTED": Column(connector_uncommitted, lambda one: one["uncommitted_records"]),
-    "AGE": Column(lambda one: age(one["connector"].get("since")), _since),
-    "WORKERS": Column(lambda one: escape(", ".join(_workers(one)) or "-"), lambda one: ",".join(_workers(one)) or None),
-    "ATTENTION": Column(lambda one: escape(attention(one)), lambda one: attention(one) or None),
-    "RECORDS": Column(
+    "LAG": ListColumn(connector_lag, lambda one: one["behind_records"]),
+    "UNCOMMITTED": ListColumn(connector_uncommitted, lambda one: one["uncommitted_records"]),
+    "AGE": ListColumn(lambda one: age(one["connector"].get("since")), _since),
+    "WORKERS": ListColumn(lambda one: escape(", ".join(_workers(one)) or "-"), lambda one: ",".join(_workers(one)) or None),
+    "ATTENTION": ListColumn(lambda one: escape(attention(one)), lambda one: attention(one) or None),
+    "RECORDS": ListColumn(
         lambda one: count(round(_moved(one, "records_out"))), lambda one: _moved(one, "records_out"), full=True
     ),
-    "REC/S": Column(
+    "REC/S": ListColumn(
         lambda one: count(round(_moved(one, "records_per_second"))),
         lambda one: _moved(one, "records_per_second"),
         full=True,

@@ -156,7 +156,7 @@ def _texts(path: str, members: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _bad(path: str, message: str) -> BadFiles:

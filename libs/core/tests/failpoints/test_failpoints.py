@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from herdmesh.failpoints import LOG_VARIABLE, VARIABLE, Failpoints
-from herdmesh.topicstore import Stage
+from herdmesh.topicstore import WriteStage
 from herdmesh.topicstore.stages import failpoints_of
 
 #: Hits the point named on each line of stdin, in a thread as the topic store's writer does, and says when it is past.
@@ -186,9 +186,9 @@ def test_a_mistyped_entry_is_an_error(entries: str, monkeypatch: pytest.MonkeyPa
 def test_a_store_knows_its_six_stages_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "other-topic/before-send=stop,other-topic/before-answer=kill")
     on_stage = failpoints_of("topic")
-    for stage in Stage:
+    for stage in WriteStage:
         on_stage(stage)  # armed for another topic
-    assert [stage.value for stage in Stage] == [
+    assert [stage.value for stage in WriteStage] == [
         *("before-send", "after-send", "before-commit", "after-commit", "before-read-back", "before-answer")
     ]
     monkeypatch.setenv(VARIABLE, "before-write=stop")  # the record loop's

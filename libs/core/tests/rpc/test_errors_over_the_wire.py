@@ -20,7 +20,7 @@ from herdmesh.rpc import errors, revisions, status
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.topicstore import errors as store_errors
-from herdmesh.topicstore.contract import Revision, Role
+from herdmesh.topicstore.contract import Revision, StoreRole
 
 READ = "herdmesh.api.statusstore.v1.StatusReadService"
 LEADERSHIP = "herdmesh.api.configstore.v1.LeadershipService"
@@ -171,7 +171,7 @@ REVISION = Revision("store", (3, 4))
     ("raised", "received"),
     [
         (store_errors.StoreReplaying(), errors.StoreReplaying),
-        (store_errors.NotWriter(Role.REPLICA), errors.NotWriter),
+        (store_errors.NotWriter(StoreRole.REPLICA), errors.NotWriter),
         (store_errors.WriterFenced("by another"), errors.WriterFenced),
         (store_errors.QueueFull(5), errors.QueueFull),
         (store_errors.StoreClosed(), errors.ShuttingDown),

@@ -13,10 +13,10 @@ from herdmesh.api.common.v1 import store_pb2
 from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.topicstore import (
     BrokerUnreachable,
-    Condition,
+    StoreCondition,
     ForeignWriter,
     NotAuthorized,
-    Role,
+    StoreRole,
     StoreClosed,
     StoreTuning,
     TopicMisconfigured,
@@ -41,27 +41,27 @@ TUNING = StoreTuning(topic_check_interval_ms=10, may_write_interval_ms=10, take_
 
 def test_conditions_and_roles_are_those_of_the_contract() -> None:
     conditions = {name.removeprefix("STORE_CONDITION_") for name in store_pb2.StoreCondition.keys()}  # noqa: SIM118
-    assert {one.name for one in Condition} == conditions - {"UNSPECIFIED"}
+    assert {one.name for one in StoreCondition} == conditions - {"UNSPECIFIED"}
     roles = {name.removeprefix("STORE_ROLE_") for name in store_pb2.StoreRole.keys()}  # noqa: SIM118
-    assert {one.name for one in Role} == roles - {"UNSPECIFIED"}
+    assert {one.name for one in StoreRole} == roles - {"UNSPECIFIED"}
 
 
 @pytest.mark.parametrize(
     ("error", "condition"),
     [
-        (UNREACHABLE, Condition.BROKER_UNREACHABLE),
-        (TopicMisconfigured("t", "cleanup.policy", "compact", "delete"), Condition.CLEANUP_POLICY_WRONG),
-        (TopicMisconfigured("t", "partitions", "1", "2"), Condition.PARTITION_COUNT_WRONG),
-        (REFUSED, Condition.NOT_AUTHORIZED),
-        (TopicRecreated("t", "a", "b"), Condition.TOPIC_RECREATED),
-        (ForeignWriter("group g", ["a", "b"]), Condition.FOREIGN_WRITER),
-        (WriterFenced("by another"), Condition.FENCED),
-        (TakeOverBlocked("its reader", "look"), Condition.TAKE_OVER_BLOCKED),
-        (StoreClosed("a bug"), Condition.FAILED),
+        (UNREACHABLE, StoreCondition.BROKER_UNREACHABLE),
+        (TopicMisconfigured("t", "cleanup.policy", "compact", "delete"), StoreCondition.CLEANUP_POLICY_WRONG),
+        (TopicMisconfigured("t", "partitions", "1", "2"), StoreCondition.PARTITION_COUNT_WRONG),
+        (REFUSED, StoreCondition.NOT_AUTHORIZED),
+        (TopicRecreated("t", "a", "b"), StoreCondition.TOPIC_RECREATED),
+        (ForeignWriter("group g", ["a", "b"]), StoreCondition.FOREIGN_WRITER),
+        (WriterFenced("by another"), StoreCondition.FENCED),
+        (TakeOverBlocked("its reader", "look"), StoreCondition.TAKE_OVER_BLOCKED),
+        (StoreClosed("a bug"), StoreCondition.FAILED),
     ],
-    ids=lambda value: value.name if isinstance(value, Condition) else "",
+    ids=lambda value: value.name if isinstance(value, StoreCondition) else "",
 )
-def test_each_error_has_its_condition_and_one_line_with_the_fix(error: Exception, condition: Condition) -> None:
+def test_each_error_has_its_condition_and_one_line_with_the_fix(error: Exception, condition: StoreCondition) -> None:
     book = HealthBook(lambda: 1)
     book.note(Part.START, error)  # pyright: ignore[reportArgumentType]  # ids= widens the parameter's type
     assert book.health.condition is condition is condition_of(error)  # pyright: ignore[reportArgumentType]
@@ -76,15 +76,15 @@ def test_the_earliest_part_is_told_once_per_change(caplog: pytest.LogCaptureFixt
     book.note(Part.WRITING, REFUSED)
     clock[0] = 20
     book.note(Part.WRITING, NotAuthorized("use", "transactional id t", "grant it"))
-    assert (book.health.condition, book.health.since_ms) == (Condition.NOT_AUTHORIZED, 10)  # the same, worded anew
+    assert (book.health.condition, book.health.since_ms) == (StoreCondition.NOT_AUTHORIZED, 10)  # the same, worded anew
     book.note(Part.TOPIC, UNREACHABLE)
     book.note(Part.TOPIC, UNREACHABLE)
-    assert (book.health.condition, book.health.since_ms) == (Condition.BROKER_UNREACHABLE, 20)
+    assert (book.health.condition, book.health.since_ms) == (StoreCondition.BROKER_UNREACHABLE, 20)
     clock[0] = 30
     book.note(Part.TOPIC, None)
-    assert (book.health.condition, book.health.since_ms) == (Condition.NOT_AUTHORIZED, 30)
+    assert (book.health.condition, book.health.since_ms) == (StoreCondition.NOT_AUTHORIZED, 30)
     book.note(Part.WRITING, None)
-    assert (book.health.condition, book.health.message) == (Condition.HEALTHY, "")
+    assert (book.health.condition, book.health.message) == (StoreCondition.HEALTHY, "")
     told = [record.getMessage().split(":")[0] for record in caplog.records]
     refused = "NOT_AUTHORIZED"
     assert told == [refused, refused, "BROKER_UNREACHABLE", refused, "healthy again, after NOT_AUTHORIZED"]
@@ -96,7 +96,7 @@ def _store(
     return MemoryTopicStore[KeyValues, Change](broker, SETTINGS, KeyValues(), may_write=may_write, tuning=tuning)
 
 
-async def _until(store: MemoryTopicStore[KeyValues, Change], condition: Condition) -> None:
+async def _until(store: MemoryTopicStore[KeyValues, Change], condition: StoreCondition) -> None:
     async with asyncio.timeout(WAIT_S):
         while True:
             if store.health.condition is condition:
@@ -112,15 +112,15 @@ async def test_a_store_is_started_until_it_starts_and_says_meanwhile_why_not(
     topic = broker.create_topic(SETTINGS.topic, 1, "delete")
     store = _store(broker)
     opening = asyncio.create_task(start_when_possible(store))
-    await _until(store, Condition.CLEANUP_POLICY_WRONG)
+    await _until(store, StoreCondition.CLEANUP_POLICY_WRONG)
     status = store_status(store, 0, [])
     assert (status.role, status.topic) == (store_pb2.STORE_ROLE_REPLAYING, "t")
     assert status.condition == store_pb2.STORE_CONDITION_CLEANUP_POLICY_WRONG
     assert meta_if_open(store) is None
     topic.cleanup_policy = "compact"
     await asyncio.wait_for(opening, WAIT_S)
-    await until_role(store, Role.WRITER)
-    assert store.health.condition is Condition.HEALTHY
+    await until_role(store, StoreRole.WRITER)
+    assert store.health.condition is StoreCondition.HEALTHY
     assert meta_if_open(store) is not None
     await store.close()
 
@@ -130,7 +130,7 @@ async def test_a_store_that_closed_is_not_started_again() -> None:
     await store.close()
     with pytest.raises(StoreClosed):
         await start_when_possible(store)
-    assert store.role is Role.CLOSED
+    assert store.role is StoreRole.CLOSED
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -138,7 +138,7 @@ async def test_a_topic_taken_away_closes_the_store_and_tells_everyone(anew: bool
     broker = MemoryBroker()
     store = _store(broker)
     await store.start()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))
     watcher = Watcher(store)
     await watcher.until(lambda me: me.snapshot is not None)
@@ -146,9 +146,9 @@ async def test_a_topic_taken_away_closes_the_store_and_tells_everyone(anew: bool
     del broker.topics[SETTINGS.topic]
     if anew:
         broker.create_topic(SETTINGS.topic, 1, "compact")
-    await until_role(store, Role.CLOSED)
-    assert store.health.condition is Condition.TOPIC_RECREATED
-    assert ("made anew" in store.health.message) is anew
+    await until_role(store, StoreRole.CLOSED)
+    assert store.health.condition is StoreCondition.TOPIC_RECREATED
+    assert ("created again" in store.health.message) is anew
     await watcher.until(lambda me: isinstance(me.error, TopicRecreated))
     with pytest.raises(TopicRecreated):
         await asyncio.wait_for(later, WAIT_S)
@@ -169,7 +169,7 @@ async def test_who_writes_hears_what_a_fault_comes_from_and_not_only_the_fault(m
 
     store = _store(MemoryBroker(), tuning=replace(TUNING, topic_check_interval_ms=60_000))
     await store.start()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     monkeypatch.setattr(MemoryLog, "check", check)
     waiting = asyncio.create_task(store.write(put(b"k", b"1")))
     await asyncio.sleep(0)  # it is in the queue, and not in a transaction
@@ -182,8 +182,8 @@ async def test_who_writes_hears_what_a_fault_comes_from_and_not_only_the_fault(m
         assert not asking.done()
         found.set()
         assert await asyncio.gather(waiting, asking, return_exceptions=True) == [gone, gone]
-        await until_role(store, Role.CLOSED)
-    assert store.health.condition is Condition.TOPIC_RECREATED
+        await until_role(store, StoreRole.CLOSED)
+    assert store.health.condition is StoreCondition.TOPIC_RECREATED
 
 
 async def test_a_topic_taken_away_while_it_is_first_read_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ async def test_a_topic_taken_away_while_it_is_first_read_ends_the_start(monkeypa
     store = _store(broker)
     with pytest.raises(TopicRecreated):
         await asyncio.wait_for(start_when_possible(store), WAIT_S)
-    assert store.role is Role.CLOSED
+    assert store.role is StoreRole.CLOSED
 
 
 async def test_a_foreign_writer_is_named_until_it_is_gone() -> None:
@@ -210,12 +210,12 @@ async def test_a_foreign_writer_is_named_until_it_is_gone() -> None:
 
     store = _store(MemoryBroker(), may_write)
     await store.start()
-    await _until(store, Condition.FOREIGN_WRITER)
+    await _until(store, StoreCondition.FOREIGN_WRITER)
     assert "worker-1 (/127.0.0.1)" in store.health.message
     await store.barrier()  # it reads all the same
     members.clear()
-    await until_role(store, Role.WRITER)
-    assert store.health.condition is Condition.HEALTHY
+    await until_role(store, StoreRole.WRITER)
+    assert store.health.condition is StoreCondition.HEALTHY
     await store.close()
 
 
@@ -234,7 +234,7 @@ async def test_a_take_over_that_waits_for_its_own_reader_says_so_and_makes_room_
     await store.start()
     monkeypatch.setattr(MemoryLog, "end", never_read)
     allowed = True
-    await _until(store, Condition.FAILED)
+    await _until(store, StoreCondition.FAILED)
     assert "stands still although the broker answers" in store.health.message
     said = [line for line in caplog.messages if line.startswith("TAKE_OVER_BLOCKED")]
     assert len(said) == 1, "once, however often it tries"
@@ -251,16 +251,16 @@ async def test_a_fenced_writer_says_so_until_it_writes_again() -> None:
 
     store = _store(broker, may_write)
     await store.start()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     allowed = False
     broker.fence(SETTINGS.transactional_id)
     with pytest.raises(WriterFenced):
         await store.write(put(b"a", b"1"))
-    assert store.health.condition is Condition.FENCED
+    assert store.health.condition is StoreCondition.FENCED
     assert "group.id" in store.health.message
     allowed = True
-    await until_role(store, Role.WRITER)
-    assert store.health.condition is Condition.HEALTHY
+    await until_role(store, StoreRole.WRITER)
+    assert store.health.condition is StoreCondition.HEALTHY
     await store.close()
 
 
@@ -268,9 +268,9 @@ async def test_a_replica_that_does_not_own_the_election_is_healthy() -> None:
     broker = MemoryBroker()
     first, second = _store(broker), _store(broker)
     await first.start()
-    await until_role(first, Role.WRITER)
+    await until_role(first, StoreRole.WRITER)
     await second.start()
-    assert (second.role, second.health.condition) == (Role.REPLICA, Condition.HEALTHY)
+    assert (second.role, second.health.condition) == (StoreRole.REPLICA, StoreCondition.HEALTHY)
     await asyncio.gather(first.close(), second.close())
 
 
@@ -295,8 +295,8 @@ async def test_who_loses_the_election_while_it_takes_over_has_nothing_to_say_of_
     await entered.wait()
     await first._log.leave_election()  # pyright: ignore[reportPrivateUsage]
     lost.set()
-    await until_role(second, Role.WRITER)
+    await until_role(second, StoreRole.WRITER)
     await second.write(put(b"a", b"1"))
     await first.wait_for(second.revision)
-    assert (first.role, first.health.condition) == (Role.REPLICA, Condition.HEALTHY)
+    assert (first.role, first.health.condition) == (StoreRole.REPLICA, StoreCondition.HEALTHY)
     await asyncio.gather(first.close(), second.close())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from herdmesh.topicstore import Beside, BesideRefused, Condition, GroupOffset, NewRecord, Role
+from herdmesh.topicstore import Beside, BesideRefused, StoreCondition, GroupOffset, NewRecord, StoreRole
 from tests.contract.topicstore_harness import KafkaCluster, Store, put, put_beside, suite_settings, until_role
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.side_by_side import SideBySideTest
@@ -34,7 +34,7 @@ class Guest:
         settings = self.cluster.settings
         await self.guarded.allow_store(self.user, settings.topic, settings.transactional_id, settings.election_group)
         store = await self.cluster.open()
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         return store
 
     async def refused(self, store: Store, beside: Beside) -> BesideRefused:
@@ -42,10 +42,10 @@ class Guest:
         offsets = await self.everywhere.group_offsets(self.group)
         with pytest.raises(BesideRefused) as refusal:
             await store.write(put_beside(b"a", b"1", beside))
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         await store.write(put(b"b", b"1"))
         assert store.state.values() == {b"b": b"1"}
-        assert store.health.condition is Condition.HEALTHY
+        assert store.health.condition is StoreCondition.HEALTHY
         assert await self.everywhere.lying_in(self.topic) == []
         assert await self.everywhere.group_offsets(self.group) == offsets
         assert "\n" not in str(refusal.value)

@@ -23,8 +23,8 @@ from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.topicstore import (
     BrokerUnreachable,
     NotApplied,
-    Role,
-    Stage,
+    StoreRole,
+    WriteStage,
     StartError,
     StoreTuning,
     WriteOutcomeUnknown,
@@ -98,7 +98,7 @@ class Load:
                 await self.store.write(create(key, b"v"))
             except NotApplied:
                 self.refused.add(key)
-                await until_role(self.store, Role.WRITER)
+                await until_role(self.store, StoreRole.WRITER)
             except WriteOutcomeUnknown:
                 self.unknown.add(key)
             else:
@@ -118,7 +118,7 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
 ) -> None:
     async with _cluster_on(fragile.bootstrap, tmp_topic()) as cluster:
         store = await cluster.open()
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         load = Load(store)
         clients = [asyncio.create_task(load.run(i)) for i in range(20)]
         await load.until_acknowledged(500)
@@ -163,7 +163,7 @@ async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_preve
         idle = await clusters[0].open()
         kept = await clusters[1].open(tuning=StoreTuning(keep_alive_ms=250))
         for store in (idle, kept):
-            await until_role(store, Role.WRITER)
+            await until_role(store, StoreRole.WRITER)
             await store.write(put(b"a", b"1"))
         watcher = Watcher(kept)
         await watcher.until(lambda me: len(me.changes) >= 40)  # keep-alives of 10 s: twice what the broker remembers
@@ -171,7 +171,7 @@ async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_preve
         await kept.write(put(b"a", b"2"))
         with pytest.raises(NotApplied):  # INVALID_PRODUCER_ID_MAPPING
             await idle.write(put(b"a", b"2"))
-        await until_role(idle, Role.WRITER)
+        await until_role(idle, StoreRole.WRITER)
         await idle.write(put(b"b", b"1"))
         assert idle.state.values() == {b"a": b"1", b"b": b"1"}
         assert (await clusters[0].open()).state == idle.state
@@ -239,9 +239,9 @@ class ReplicaProcess:
 
 
 @together
-@pytest.mark.parametrize("stage", [Stage.BEFORE_SEND, Stage.AFTER_SEND, Stage.BEFORE_COMMIT, Stage.AFTER_COMMIT])
+@pytest.mark.parametrize("stage", [WriteStage.BEFORE_SEND, WriteStage.AFTER_SEND, WriteStage.BEFORE_COMMIT, WriteStage.AFTER_COMMIT])
 async def test_a_writer_that_is_killed_leaves_what_was_beside_its_write_exactly_when_it_leaves_the_write(
-    fragile: Broker, cluster: KafkaCluster, tmp_path: Path, stage: Stage
+    fragile: Broker, cluster: KafkaCluster, tmp_path: Path, stage: WriteStage
 ) -> None:
     other = f"{cluster.settings.topic}-other"
     await cluster.make_topic(other, 1)
@@ -262,9 +262,9 @@ async def test_a_writer_that_is_killed_leaves_what_was_beside_its_write_exactly_
         first.ask({"id": "last", "write": "beside", "key": "a", "value": "1", "other": other})
         await first.until_dead()
         second = await cluster.open()
-        await until_role(second, Role.WRITER)
+        await until_role(second, StoreRole.WRITER)
         is_there = b"a" in second.state.entries
-        assert is_there == (stage is Stage.AFTER_COMMIT)
+        assert is_there == (stage is WriteStage.AFTER_COMMIT)
         assert await cluster.lying_in(other) == ([(0, b"a", b"1")] if is_there else [])
         assert await cluster.group_offsets(other) == ({(other, 0): (7, "")} if is_there else {})
     finally:
@@ -289,7 +289,7 @@ async def test_a_writer_stopped_and_continued_says_nothing_stale(fragile: Broker
             {"id": "no-op", "write": "put_once", "key": "same", "value": "1"},
             {"id": "write", "write": "create", "key": "b", "value": "2"},
         )
-        await until_role(second, Role.WRITER)
+        await until_role(second, StoreRole.WRITER)
         await second.write(replace_at(b"a", b"2", second.state.entries[b"a"].offset))
         await second.write(put(b"same", b"2"))
         await second.write(create(b"b", b"1"))
@@ -318,7 +318,7 @@ async def test_a_writer_that_is_killed_is_replaced_after_its_session(fragile: Br
         await first.until_said(id="0")
         begun_s = asyncio.get_running_loop().time()
         first.signal(signal.SIGKILL)
-        await until_role(second, Role.WRITER)
+        await until_role(second, StoreRole.WRITER)
         # Session timeout, and at most a heartbeat and a take-over on top; three times that on a busy machine.
         assert asyncio.get_running_loop().time() - begun_s < 3 * (_SESSION_TIMEOUT_MS / 1000 + 1)
         await second.write(put(b"b", b"1"))

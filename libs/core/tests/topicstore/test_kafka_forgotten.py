@@ -20,7 +20,7 @@ from herdmesh.kafka.contact import Contact
 from herdmesh.topicstore import StoredRecord, kafka_election
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
 from herdmesh.topicstore.kafka_election import Election
-from herdmesh.topicstore.kafka_reader import Reader
+from herdmesh.topicstore.kafka_reader import KafkaReader
 from herdmesh.topicstore.kafka_topics import TopicAdmin
 from herdmesh.topicstore.log import LogUnavailable, Positions
 from herdmesh.topicstore.settings import TopicSettings
@@ -104,7 +104,7 @@ together = of_stores.making(
 @together
 async def test_the_reader_reads_on(forgotten: Forgotten) -> None:
     told, topic = _Told(), forgotten.settings.topic
-    reader = Reader(forgotten.settings, [(topic, 0)], (0,))
+    reader = KafkaReader(forgotten.settings, [(topic, 0)], (0,))
     reader.start(told)
     try:
         for number in range(TIMES):

@@ -18,12 +18,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from herdmesh.topicstore import (
-    Condition,
-    Decision,
+    StoreCondition,
+    WriteDecision,
     NewRecord,
     NotAuthorized,
     NotWriter,
-    Role,
+    StoreRole,
     StartError,
     StoreTuning,
     TopicMisconfigured,
@@ -98,7 +98,7 @@ def _cluster(test: SideBySideTest) -> AbstractAsyncContextManager[KafkaCluster]:
 together = of_stores.making("guarded", clerk=_clerk, cluster=_cluster)
 
 
-async def until_condition(store: Store, condition: Condition, *said: str) -> None:
+async def until_condition(store: Store, condition: StoreCondition, *said: str) -> None:
     """Wait until the store is in `condition` and its message says all of `said`."""
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -112,8 +112,8 @@ async def until_condition(store: Store, condition: Condition, *said: str) -> Non
 async def refused_start(store: Store, *said: str) -> None:
     with pytest.raises(NotAuthorized) as refusal:
         await store.start()
-    assert store.role is Role.REPLAYING
-    assert store.health.condition is Condition.NOT_AUTHORIZED
+    assert store.role is StoreRole.REPLAYING
+    assert store.health.condition is StoreCondition.NOT_AUTHORIZED
     assert str(refusal.value) == store.health.message
     assert all(text in store.health.message for text in said)
 
@@ -132,23 +132,23 @@ async def test_each_missing_right_is_named_and_its_grant_heals(clerk: Clerk, gua
     await guarded.allow(clerk.name, topic, "READ")
     await store.start()
     # From here on it serves reads, and comes by each further right by itself.
-    await until_condition(store, Condition.NOT_AUTHORIZED, f"join group {settings.election_group}", "--group")
-    assert store.role is Role.REPLICA
+    await until_condition(store, StoreCondition.NOT_AUTHORIZED, f"join group {settings.election_group}", "--group")
+    assert store.role is StoreRole.REPLICA
     with pytest.raises(NotAuthorized):
         await store.write(put(b"a", b"1"))
     await guarded.allow(clerk.name, f"group:{settings.election_group}", "READ")
-    await until_condition(store, Condition.NOT_AUTHORIZED, f"write to topic {settings.topic}", "--operation Write")
+    await until_condition(store, StoreCondition.NOT_AUTHORIZED, f"write to topic {settings.topic}", "--operation Write")
     await guarded.allow(clerk.name, topic, "WRITE")
     await until_condition(
-        store, Condition.NOT_AUTHORIZED, f"use transactional id {settings.transactional_id}", "--transactional-id"
+        store, StoreCondition.NOT_AUTHORIZED, f"use transactional id {settings.transactional_id}", "--transactional-id"
     )
-    assert store.role is Role.TAKING_OVER
+    assert store.role is StoreRole.TAKING_OVER
     await store.barrier()
     await guarded.allow(clerk.name, f"transactional_id:{settings.transactional_id}", "WRITE")
-    await until_role(store, Role.WRITER)
-    assert (store.health.condition, store.health.message) == (Condition.HEALTHY, "")
+    await until_role(store, StoreRole.WRITER)
+    assert (store.health.condition, store.health.message) == (StoreCondition.HEALTHY, "")
     audited = NewRecord(b"k", b"v", settings.audit_topic)
-    await store.write(lambda _: Decision([NewRecord(b"a", b"1"), audited], lambda _state, revision: revision))
+    await store.write(lambda _: WriteDecision([NewRecord(b"a", b"1"), audited], lambda _state, revision: revision))
     assert [record.value for record in await store.read_audit([0])] == [b"v"]
 
 
@@ -159,30 +159,30 @@ async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk
     topic = f"topic:{clerk.settings.topic}"
     store = clerk.store()
     await store.start()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))
     await guarded.deny(clerk.name, topic, "WRITE")
     # The denial is of a prefix, so of the audit topic too, and the guard may look at the two while it takes effect:
     # wait until it is the topic itself that is named.
-    await until_condition(store, Condition.NOT_AUTHORIZED, f"write to topic {clerk.settings.topic}:")
+    await until_condition(store, StoreCondition.NOT_AUTHORIZED, f"write to topic {clerk.settings.topic}:")
     with pytest.raises(NotAuthorized) as refusal:
         await store.write(put(b"a", b"2"))
     assert (refusal.value.operation, refusal.value.resource) == ("write to", f"topic {clerk.settings.topic}")
     await store.barrier()
     assert store.state.values() == {b"a": b"1"}
     await guarded.relent(clerk.name, topic, "WRITE")
-    await until_role(store, Role.WRITER)
-    assert store.health.condition is Condition.HEALTHY
+    await until_role(store, StoreRole.WRITER)
+    assert store.health.condition is StoreCondition.HEALTHY
     await store.close()
 
     unguarded = clerk.store(_UNGUARDED)
     await unguarded.start()
-    await until_role(unguarded, Role.WRITER)
+    await until_role(unguarded, StoreRole.WRITER)
     await guarded.deny(clerk.name, topic, "WRITE")
     with pytest.raises(NotAuthorized, match="write to topic"):
         await unguarded.write(put(b"a", b"3"))
     await guarded.relent(clerk.name, topic, "WRITE")
-    await until_role(unguarded, Role.WRITER)
+    await until_role(unguarded, StoreRole.WRITER)
     await unguarded.write(put(b"a", b"4"))
 
 
@@ -194,14 +194,14 @@ async def test_losing_the_right_to_stand_for_election_leaves_the_reads_and_heals
     group = clerk.settings.election_group
     store = clerk.store()
     await store.start()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await guarded.deny(clerk.name, f"group:{group}", "READ")
-    await until_condition(store, Condition.NOT_AUTHORIZED, f"join group {group}")
-    assert store.role is Role.REPLICA
+    await until_condition(store, StoreCondition.NOT_AUTHORIZED, f"join group {group}")
+    assert store.role is StoreRole.REPLICA
     await store.barrier()
     await guarded.relent(clerk.name, f"group:{group}", "READ")
-    await until_role(store, Role.WRITER)
-    assert store.health.condition is Condition.HEALTHY
+    await until_role(store, StoreRole.WRITER)
+    assert store.health.condition is StoreCondition.HEALTHY
 
 
 @together
@@ -215,8 +215,8 @@ async def test_losing_the_right_to_read_closes_the_store(
     watcher = Watcher(store)
     await watcher.until(lambda me: me.snapshot is not None)
     await guarded.deny(clerk.name, f"topic:{clerk.settings.topic}", "READ")
-    await until_role(store, Role.CLOSED)
-    assert store.health.condition is Condition.NOT_AUTHORIZED
+    await until_role(store, StoreRole.CLOSED)
+    assert store.health.condition is StoreCondition.NOT_AUTHORIZED
     assert f"read from topic {clerk.settings.topic}" in store.health.message
     await watcher.until(lambda me: isinstance(me.error, NotAuthorized))
     with pytest.raises(NotAuthorized):
@@ -245,13 +245,13 @@ async def test_a_wrong_cleanup_policy_is_told_with_the_command_that_mends_it(
     with pytest.raises(TopicMisconfigured):
         await cluster.open(tuning=_TUNING)
     (store,) = cluster.opened
-    assert store.health.condition is Condition.CLEANUP_POLICY_WRONG
+    assert store.health.condition is StoreCondition.CLEANUP_POLICY_WRONG
     assert f"cleanup.policy={policy}" in store.health.message
     assert f"kafka-configs.sh --bootstrap-server {guarded.bootstrap} --alter" in store.health.message
     assert f"--entity-name {topic} --add-config cleanup.policy=compact" in store.health.message
     await guarded.set_policy(topic, "compact")
     await store.start()
-    assert store.health.condition is Condition.HEALTHY
+    assert store.health.condition is StoreCondition.HEALTHY
 
 
 @together
@@ -262,7 +262,7 @@ async def test_a_compacted_audit_topic_is_refused_by_name(guarded: GuardedBroker
     with pytest.raises(TopicMisconfigured):
         await cluster.open()
     (store,) = cluster.opened
-    assert store.health.condition is Condition.CLEANUP_POLICY_WRONG
+    assert store.health.condition is StoreCondition.CLEANUP_POLICY_WRONG
     assert f"--entity-name {audit} --add-config cleanup.policy=delete" in store.health.message
 
 
@@ -271,12 +271,12 @@ async def test_a_policy_changed_under_the_store_is_told_while_it_serves(
     guarded: GuardedBroker, cluster: KafkaCluster
 ) -> None:
     store = await cluster.open(tuning=_TUNING)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await guarded.set_policy(cluster.settings.topic, "delete")
-    await until_condition(store, Condition.CLEANUP_POLICY_WRONG, "kafka-configs.sh")
+    await until_condition(store, StoreCondition.CLEANUP_POLICY_WRONG, "kafka-configs.sh")
     await store.write(put(b"a", b"1"))
     await guarded.set_policy(cluster.settings.topic, "compact")
-    await until_condition(store, Condition.HEALTHY)
+    await until_condition(store, StoreCondition.HEALTHY)
 
 
 @together
@@ -289,7 +289,7 @@ async def test_a_wrong_partition_count_is_told(
     with pytest.raises(TopicMisconfigured):
         await cluster.open(settings)
     (store,) = cluster.opened
-    assert store.health.condition is Condition.PARTITION_COUNT_WRONG
+    assert store.health.condition is StoreCondition.PARTITION_COUNT_WRONG
     assert f"partitions={found}, this store needs partitions={wanted}" in store.health.message
     assert f"kafka-topics.sh --bootstrap-server {guarded.bootstrap} --delete" in store.health.message
     assert ("set this store's number of partitions" in store.health.message) is (wanted > 1)
@@ -299,10 +299,10 @@ async def test_a_wrong_partition_count_is_told(
 async def test_partitions_added_under_the_store_close_it(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
     """A key of its own topic would be written to another partition than before, and live twice."""
     store = await cluster.open(tuning=_TUNING)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await guarded.add_partitions(cluster.settings.topic, 2)
-    await until_role(store, Role.CLOSED)
-    assert store.health.condition is Condition.PARTITION_COUNT_WRONG
+    await until_role(store, StoreRole.CLOSED)
+    assert store.health.condition is StoreCondition.PARTITION_COUNT_WRONG
 
 
 # Topics that are taken away.
@@ -310,12 +310,12 @@ async def test_partitions_added_under_the_store_close_it(guarded: GuardedBroker,
 
 async def _writer_of(replicas: list[Store]) -> Store:
     """The replica that became the writer."""
-    waiting = [asyncio.create_task(until_role(store, Role.WRITER)) for store in replicas]
+    waiting = [asyncio.create_task(until_role(store, StoreRole.WRITER)) for store in replicas]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    return next(store for store in replicas if store.role is Role.WRITER)
+    return next(store for store in replicas if store.role is StoreRole.WRITER)
 
 
 def _fill(cluster: KafkaCluster, records: int) -> None:
@@ -385,10 +385,10 @@ async def test_a_topic_taken_away_under_the_store_closes_it(
         asking = asyncio.gather(*(_ask_until_it_ends(store) for store in replicas), return_exceptions=True)
         assert [type(answer) for answer in await asyncio.wait_for(asking, WAIT_S)] == [TopicRecreated] * 2
     for store in replicas:
-        await until_role(store, Role.CLOSED)
-        assert store.health.condition is Condition.TOPIC_RECREATED
+        await until_role(store, StoreRole.CLOSED)
+        assert store.health.condition is StoreCondition.TOPIC_RECREATED
         assert f"topic {topic!r} was deleted" in store.health.message
-        assert ("made anew" in store.health.message) is (anew != "absent")
+        assert ("created again" in store.health.message) is (anew != "absent")
         with pytest.raises(TopicRecreated):
             await store.barrier()
         with pytest.raises(TopicRecreated):
@@ -406,15 +406,15 @@ async def test_a_topic_taken_away_under_the_store_closes_it(
 async def test_take_over_looks_before_it_fences(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
     """The guard has not looked yet when a replica is to become the writer of a topic made anew."""
     first = await cluster.open(tuning=_UNGUARDED)
-    await until_role(first, Role.WRITER)
+    await until_role(first, StoreRole.WRITER)
     await _write(first, range(5))
     second = await cluster.open(tuning=_UNGUARDED)
     await guarded.delete_topic(cluster.settings.topic)
     await guarded.create_topic(cluster.settings.topic, cleanup_policy="compact")
     await asyncio.to_thread(_fill, cluster, 100)
     await first.close()
-    await until_role(second, Role.CLOSED)
-    assert second.health.condition is Condition.TOPIC_RECREATED
+    await until_role(second, StoreRole.CLOSED)
+    assert second.health.condition is StoreCondition.TOPIC_RECREATED
 
 
 @together
@@ -422,7 +422,7 @@ async def test_a_write_into_a_topic_made_anew_is_not_acknowledged(
     guarded: GuardedBroker, cluster: KafkaCluster
 ) -> None:
     store = await cluster.open(tuning=_UNGUARDED)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await _write(store, range(5))
     await guarded.delete_topic(cluster.settings.topic)
     await guarded.create_topic(cluster.settings.topic, cleanup_policy="compact")
@@ -430,8 +430,8 @@ async def test_a_write_into_a_topic_made_anew_is_not_acknowledged(
         await store.write(put(b"late", b"1"))
     with contextlib.suppress(TopicRecreated, NotWriter):
         await store.write(put(b"later", b"1"))
-    await until_role(store, Role.CLOSED)
-    assert store.health.condition is Condition.TOPIC_RECREATED
+    await until_role(store, StoreRole.CLOSED)
+    assert store.health.condition is StoreCondition.TOPIC_RECREATED
 
 
 @together
@@ -440,7 +440,7 @@ async def test_no_broker_is_told_and_tried_again(guarded: GuardedBroker, cluster
     with pytest.raises(StartError):
         await cluster.open(nowhere)
     (store,) = cluster.opened
-    assert store.health.condition is Condition.BROKER_UNREACHABLE
+    assert store.health.condition is StoreCondition.BROKER_UNREACHABLE
     assert "127.0.0.1:1" in store.health.message
     since_ms = store.health.since_ms
     with pytest.raises(StartError):

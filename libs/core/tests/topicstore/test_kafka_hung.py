@@ -19,17 +19,17 @@ import pytest
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.topicstore import (
     KEEP_ALIVE_KEY,
-    Decision,
+    WriteDecision,
     NewRecord,
     Revision,
-    Role,
-    Stage,
+    StoreRole,
+    WriteStage,
     StoreTuning,
     WriteOutcomeUnknown,
     kafka,
 )
 from herdmesh.topicstore.kafka_hanging import decided
-from herdmesh.topicstore.kafka_reader import Reader
+from herdmesh.topicstore.kafka_reader import KafkaReader
 from herdmesh.topicstore.kafka_topics import Shard
 from herdmesh.topicstore.settings import TopicSettings
 from libs.core.tests.engine.harness import Kafka
@@ -60,13 +60,13 @@ class Half:
     async def of(cls, bootstrap: str, topic: str, *lost: str, tuning: StoreTuning = _TUNING) -> Half:
         loop, confirmed = asyncio.get_running_loop(), asyncio.Event()
 
-        def on_stage(stage: Stage) -> None:
-            if stage is Stage.AFTER_COMMIT:
+        def on_stage(stage: WriteStage) -> None:
+            if stage is WriteStage.AFTER_COMMIT:
                 loop.call_soon_threadsafe(confirmed.set)
 
         cluster = KafkaCluster(suite_settings(topic, bootstrap))
         store = await cluster.open(on_stage=on_stage, tuning=tuning)
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         await store.write(audited(topic, b"a", b"1"))
         confirmed.clear()
         await cast(Any, store)._log._reader.stop()  # else it would have read the write before the broker is gone
@@ -76,12 +76,12 @@ class Half:
 
     def read_on(self) -> None:
         log = cast(Any, self.store)._log
-        log._reader = Reader(log._settings, log._shards, log._reader._positions)
+        log._reader = KafkaReader(log._settings, log._shards, log._reader._positions)
         log._reader.start(log._events)
 
     async def states_after_one_more(self) -> list[KeyValues]:
         """Of this replica and of one that reads the topics from the beginning."""
-        await until_role(self.store, Role.WRITER)
+        await until_role(self.store, StoreRole.WRITER)
         await self.store.write(audited(self.cluster.settings.topic, b"c", b"3"))
         states = [self.store.state.copy(), (await self.cluster.open()).state.copy()]
         for state in states:
@@ -90,12 +90,12 @@ class Half:
         return states
 
 
-def audited(topic: str, key: bytes, value: bytes) -> Callable[[KeyValues], Decision[Revision]]:
+def audited(topic: str, key: bytes, value: bytes) -> Callable[[KeyValues], WriteDecision[Revision]]:
     """A write of both topics that a retry does not repeat: its audit record is the memory of it."""
 
-    def decide(state: KeyValues) -> Decision[Revision]:
+    def decide(state: KeyValues) -> WriteDecision[Revision]:
         records = [NewRecord(key, value), NewRecord(key, value, f"{topic}-audit")]
-        return Decision([] if value in state.audited else records, lambda _state, revision: revision)
+        return WriteDecision([] if value in state.audited else records, lambda _state, revision: revision)
 
     return decide
 
@@ -106,7 +106,7 @@ def _decided(settings: TopicSettings, shards: list[Shard]) -> Any:
 
 async def _goes_on(half: Half) -> None:
     if half.cluster.settings.topic == HASTY:
-        await until_role(half.store, Role.WRITER)
+        await until_role(half.store, StoreRole.WRITER)
         await half.store.write(audited(HASTY, b"b", b"2"))  # the same request once more
     else:
         await half.write

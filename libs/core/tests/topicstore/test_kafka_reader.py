@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.topicstore import Decision, NewRecord, Role, StoredRecord, StoreTuning, WriteOutcomeUnknown
+from herdmesh.topicstore import WriteDecision, NewRecord, StoreRole, StoredRecord, StoreTuning, WriteOutcomeUnknown
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
-from herdmesh.topicstore.kafka_reader import Reader
+from herdmesh.topicstore.kafka_reader import KafkaReader
 from herdmesh.topicstore.log import Positions
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, put, suite_settings, until_role
 
@@ -63,26 +63,26 @@ async def test_what_retention_took_from_the_audit_topic_is_skipped(
     assert audit is not None
     try:
         store = await cluster.open()
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         for number in range(5):  # a record and a marker in each topic every time
             value = b"%d" % number
             records = [NewRecord(b"a", value), NewRecord(b"audit", value, audit)]
-            await store.write(lambda _, records=records: Decision(records, lambda _state, revision: revision))
+            await store.write(lambda _, records=records: WriteDecision(records, lambda _state, revision: revision))
     finally:
         await cluster.close()
     admin: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
     (deleted,) = admin.delete_records([TopicPartition(audit, 0, 6)]).values()
     await asyncio.wrap_future(deleted)
     shards = [(settings.topic, 0), (audit, 0)]
-    skipping = await _read(Reader(settings, shards, (0, 0)), lambda events: events.positions == (10, 10))
+    skipping = await _read(KafkaReader(settings, shards, (0, 0)), lambda events: events.positions == (10, 10))
     assert skipping.fault is None
     assert [record.value for record in skipping.records if record.topic == audit] == [b"3", b"4"]
     assert len([record for record in skipping.records if record.topic == settings.topic]) == 5
-    beyond = await _read(Reader(settings, shards, (0, 1000)), lambda events: events.fault is not None)
+    beyond = await _read(KafkaReader(settings, shards, (0, 1000)), lambda events: events.fault is not None)
     assert isinstance(beyond.fault, StoreClosed)  # not passed by: this is not the topic it read
 
 
-async def _read(reader: Reader, condition: Callable[[_Events], bool]) -> _Events:
+async def _read(reader: KafkaReader, condition: Callable[[_Events], bool]) -> _Events:
     events = _Events()
     reader.start(events)
     try:
@@ -98,13 +98,13 @@ async def test_a_store_whose_reader_stands_still_makes_room_for_another(
     cluster = KafkaCluster(suite_settings(tmp_topic(), kafka_bootstrap))
     try:
         store = await cluster.open(tuning=StoreTuning(read_back_ms=300))
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         other = await cluster.open()
         await cast(Any, store)._log._reader.stop()
         with pytest.raises(WriteOutcomeUnknown):  # it cannot be read back
             async with asyncio.timeout(WAIT_S):
                 await store.write(put(b"a", b"1"))
-        await until_role(other, Role.WRITER)
+        await until_role(other, StoreRole.WRITER)
         await other.write(put(b"b", b"2"))
         assert other.state.values() == {b"a": b"1", b"b": b"2"}
         assert "stands still" in store.health.message

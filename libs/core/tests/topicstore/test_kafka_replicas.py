@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import ConsumerGroupState, Producer
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.topicstore import Condition, Role
+from herdmesh.topicstore import StoreCondition, StoreRole
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, Store, put, suite_settings, until_role
 
 
@@ -32,9 +32,9 @@ async def _until_members(bootstrap: str, group: str, count: int) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _follow(store: Store, seen: list[Role]) -> None:
+async def _follow(store: Store, seen: list[StoreRole]) -> None:
     async for role in store.role_changes():
-        if role is Role.CLOSED:
+        if role is StoreRole.CLOSED:
             return
         seen.append(role)
 
@@ -46,8 +46,8 @@ async def test_replicas_that_come_and_go_do_not_take_the_pen_from_the_writer(
     group = cluster.settings.election_group
     try:
         store = await cluster.open()
-        await until_role(store, Role.WRITER)
-        seen: list[Role] = []
+        await until_role(store, StoreRole.WRITER)
+        seen: list[StoreRole] = []
         following = asyncio.create_task(_follow(store, seen))
         others = [await cluster.open() for _ in range(2)]
         await _until_members(kafka_bootstrap, group, 3)
@@ -56,10 +56,10 @@ async def test_replicas_that_come_and_go_do_not_take_the_pen_from_the_writer(
         others.append(await cluster.open())
         await _until_members(kafka_bootstrap, group, 3)
         written = await store.write(put(b"a", b"2"))
-        assert seen == [Role.WRITER]
+        assert seen == [StoreRole.WRITER]
         for other in others[1:]:
             await other.wait_for(written.revision)
-            assert other.role is Role.REPLICA
+            assert other.role is StoreRole.REPLICA
             assert other.state.values() == {b"a": b"2"}
         following.cancel()
     finally:
@@ -86,21 +86,21 @@ async def test_a_store_says_which_transaction_of_another_program_it_waits_for(
         await asyncio.to_thread(foreign.flush, WAIT_S)
         allowed.set()
         async with asyncio.timeout(WAIT_S):
-            while store.health.condition is not Condition.TAKE_OVER_BLOCKED:  # noqa: ASYNC110  # nobody tells of it
+            while store.health.condition is not StoreCondition.TAKE_OVER_BLOCKED:  # noqa: ASYNC110  # nobody tells of it
                 await asyncio.sleep(0.02)
         since_ms, said = store.health.since_ms, store.health.message
         assert f"it waits for another program to end its transaction, which is open in {topic}-0;" in said
         tool = f"kafka-transactions.sh --bootstrap-server {kafka_bootstrap} %s --topic {topic} --partition 0"
         assert tool % "describe-producers" in said
         assert tool % "abort" + " --start-offset OFFSET" in said
-        assert store.role is not Role.WRITER
+        assert store.role is not StoreRole.WRITER
         async with asyncio.timeout(WAIT_S):
             while caplog.text.count("taking over failed, trying again") < 2:  # noqa: ASYNC110  # as above
                 await asyncio.sleep(0.02)
         assert (store.health.since_ms, store.health.message) == (since_ms, said)
         await asyncio.to_thread(foreign.commit_transaction, WAIT_S)
-        await until_role(store, Role.WRITER)
-        assert store.health.condition is Condition.HEALTHY
+        await until_role(store, StoreRole.WRITER)
+        assert store.health.condition is StoreCondition.HEALTHY
         assert store.state.entries[b"b"].value == b"theirs"
     finally:
         await cluster.close()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.topicstore import NotApplied, Role, StoreTuning, WatchSnapshot, WriteOutcomeUnknown, WriterFenced
+from herdmesh.topicstore import NotApplied, StoreRole, StoreTuning, WatchSnapshot, WriteOutcomeUnknown, WriterFenced
 from tests.contract.topicstore_harness import (
     Conflict,
     Decide,
@@ -40,19 +40,19 @@ async def cluster() -> AsyncIterator[MemoryCluster]:
 
 async def test_a_lost_answer_of_an_applied_commit_is_found_in_the_log(cluster: MemoryCluster) -> None:
     store = await cluster.open(tuning=_CERTAIN)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     store.lose_next_answer(applied=True)
     written = await store.write(create(b"a", b"1"))
     assert written.entry == store.state.entries[b"a"]
     # The log answered before the commit failed; the writer starts over.
-    await until_role(store, Role.REPLICA)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.REPLICA)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"b", b"1"))
 
 
 async def test_a_lost_answer_of_an_aborted_commit_is_told_as_not_applied(cluster: MemoryCluster) -> None:
     store = await cluster.open(tuning=_CERTAIN)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     store.lose_next_answer(applied=False)
     results = await asyncio.gather(
         store.write(create(b"a", b"1")), store.write(create(b"a", b"2")), return_exceptions=True
@@ -60,7 +60,7 @@ async def test_a_lost_answer_of_an_aborted_commit_is_told_as_not_applied(cluster
     assert isinstance(results[0], WriterFenced)
     # Refused because of a write that then failed: decided again, it is neither refused nor lost silently.
     assert isinstance(results[1], NotApplied | Written)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"b", b"1"))
     await store.barrier()
     assert (b"a" in store.state.entries) == isinstance(results[1], Written)
@@ -68,7 +68,7 @@ async def test_a_lost_answer_of_an_aborted_commit_is_told_as_not_applied(cluster
 
 async def test_an_outcome_that_cannot_be_learned_is_said_to_be_unknown(cluster: MemoryCluster) -> None:
     store = await cluster.open(tuning=_QUICK)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     writing = asyncio.ensure_future(store.write(put(b"a", b"1")))
     await asyncio.sleep(0)
     store.lose_next_answer(applied=True)
@@ -76,24 +76,24 @@ async def test_an_outcome_that_cannot_be_learned_is_said_to_be_unknown(cluster: 
     with pytest.raises(WriteOutcomeUnknown):
         await writing
     store.thaw()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"b", b"1"))
     assert store.state.values() == {b"a": b"1", b"b": b"1"}
 
 
 async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryCluster) -> None:
     first = await cluster.open(tuning=_CERTAIN)
-    await until_role(first, Role.WRITER)
+    await until_role(first, StoreRole.WRITER)
     a = (await first.write(put(b"a", b"1"))).entry
     await first.write(put(b"same", b"1"))
     assert a is not None
     second = await cluster.open(tuning=_CERTAIN)
     first.freeze()
-    await until_role(second, Role.WRITER)
+    await until_role(second, StoreRole.WRITER)
     await second.write(replace_at(b"a", b"2", a.offset))
     await second.write(put(b"same", b"2"))
     await second.write(create(b"b", b"1"))
-    assert first.role is Role.WRITER
+    assert first.role is StoreRole.WRITER
     stale = [
         asyncio.ensure_future(first.write(decide))
         for decide in (
@@ -119,17 +119,17 @@ async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryClus
     assert isinstance(no_op, NotApplied)
     assert isinstance(fenced, WriterFenced)
     assert (await barrier).includes(second.revision)
-    assert first.role is Role.REPLICA
+    assert first.role is StoreRole.REPLICA
     assert first.state == second.state
     assert second.state.values() == {b"a": b"2", b"same": b"2", b"b": b"1"}
 
 
 async def test_a_replica_takes_over_what_was_written_while_it_lagged(cluster: MemoryCluster) -> None:
     first = await cluster.open(tuning=_CERTAIN)
-    await until_role(first, Role.WRITER)
+    await until_role(first, StoreRole.WRITER)
     await asyncio.gather(*(first.write(put(b"%d" % i, b"v")) for i in range(1200)))
     second = await cluster.open(tuning=_CERTAIN)
-    await asyncio.gather(first.close(), until_role(second, Role.WRITER))
+    await asyncio.gather(first.close(), until_role(second, StoreRole.WRITER))
     assert second.state == first.state
     with pytest.raises(Conflict):
         await second.write(create(b"7", b"w"))
@@ -138,7 +138,7 @@ async def test_a_replica_takes_over_what_was_written_while_it_lagged(cluster: Me
 async def test_callers_that_give_up_while_nothing_is_answered_leave_nothing_behind(cluster: MemoryCluster) -> None:
     """The broker is away, and impatient callers come and go: neither their writes nor their re-checks pile up."""
     store = await cluster.open(tuning=StoreTuning(pending_writes_max=20, group_commit_ms=0))
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))
     store.freeze(calls=True)
     in_flight = asyncio.ensure_future(store.write(put(b"b", b"1")))
@@ -162,14 +162,14 @@ async def test_callers_that_give_up_while_nothing_is_answered_leave_nothing_behi
     store.thaw()
     await asyncio.gather(in_flight, return_exceptions=True)
     # Now the same with re-checks: the store is thawed, answers refusals, and the end of the topic cannot be learned.
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     store.freeze(calls=True)
     for number in range(100):
         await give_up(create(b"a", b"%d" % number), 5)
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) <= quiet + 2
     store.thaw()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     assert (await store.write(put(b"c", b"1"))).entry is not None
 
 
@@ -186,7 +186,7 @@ def test_compaction_changes_no_snapshot(
     async def run() -> None:
         cluster = MemoryCluster(suite_settings("topic"))
         store = await cluster.open()
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         watcher = Watcher(store)
         await watcher.until(lambda me: me.snapshot is not None)
         topic = cluster.broker.topics["topic"]

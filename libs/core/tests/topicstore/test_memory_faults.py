@@ -15,8 +15,8 @@ from herdmesh.topicstore import (
     NotApplied,
     Revision,
     RevisionCompacted,
-    Role,
-    Stage,
+    StoreRole,
+    WriteStage,
     StoreClosed,
     StoreTuning,
     WriteOutcomeUnknown,
@@ -39,8 +39,8 @@ from tests.support.sizes import SOAKING, soak_or
 
 _QUICK = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, outcome_timeout_ms=50)
 #: From here on a write is in the topic whatever becomes of its writer.
-_COMMITTED = (Stage.AFTER_COMMIT, Stage.BEFORE_READ_BACK, Stage.BEFORE_ANSWER)
-_BEFORE_COMMIT = [stage for stage in Stage if stage not in _COMMITTED]
+_COMMITTED = (WriteStage.AFTER_COMMIT, WriteStage.BEFORE_READ_BACK, WriteStage.BEFORE_ANSWER)
+_BEFORE_COMMIT = [stage for stage in WriteStage if stage not in _COMMITTED]
 
 Store = MemoryTopicStore[KeyValues, Change]
 
@@ -52,28 +52,28 @@ async def cluster() -> AsyncIterator[MemoryCluster]:
     await made.close()
 
 
-async def _writer_harmed_at(cluster: MemoryCluster, stage: Stage, harm: str) -> Store:
+async def _writer_harmed_at(cluster: MemoryCluster, stage: WriteStage, harm: str) -> Store:
     """A writer to which `harm` happens at `stage` of its second write."""
     writes = 0
 
-    def on_stage(reached: Stage) -> None:
+    def on_stage(reached: WriteStage) -> None:
         nonlocal writes
-        writes += reached is Stage.BEFORE_SEND
+        writes += reached is WriteStage.BEFORE_SEND
         if reached is stage and writes == 2:
             store.kill() if harm == "kill" else store.freeze(calls=True)
 
     store = await cluster.open(tuning=_QUICK, on_stage=on_stage)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))
     return store
 
 
-@pytest.mark.parametrize("stage", list(Stage))
-async def test_a_writer_that_dies_leaves_a_whole_write_or_none(cluster: MemoryCluster, stage: Stage) -> None:
+@pytest.mark.parametrize("stage", list(WriteStage))
+async def test_a_writer_that_dies_leaves_a_whole_write_or_none(cluster: MemoryCluster, stage: WriteStage) -> None:
     store = await _writer_harmed_at(cluster, stage, "kill")
     second = await cluster.open(tuning=_QUICK)
     result = (await asyncio.gather(store.write(put(b"a", b"2")), return_exceptions=True))[0]
-    await until_role(second, Role.WRITER)
+    await until_role(second, StoreRole.WRITER)
     assert second.state.values() == {b"a": b"2" if stage in _COMMITTED else b"1"}
     assert isinstance(result, Written | WriteOutcomeUnknown)
     if isinstance(result, Written):
@@ -84,11 +84,11 @@ async def test_a_writer_that_dies_leaves_a_whole_write_or_none(cluster: MemoryCl
 
 
 @pytest.mark.parametrize("stage", _BEFORE_COMMIT)
-async def test_a_writer_that_stops_is_fenced_when_it_goes_on(cluster: MemoryCluster, stage: Stage) -> None:
+async def test_a_writer_that_stops_is_fenced_when_it_goes_on(cluster: MemoryCluster, stage: WriteStage) -> None:
     first = await _writer_harmed_at(cluster, stage, "freeze")
     second = await cluster.open(tuning=_QUICK)
     writing = asyncio.ensure_future(first.write(put(b"a", b"2")))
-    await until_role(second, Role.WRITER)
+    await until_role(second, StoreRole.WRITER)
     assert second.state.values() == {b"a": b"1"}
     entry = second.state.entries[b"a"]
     await second.write(replace_at(b"a", b"3", entry.offset))
@@ -101,7 +101,7 @@ async def test_a_writer_that_stops_is_fenced_when_it_goes_on(cluster: MemoryClus
 
 
 async def test_nobody_reads_past_a_transaction_that_is_open(cluster: MemoryCluster) -> None:
-    store = await _writer_harmed_at(cluster, Stage.BEFORE_COMMIT, "freeze")
+    store = await _writer_harmed_at(cluster, WriteStage.BEFORE_COMMIT, "freeze")
     reader = await cluster.open(replace(cluster.settings, election_group="others", transactional_id="another"))
     writing = asyncio.ensure_future(store.write(put(b"a", b"2")))
     for _ in range(20):
@@ -145,7 +145,7 @@ def test_a_watch_resumed_on_a_restarted_replica_misses_and_repeats_nothing(
         configs = {"min.compaction.lag.ms": str(_LAG_MS)}
         cluster = MemoryCluster(replace(suite_settings("topic"), partitions=partitions, topic_configs=configs), broker)
         store = await cluster.open()
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         watcher = Watcher(store)
         await watcher.until(lambda me: me.snapshot is not None)
         written = [(now_ms, store.revision)]

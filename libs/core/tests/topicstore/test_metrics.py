@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from herdmesh.rpc.telemetry import MetricsPage
-from herdmesh.topicstore import Role, StoreTuning, WriterFenced
+from herdmesh.topicstore import StoreRole, StoreTuning, WriterFenced
 from herdmesh.topicstore.memory import MemoryTopicStore
 from herdmesh.topicstore.metrics import STORE_METRICS
 from tests.contract.topicstore_harness import Change, KeyValues, MemoryCluster, put, suite_settings, until_role
@@ -56,7 +56,7 @@ async def test_writes_transactions_and_watchers_are_on_the_page_until_the_store_
     cluster: MemoryCluster, page: str
 ) -> None:
     store = await cluster.open(tuning=_TUNING)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))
     await store.write(put(b"b", b"1"))
 
@@ -89,7 +89,7 @@ async def test_writes_transactions_and_watchers_are_on_the_page_until_the_store_
 
 async def test_a_failed_transaction_is_counted_with_the_write_it_failed(cluster: MemoryCluster, page: str) -> None:
     store = await cluster.open(tuning=_TUNING)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     store.lose_next_answer(applied=False)
     with pytest.raises(WriterFenced):
         await store.write(put(b"a", b"1"))

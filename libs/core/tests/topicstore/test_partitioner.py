@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.topicstore import Role, partition_of
+from herdmesh.topicstore import StoreRole, partition_of
 from tests.contract.topicstore_harness import KafkaCluster, put, suite_settings, until_role
 
 #: Every key Java Connect 4.3.1 wrote into topics of 5 partitions while it was recorded, with its partition.
@@ -31,7 +31,7 @@ async def test_the_writer_puts_keys_where_java_does(kafka_bootstrap: str, tmp_to
     cluster = KafkaCluster(replace(suite_settings(tmp_topic(), kafka_bootstrap), partitions=5))
     try:
         store = await cluster.open()
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         await asyncio.gather(*(store.write(put(key, b"v")) for key, _ in _JAVA))
         assert {key: entry.partition for key, entry in store.state.entries.items()} == dict(_JAVA)
     finally:

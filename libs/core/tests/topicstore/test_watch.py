@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from herdmesh.topicstore.contract import Revision, Role, WatchChange, WatchProgress
+from herdmesh.topicstore.contract import Revision, StoreRole, WatchChange, WatchProgress
 from herdmesh.topicstore.errors import StoreClosed, WatchOverflow
 from herdmesh.topicstore.memory import MemoryBroker, MemoryTopicStore
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
@@ -190,7 +190,7 @@ async def test_writes_without_a_pause_cut_off_none_of_many_that_read() -> None:
     settings = TopicSettings(topic="t", transactional_id="t", election_group="t")
     store: MemoryTopicStore[KeyValues, Change] = MemoryTopicStore(MemoryBroker(), settings, KeyValues(), tuning=tuning)
     await store.start()
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     seen: list[list[int]] = [[] for _ in range(40)]
 
     async def read(mine: list[int]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import pytest
 
-from herdmesh.topicstore import Condition, Decision, NewRecord, Revision, Role, Stage, StoreTuning, WriteOutcomeUnknown
+from herdmesh.topicstore import StoreCondition, WriteDecision, NewRecord, Revision, StoreRole, WriteStage, StoreTuning, WriteOutcomeUnknown
 from herdmesh.topicstore.log import LogBlocked
 from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.contract.topicstore_harness import WAIT_S, KeyValues, MemoryCluster, Store, suite_settings, until_role
@@ -62,15 +62,15 @@ class Scene:
 
     async def writer(self, tuning: StoreTuning = _TUNING) -> Store:
         store = await self.cluster.open(tuning=tuning, on_stage=self._on_stage)
-        await until_role(store, Role.WRITER)
+        await until_role(store, StoreRole.WRITER)
         await store.write(once(b"first"))
         return store
 
     def after_the_next_commit(self, harm: Callable[[], None]) -> None:
         self._harm = harm
 
-    def _on_stage(self, stage: Stage) -> None:
-        if stage is Stage.AFTER_COMMIT:
+    def _on_stage(self, stage: WriteStage) -> None:
+        if stage is WriteStage.AFTER_COMMIT:
             harm, self._harm = self._harm, lambda: None
             harm()
 
@@ -82,12 +82,12 @@ async def scene() -> AsyncIterator[Scene]:
     await made.cluster.close()
 
 
-def once(request_id: bytes) -> Callable[[KeyValues], Decision[Revision]]:
+def once(request_id: bytes) -> Callable[[KeyValues], WriteDecision[Revision]]:
     """A write of both topics that a retry does not repeat: the audit record is the memory of its id."""
 
-    def decide(state: KeyValues) -> Decision[Revision]:
+    def decide(state: KeyValues) -> WriteDecision[Revision]:
         records = [NewRecord(request_id, request_id), NewRecord(request_id, request_id, AUDIT)]
-        return Decision([] if request_id in state.audited else records, lambda _state, revision: revision)
+        return WriteDecision([] if request_id in state.audited else records, lambda _state, revision: revision)
 
     return decide
 
@@ -107,7 +107,7 @@ async def test_a_confirmed_write_that_the_log_lost_is_of_unknown_outcome(scene: 
     said = await _told(store.write(once(b"gone")))
     whole = "a confirmed transaction is not in the log"
     assert said == (whole if len(lost) == 2 else "only a part of a confirmed transaction is in the log")
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     assert (b"gone" in store.state.entries, b"gone" in store.state.audited) == (OWN not in lost, AUDIT not in lost)
     await store.write(once(b"gone"))
     assert store.state.audited == (b"first", b"gone")
@@ -121,7 +121,7 @@ async def test_who_is_in_a_transaction_that_is_found_in_part_is_told_so_also_whe
     group = [asyncio.ensure_future(store.write(once(one))) for one in (b"one", b"two")]
     said = [await _told(writing) for writing in group]
     assert said == ["only a part of a confirmed transaction is in the log"] * 2
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     await asyncio.gather(*(store.write(once(one)) for one in (b"one", b"two")))
     assert store.state.audited == (b"first", b"one", b"two")
 
@@ -133,7 +133,7 @@ async def test_a_confirmed_write_that_hangs_is_answered_once_it_is_committed_ane
     store = await scene.writer()
     scene.after_the_next_commit(lambda: scene.broker.hang(dict.fromkeys(hung, True)))
     await asyncio.wait_for(store.write(once(b"late")), WAIT_S)
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     assert store.state.audited == (b"first", b"late")
     assert b"late" in store.state.entries
 
@@ -155,7 +155,7 @@ async def test_a_confirmed_write_that_hung_and_was_not_committed_is_of_unknown_o
     scene.after_the_next_commit(lambda: scene.broker.hang(ends))
     said = await _told(store.write(once(b"gone")))
     assert said == f"a confirmed transaction was not read back within 0.3 s{part}"
-    await until_role(store, Role.WRITER)
+    await until_role(store, StoreRole.WRITER)
     other = await scene.cluster.open()
     assert other.state == store.state
 
@@ -169,13 +169,13 @@ async def test_a_retry_of_a_write_whose_outcome_was_unknown_and_is_committed_lat
     scene.after_the_next_commit(lambda: scene.broker.hang({OWN: True, AUDIT: True}))
     assert await _told(store.write(once(b"late"))) == "a confirmed transaction was not read back within 0.3 s"
     async with asyncio.timeout(WAIT_S):
-        while store.health.condition is not Condition.TAKE_OVER_BLOCKED:  # noqa: ASYNC110  # nobody tells of it
+        while store.health.condition is not StoreCondition.TAKE_OVER_BLOCKED:  # noqa: ASYNC110  # nobody tells of it
             await asyncio.sleep(0.01)
     assert "waits for another program to end its transaction, which is open in topic-0" in store.health.message
     assert store.health.message.endswith("if it stays: end it")
     scene.broker.blocked = False
-    await until_role(store, Role.WRITER)
-    assert store.health.condition is Condition.HEALTHY
+    await until_role(store, StoreRole.WRITER)
+    assert store.health.condition is StoreCondition.HEALTHY
     before = store.revision
     assert await store.write(once(b"late")) == before
     assert store.state.audited == (b"first", b"late")

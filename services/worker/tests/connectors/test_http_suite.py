@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from herdmesh.sdk.testing import Form, SinkRunSuite, SinkSuite, SinkWorld
+from herdmesh.sdk.testing import RecordForm, SinkRunSuite, SinkSuite, SinkWorld
 from herdmesh.sdk.testing.worlds import BadConfig
 from herdmesh.worker.connectors.http_sink import HttpSink
 from services.worker.tests.connectors.http_receiver import Receiver
@@ -14,7 +14,7 @@ from services.worker.tests.connectors.http_receiver import Receiver
 class OneByOne(SinkWorld):
     """A receiver that takes everything."""
 
-    forms = (Form.MAP, Form.STRUCT, Form.TEXT)
+    forms = (RecordForm.MAP, RecordForm.STRUCT, RecordForm.TEXT)
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -34,7 +34,7 @@ class Beats(SourceWorld):
     has its own by a transformation."""
 
     patience_s = 20.0
-    quiet_s = 0.0
+    silence_s = 0.0
     records_min = 1
     run_records = 1
 

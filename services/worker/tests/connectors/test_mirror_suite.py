@@ -20,7 +20,7 @@ class TopicWorld(BrokerWorld):
     """The topic is copied."""
 
     patience_s = 10.0
-    quiet_s = 0.5
+    silence_s = 0.5
 
     def config(self) -> dict[str, str]:
         return {
@@ -49,7 +49,7 @@ class GroupsWorld(BrokerWorld):
     """A record is a group of its own, at that offset of a topic whose first offset is known at the target."""
 
     patience_s = 2.0
-    quiet_s = 0.5
+    silence_s = 0.5
 
     def __init__(self, folder: Path, broker: Kafka) -> None:
         super().__init__(folder, broker)

@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 from herdmesh.sdk.testing import (
     BadConfig,
-    Form,
+    RecordForm,
     SinkRunSuite,
     SinkSuite,
     SinkWorld,
@@ -56,7 +56,7 @@ class TestFileStreamSourceRuns(SourceRunSuite):
 class AppendedWorld(SinkWorld):
     """A text file to which lines are appended; the number is in each, whatever else is."""
 
-    forms = (Form.MAP, Form.STRUCT, Form.TEXT)
+    forms = (RecordForm.MAP, RecordForm.STRUCT, RecordForm.TEXT)
 
     def config(self) -> dict[str, str]:
         return {"file": str(self.folder / "out.txt")}

@@ -244,7 +244,7 @@ def _connector(source: str, item: Any) -> ConnectorDocument:
         raise unusable(source, 'no "name": add one beside "config" or inside it')
     _check_text(f'"name" of {name!r}', name)
     if "connector.class" not in config:
-        raise unusable(source, 'no "connector.class": it says what the connector is')
+        raise unusable(source, 'no "connector.class": name the class of the connector')
     state = fields.get("initial_state") if config is not fields else None
     return ConnectorDocument(name, config, "" if state is None else str(state))
 

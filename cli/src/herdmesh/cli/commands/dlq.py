@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
-from herdmesh.cli import letters
+from herdmesh.cli import dead_letters
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, err, out, print_json, table
@@ -41,7 +41,7 @@ _CUT = (
 _AGES = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-class LetterFormat(StrEnum):
+class DeadLetterFormat(StrEnum):
     """How to print letters."""
 
     TABLE = "table"
@@ -50,12 +50,13 @@ class LetterFormat(StrEnum):
 
 
 LetterOutputOption = Annotated[
-    LetterFormat, typer.Option("-o", "--output", help="wide: more columns, nothing cut; json: what replay -f takes.")
+    DeadLetterFormat,
+    typer.Option("-o", "--output", help="wide: more columns, nothing cut; json: the input of replay -f."),
 ]
 
 
 @dlq_app.command("list")
-def list_letters(
+def list_dead_letters(
     name: NameArgument,
     stage: Annotated[
         str, typer.Option("--stage", metavar="STAGE", help="Only those that failed in it: VALUE_CONVERTER, TASK_PUT...")
@@ -69,13 +70,13 @@ def list_letters(
     replayed: Annotated[bool, typer.Option("--replayed", help="Also those that were put back.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 = all.")] = _SHOWN,
     herder: HerderOption = None,
-    output: LetterOutputOption = LetterFormat.TABLE,
+    output: LetterOutputOption = DeadLetterFormat.TABLE,
 ) -> None:
     """List dead letters that were not put back, newest first. Times are the records' own: a queue keeps no other.
 
     Of a queue that connectors share only this one's are listed, and those that do not say whose they are, because they
     were written without errors.deadletterqueue.context.headers.enable=true."""
-    brief = output is LetterFormat.TABLE
+    brief = output is DeadLetterFormat.TABLE
     request = admin.ListDeadLettersRequest(name=name, include_replayed=replayed, stage=stage, error=error)
     request.view = admin.DEAD_LETTER_VIEW_BRIEF if brief else admin.DEAD_LETTER_VIEW_FULL
 
@@ -88,9 +89,9 @@ def list_letters(
             if limit and len(found) == limit:
                 more = True
                 break
-            shown = letters.brief(name, queue, letter) if brief else letters.document(name, queue, letter)
+            shown = dead_letters.brief(name, queue, letter) if brief else dead_letters.document(name, queue, letter)
             found.append(shown)
-        if output is LetterFormat.JSON:
+        if output is DeadLetterFormat.JSON:
             print_json(found)
             return
         if not found:
@@ -117,12 +118,12 @@ def show(
     `herd dlq replay NAME -f FILE`."""
 
     async def work(client: HerderClient) -> None:
-        request = admin.ListDeadLettersRequest(name=name, places=[letters.place_of(place)])
+        request = admin.ListDeadLettersRequest(name=name, places=[dead_letters.place_of(place)])
         reply = await client.call(lambda stub: stub.ListDeadLetters, request)
         if not reply.letters:
             text = f"{reply.topic} has no letter {place} of {name} (any more)"
             raise CommandError("DEAD_LETTER_NOT_FOUND", text, f"`herd dlq list {name}` lists them.", 3)
-        shown = letters.document(name, reply.topic, reply.letters[0])
+        shown = dead_letters.document(name, reply.topic, reply.letters[0])
         if output is Format.JSON:
             print_json(shown)
         else:
@@ -158,7 +159,7 @@ def replay(
     async def work(client: HerderClient) -> None:
         named = [_named(place) for place in places or ()]
         for file in files or ():
-            named += letters.read(name, file, _read(file))
+            named += dead_letters.read(name, file, _read(file))
         named.sort(key=lambda letter: (letter.partition, letter.offset))
         base = admin.ReplayDeadLettersRequest(name=name, again=again, dry_run=dry_run)
         done: Json = {"connector": name, "dry_run": dry_run, "replayed_count": 0, "replayed": [], "refused": []}
@@ -220,7 +221,7 @@ async def _chunks(
 
 
 def _named(place: str) -> admin.DeadLetter:
-    found = letters.place_of(place)
+    found = dead_letters.place_of(place)
     return admin.DeadLetter(partition=found.partition, offset=found.offset)
 
 
@@ -246,8 +247,8 @@ def moment(text: str, now: datetime, option: str = "--since") -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _errors_as(output: LetterFormat) -> Format:
-    return Format.JSON if output is LetterFormat.JSON else Format.TABLE
+def _errors_as(output: DeadLetterFormat) -> Format:
+    return Format.JSON if output is DeadLetterFormat.JSON else Format.TABLE
 
 
 # --- printing
@@ -271,7 +272,7 @@ def _listed(found: Iterable[Json], *, wide: bool, replayed: bool) -> Any:
             "ERROR": exception if wide else exception.rpartition(".")[2],
             "TASK": "-" if one["task"] is None else str(one["task"]),
             "FAILED IN": error["class"] or "-",
-            "ATTEMPT": str(letters.attempts(one)) if wide else "",
+            "ATTEMPT": str(dead_letters.attempts(one)) if wide else "",
             "ORIGINAL": _original(one),
             "MESSAGE": ("(cut, too large) " if one["cut"] else "") + " ".join(message.split()),
             "PUT BACK": "yes" if one["replayed"] else "",
@@ -308,7 +309,7 @@ def _print_letter(shown: Json) -> None:
         "time": shown["time"],
         "from": _original(shown),
         "task": shown["task"],
-        "attempt": letters.attempts(shown),
+        "attempt": dead_letters.attempts(shown),
         "stage": error["stage"],
         "failed in": error["class"],
         "exception": error["exception"],
@@ -332,9 +333,9 @@ def _shown(text: str | None, encoding: str | None) -> str:
     """As text where a terminal can show it, else in hex."""
     if text is None:
         return "null"
-    if encoding == "utf-8" and letters.is_plain(text):
+    if encoding == "utf-8" and dead_letters.is_plain(text):
         return text
-    data = letters.decoded(text, encoding)
+    data = dead_letters.decoded(text, encoding)
     return f"0x{data.hex()} ({len(data)} bytes)"
 
 
@@ -342,10 +343,10 @@ def _add(done: Json, reply: Any) -> None:
     done["replayed_count"] += reply.replayed_count
     for one in reply.replayed:
         partition = one.partition if one.HasField("partition") else None
-        place = letters.place_text(one.place)
+        place = dead_letters.place_text(one.place)
         done["replayed"].append({"letter": place, "topic": one.topic, "partition": partition})
     for one in reply.refused:
-        done["refused"].append({"letter": letters.place_text(one.place), "reason": one.reason})
+        done["refused"].append({"letter": dead_letters.place_text(one.place), "reason": one.reason})
 
 
 def _print_replayed(done: Json) -> None:

@@ -61,7 +61,7 @@ def history(
                 one["time"],
                 escape(one["caller"] or "-"),
                 one["operation"],
-                escape(told(one)),
+                escape(summary_of(one)),
                 escape(one["revision"].rpartition("@")[2]),
             ]
             for one in found
@@ -213,7 +213,7 @@ def _what_restarted(asked: views.Json) -> str:
     return f"{what}, what has failed" if asked["only_failed"] else what
 
 
-def told(one: views.Json) -> str:
+def summary_of(one: views.Json) -> str:
     """What a change did, in a few words."""
     if one["deleted"]:
         return "deleted"

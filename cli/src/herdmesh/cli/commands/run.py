@@ -60,7 +60,7 @@ def run_standalone(
 ) -> None:
     """Run connectors in this one process, as connect-standalone.sh does; Ctrl-C stops in order and keeps offsets."""
     if not listen.rpartition(":")[2].isdecimal():
-        raise typer.BadParameter(f"{listen} is no HOST:PORT", param_hint="--listen")
+        raise typer.BadParameter(f"{listen} is not HOST:PORT", param_hint="--listen")
 
     async def work() -> None:
         plan, files = _read(worker, connectors or (), output)

@@ -17,7 +17,7 @@ import typer
 
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, print_error
-from herdmesh.cli.transform.options import Direction, Form, Output
+from herdmesh.cli.transform.options import Direction, RecordForm, Output
 from herdmesh.connect.redaction import redacted
 
 #: As a shell says that a process ended because nobody reads it any more.
@@ -42,13 +42,13 @@ def transform(
         ),
     ] = None,
     form: Annotated[
-        Form,
+        RecordForm,
         typer.Option(
             "--input",
             help="lines: each a value; records: JSON objects with key, value, topic, ...; "
             "typed: with schemas. Default: told from the first line.",
         ),
-    ] = Form.AUTO,
+    ] = RecordForm.AUTO,
     output: Annotated[Output, typer.Option("-o", "--output", help="A record as JSON, or its value alone.")] = (
         Output.JSON
     ),

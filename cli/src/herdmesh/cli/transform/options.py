@@ -16,7 +16,7 @@ class Direction(StrEnum):
     VALUES = "values"
 
 
-class Form(StrEnum):
+class RecordForm(StrEnum):
     """What a line of the input is."""
 
     AUTO = "auto"

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
-from herdmesh.cli.transform.options import Direction, Form
+from herdmesh.cli.transform.options import Direction, RecordForm
 from herdmesh.connect import record_json
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.errors import ConnectError
@@ -60,10 +60,10 @@ def line_batches(stream: BinaryIO, most: int) -> Iterator[list[tuple[int, bytes]
         yield [(number + 1, rest)]
 
 
-class Reader:
+class RecordReader:
     """Reads the lines of one input. Remembers the form the first line was found in."""
 
-    def __init__(self, direction: Direction, form: Form, topic: str) -> None:
+    def __init__(self, direction: Direction, form: RecordForm, topic: str) -> None:
         """`topic`: of records that name none."""
         self._direction, self._topic = direction, topic
         self.form = form
@@ -72,15 +72,15 @@ class Reader:
 
     def read(self, number: int, line: bytes) -> Given | None:
         """The record of a line; None for a blank one between objects. Raises BadLine."""
-        if self.form is Form.AUTO and line.strip():
+        if self.form is RecordForm.AUTO and line.strip():
             self.form = _form_of(line)
-        if self.form in (Form.LINES, Form.AUTO):
+        if self.form in (RecordForm.LINES, RecordForm.AUTO):
             record = ConnectRecord(self._topic, value=line if self._raw else _json_or_text(line))
             return self._placed(number, record, self._direction is Direction.SOURCE)
         if not line.strip():
             return None
         members = _object(line)
-        if self.form is Form.TYPED:
+        if self.form is RecordForm.TYPED:
             return self._typed(number, members)
         return self._plain(number, members)
 
@@ -123,17 +123,17 @@ class Reader:
         return Given(number, source, record)
 
 
-def _form_of(line: bytes) -> Form:
+def _form_of(line: bytes) -> RecordForm:
     try:
         found: Any = json.loads(line)
     except (ValueError, RecursionError):
-        return Form.LINES
+        return RecordForm.LINES
     if not isinstance(found, dict):
-        return Form.LINES
+        return RecordForm.LINES
     members = cast("dict[str, Any]", found)
     if not members.keys() & {"key", "value"} or members.keys() - _PLAIN - _TYPED - {"sourcePartition", "sourceOffset"}:
-        return Form.LINES
-    return Form.TYPED if members.keys() & _TYPED else Form.RECORDS
+        return RecordForm.LINES
+    return RecordForm.TYPED if members.keys() & _TYPED else RecordForm.RECORDS
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -19,8 +19,8 @@ import typer
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.transform.chain_file import Config, read_config, read_worker, without_references
 from herdmesh.cli.transform.explaining import explained, measured
-from herdmesh.cli.transform.options import Direction, Form, Output
-from herdmesh.cli.transform.reading import BadLine, Given, Reader, line_batches
+from herdmesh.cli.transform.options import Direction, RecordForm, Output
+from herdmesh.cli.transform.reading import BadLine, Given, RecordReader, line_batches
 from herdmesh.cli.transform.running import CONVERTERS, DEFAULTS, Runner, open_runner
 from herdmesh.cli.transform.writing import line_of
 from herdmesh.connect.redaction import redacted
@@ -30,7 +30,7 @@ _BENCH_RECORDS: Final = 100_000
 
 
 def open_session(
-    config: str, worker: str | None, direction: Direction | None, topic: str | None, form: Form, *, fail_fast: bool
+    config: str, worker: str | None, direction: Direction | None, topic: str | None, form: RecordForm, *, fail_fast: bool
 ) -> Session:
     """The session of a config's chain; `config` and `worker` name files. Raises CommandError."""
     settings = read_config(config)
@@ -48,7 +48,7 @@ class Session:
     defaults: Config
     runner: Runner
     topic: str
-    form: Form
+    form: RecordForm
     fail_fast: bool
     read: int = 0
     written: int = 0
@@ -69,7 +69,7 @@ class Session:
         out = sys.stdout.buffer
         for name in files or ("-",):
             with _opened(name) as stream:
-                reader = Reader(self.runner.direction, self.form, self.topic)
+                reader = RecordReader(self.runner.direction, self.form, self.topic)
                 for lines in line_batches(stream, _BATCH_RECORDS):
                     given = self._given(name, reader, lines)
                     ran = self.runner.run(given, fail_fast=self.fail_fast)
@@ -88,7 +88,7 @@ class Session:
             return found
         for name in files or ("-",):
             with _opened(name) as stream:
-                reader = Reader(self.runner.direction, self.form, self.topic)
+                reader = RecordReader(self.runner.direction, self.form, self.topic)
                 for lines in line_batches(stream, _BATCH_RECORDS):
                     found += self._given(name, reader, lines)
                     if len(found) >= most:
@@ -105,7 +105,7 @@ class Session:
         )
         return f"{text}; ended at the first failure" if self.fail_fast and self.failed else text
 
-    def _given(self, name: str, reader: Reader, lines: Sequence[tuple[int, bytes]]) -> list[Given]:
+    def _given(self, name: str, reader: RecordReader, lines: Sequence[tuple[int, bytes]]) -> list[Given]:
         found: list[Given] = []
         for number, line in lines:
             try:

@@ -1,4 +1,4 @@
-"""The one table between errors and gRPC status (style 2.6), and its two readings.
+"""The one table between errors and gRPC status, and its two directions.
 
 Owns which class goes out under which code and reason, how details are packed (google.rpc.Status with ErrorInfo and
 BadRequest in the trailing metadata `grpc-status-details-bin`), and how a client gets the class back.
@@ -30,7 +30,7 @@ _VIOLATIONS_MAX: Final = 30
 _Code = grpc.StatusCode
 _DetailT = TypeVar("_DetailT", error_details_pb2.ErrorInfo, error_details_pb2.BadRequest)
 
-#: reason's class -> code. The table of style 2.6.
+#: reason's class -> code.
 CODES: Final[dict[type[errors.HerdmeshError], grpc.StatusCode]] = {
     errors.InvalidConfig: _Code.INVALID_ARGUMENT,
     errors.RequestInvalid: _Code.INVALID_ARGUMENT,

@@ -9,11 +9,11 @@ that a herder or a worker, which only needs revisions, loads neither them nor a 
 from herdmesh.topicstore.contract import (
     KEEP_ALIVE_KEY,
     Beside,
-    Decision,
+    WriteDecision,
     GroupOffset,
     NewRecord,
     Revision,
-    Role,
+    StoreRole,
     StoredRecord,
     StoreState,
     TopicStore,
@@ -45,10 +45,10 @@ from herdmesh.topicstore.errors import (
     WriteOutcomeUnknown,
     WriterFenced,
 )
-from herdmesh.topicstore.health import Condition, StoreHealth
+from herdmesh.topicstore.health import StoreCondition, StoreHealth
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
-from herdmesh.topicstore.stages import OnStage, Stage
+from herdmesh.topicstore.stages import OnStage, WriteStage
 from herdmesh.topicstore.starting import start_when_possible
 
 __all__ = [
@@ -56,8 +56,8 @@ __all__ = [
     "Beside",
     "BesideRefused",
     "BrokerUnreachable",
-    "Condition",
-    "Decision",
+    "StoreCondition",
+    "WriteDecision",
     "ForeignWriter",
     "GroupOffset",
     "NewRecord",
@@ -72,8 +72,8 @@ __all__ = [
     "RevisionError",
     "RevisionForeign",
     "RevisionInFuture",
-    "Role",
-    "Stage",
+    "StoreRole",
+    "WriteStage",
     "StartError",
     "StoreClosed",
     "StoreHealth",

@@ -16,10 +16,10 @@ from enum import Enum, auto, unique
 from typing import Any, Generic
 
 from herdmesh.topicstore.contract import ChangeT, Revision, StateT, StoredRecord
-from herdmesh.topicstore.log import LogIdentity, Place, Positions
+from herdmesh.topicstore.log import LogIdentity, LogPlace, Positions
 
 
-def settle(future: asyncio.Future[Any], error: Exception) -> None:
+def fail_future(future: asyncio.Future[Any], error: Exception) -> None:
     """Fail `future` if it is open, and count the error as seen: its waiters may all have gone."""
     if not future.done():
         future.set_exception(error)
@@ -56,10 +56,10 @@ class Flight:
         self._write_sizes = write_sizes
         self._completed = completed
         self._landing = landing
-        self._places: Sequence[Place] = ()
-        self._found: dict[Place, StoredRecord] = {}
+        self._places: Sequence[LogPlace] = ()
+        self._found: dict[LogPlace, StoredRecord] = {}
 
-    def place(self, places: Sequence[Place]) -> None:
+    def place(self, places: Sequence[LogPlace]) -> None:
         """Tell where the records lie; before this call none of them can be read."""
         assert len(places) == sum(self._write_sizes)
         self._places = places
@@ -69,7 +69,7 @@ class Flight:
     def arriving(self) -> bool:
         return bool(self._found)
 
-    def take(self, place: Place, record: StoredRecord) -> bool:
+    def take(self, place: LogPlace, record: StoredRecord) -> bool:
         """Keep `record` if it is of this flight."""
         if not self._places or place not in self._awaited:
             return False
@@ -94,7 +94,7 @@ class Flight:
             self._completed(write, revision())
         self.finish(Outcome.LANDED)
 
-    def give_up(self) -> Mapping[Place, StoredRecord]:
+    def give_up(self) -> Mapping[LogPlace, StoredRecord]:
         """No more of it comes. What came is committed like any record, and returned."""
         self.finish(Outcome.PARTLY if self._found else Outcome.ABSENT)
         return self._found
@@ -206,7 +206,7 @@ class Applied(Generic[StateT, ChangeT]):
 
     def fail_waiters(self, error: Exception) -> None:
         for future in list(self._waiters):
-            settle(future, error)
+            fail_future(future, error)
 
     def _apply(self, shard: int, record: StoredRecord) -> None:
         assert record.offset >= self._positions[shard], "a record was delivered twice"

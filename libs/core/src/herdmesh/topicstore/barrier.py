@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from herdmesh.topicstore.applied import settle
+from herdmesh.topicstore.applied import fail_future
 from herdmesh.topicstore.log import LogUnavailable, Positions
 
 _logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Barrier:
     def fail(self, error: Exception) -> None:
         """Release everyone with `error`."""
         for future in list(self._open):
-            settle(future, error)
+            fail_future(future, error)
 
 
 def _pass_on(waited: asyncio.Future[None], joined: asyncio.Future[None]) -> None:

@@ -98,7 +98,7 @@ class StoreState(Protocol[ChangeT_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[ResultT]):
+class WriteDecision(Generic[ResultT]):
     """What a write decided: `records` in order, all in one transaction; none = a no-op, answered after a read barrier.
 
     `result` is computed after the records were applied: it is called with the state at that moment and the revision
@@ -136,7 +136,7 @@ class Beside:
     group_offsets: Sequence[GroupOffset] = ()
 
 
-class Role(Enum):
+class StoreRole(Enum):
     """What this replica may do now.
 
     Legal moves: REPLAYING -> REPLICA -> TAKING_OVER -> WRITER -> REPLICA; TAKING_OVER -> REPLICA; any -> CLOSED.
@@ -202,7 +202,7 @@ class TopicStore(Protocol[StateT, ChangeT]):
         ...
 
     @property
-    def role(self) -> Role: ...
+    def role(self) -> StoreRole: ...
 
     @property
     def state(self) -> StateT:
@@ -225,7 +225,7 @@ class TopicStore(Protocol[StateT, ChangeT]):
         """Leave the election at once, fail what waits with `StoreClosed`, stop the reader. Bounded in time."""
         ...
 
-    async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+    async def write(self, decide: Callable[[StateT], WriteDecision[ResultT]]) -> ResultT:
         """Decide, write and wait until applied.
 
         `decide` runs synchronously on a scratch state holding everything applied plus every write decided before it in
@@ -258,7 +258,7 @@ class TopicStore(Protocol[StateT, ChangeT]):
         than half of the topic's `min.compaction.lag.ms`: no compaction can have removed anything there."""
         ...
 
-    async def role_changes(self) -> AsyncIterator[Role]:
+    async def role_changes(self) -> AsyncIterator[StoreRole]:
         """The current role, then each new one. Drives read/write health."""
         ...
         yield self.role

@@ -25,11 +25,11 @@ from herdmesh.topicstore.contract import (
     KEEP_ALIVE_KEY,
     KEEP_ALIVE_VALUE,
     ChangeT,
-    Decision,
+    WriteDecision,
     NewRecord,
     ResultT,
     Revision,
-    Role,
+    StoreRole,
     StateT,
     StoredRecord,
     WatchEvent,
@@ -94,7 +94,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._identity: LogIdentity | None = None
         self._end_seen: Positions = ()  # where the log ended when a read last asked
         self.metrics = StoreMetrics(log.settings.topic, self._figures)
-        self._role = Role.REPLAYING
+        self._role = StoreRole.REPLAYING
         self._role_watchers: set[_RoleWatcher] = set()
         self._young_from_ms = 0
         self._term = 0  # rises with every change of ownership
@@ -109,7 +109,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._stopped = False  # nothing is applied any more; comes after CLOSED, so that what is in flight can land
 
     @property
-    def role(self) -> Role:
+    def role(self) -> StoreRole:
         return self._role
 
     @property
@@ -157,7 +157,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             await self.close()
             raise
         self._hub.begin(self.revision.next_offsets)
-        self._move(Role.REPLICA)
+        self._move(StoreRole.REPLICA)
         self._spawn(self._writes.run())
         self._spawn(self._lead())
         self._spawn(self._keep_alive())
@@ -168,13 +168,13 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             self._closing = asyncio.get_running_loop().create_task(self._close())
         await asyncio.shield(self._closing)
 
-    async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+    async def write(self, decide: Callable[[StateT], WriteDecision[ResultT]]) -> ResultT:
         return await self.metrics.timed(self._write(decide))
 
-    async def _write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+    async def _write(self, decide: Callable[[StateT], WriteDecision[ResultT]]) -> ResultT:
         await self._explained.wait()
         self._require_replayed()
-        if self._role is not Role.WRITER:
+        if self._role is not StoreRole.WRITER:
             raise self._refused() or NotWriter(self._role)
         return await self._writes.write(decide)
 
@@ -223,14 +223,14 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             async for event in events:
                 yield event
 
-    async def role_changes(self) -> AsyncIterator[Role]:
+    async def role_changes(self) -> AsyncIterator[StoreRole]:
         watcher = _RoleWatcher(self._role)
         self._role_watchers.add(watcher)
         try:
             while True:
                 role = await watcher.next()
                 yield role
-                if role is Role.CLOSED:
+                if role is StoreRole.CLOSED:
                     return
         finally:
             self._role_watchers.discard(watcher)
@@ -240,7 +240,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     def on_records(self, records: Sequence[StoredRecord], positions: Positions) -> None:
         if self._stopped:
             return
-        if self._role is Role.REPLAYING:
+        if self._role is StoreRole.REPLAYING:
             self._remember_young(records)
         try:
             self._applied.feed(records, positions)
@@ -252,7 +252,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._hub.wake()
 
     def on_owner(self, owned: bool) -> None:
-        if self._role is Role.CLOSED:
+        if self._role is StoreRole.CLOSED:
             return
         self._term += 1
         if owned:
@@ -270,7 +270,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             self._stopped = True
             self._closed_by = error
             self._explained.clear()
-            self._writes.hold()
+            self._writes.pause()
             self._closing = asyncio.get_running_loop().create_task(self._close_because(error))
 
     # Roles.
@@ -280,7 +280,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         loop = asyncio.get_running_loop()
         while True:
             await self._owner.wait()
-            self._move(Role.TAKING_OVER)
+            self._move(StoreRole.TAKING_OVER)
             self._deposed.clear()
             begun_s = loop.time()
             if await self._take_over():
@@ -319,7 +319,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             return False
         self._health.note(Part.WRITING, None)
         self._writes.open(self._identity)
-        self._move(Role.WRITER)
+        self._move(StoreRole.WRITER)
         return True
 
     async def _read_to_end(self) -> None:
@@ -337,8 +337,8 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
                 self.on_fault(StoreClosed("the reader stands still although the broker answers"))
             raise LogBlocked(
                 f"its own reader, which did not reach the end of {self.topic!r} in {self._tuning.read_back_ms} ms",
-                "look at the load of this machine and of the broker; a reader that does not move ends this store at its"
-                f" attempt {_READS_IN_VAIN_MAX}, and started anew, or as another replica, it reads on",
+                "check the load of this machine and of the broker; a reader that does not move ends this store at its"
+                f" attempt {_READS_IN_VAIN_MAX}; after a restart, or on another replica, it reads on",
             ) from None
         self._reads_in_vain = 0
 
@@ -363,13 +363,13 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             self._health.note(Part.WRITING, error)
 
     def _step_down(self) -> None:
-        if self._role in (Role.WRITER, Role.TAKING_OVER):
-            self._writes.shut(NotWriter(Role.REPLICA))
-            self._move(Role.REPLICA)
+        if self._role in (StoreRole.WRITER, StoreRole.TAKING_OVER):
+            self._writes.shut(NotWriter(StoreRole.REPLICA))
+            self._move(StoreRole.REPLICA)
         self._deposed.set()
 
-    def _move(self, role: Role) -> None:
-        if role is self._role or self._role is Role.CLOSED:
+    def _move(self, role: StoreRole) -> None:
+        if role is self._role or self._role is StoreRole.CLOSED:
             return
         _logger.info("role %s -> %s", self._role.value, role.value)
         self._role = role
@@ -379,7 +379,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     # Health.
 
     def _on_refused(self, error: NotAuthorized) -> None:
-        if self._role is Role.WRITER:  # of any other replica nobody asks it, and its take-over asks again
+        if self._role is StoreRole.WRITER:  # of any other replica nobody asks it, and its take-over asks again
             self._health.note(Part.WRITING, error)
             self._step_down()
 
@@ -393,9 +393,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._tuning.keep_alive_ms / 1000)
-            if self._role is Role.WRITER:
+            if self._role is StoreRole.WRITER:
                 try:
-                    await self._writes.write(lambda _: Decision([_KEEP_ALIVE], lambda _state, _revision: None))
+                    await self._writes.write(lambda _: WriteDecision([_KEEP_ALIVE], lambda _state, _revision: None))
                 except TopicStoreError as failure:
                     _logger.info("the writer's keep-alive was not written, its next write will do: %s", failure)
 
@@ -412,7 +412,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self.metrics.hide()
         error = self._closed_by
         self._writes.shut(error)
-        self._move(Role.CLOSED)
+        self._move(StoreRole.CLOSED)
         if not self._stopped:
             await self._bounded(self._writes.finish())
             self._stopped = True
@@ -425,7 +425,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self.metrics.hide()
         error = StoreClosed(reason)
         self._writes.shut(error)
-        self._move(Role.CLOSED)
+        self._move(StoreRole.CLOSED)
         self._stopped = True
         self._let_go(error)
         if self._closing is None:
@@ -460,7 +460,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     def _figures(self) -> StoreFigures:
         """Called by the page's thread."""
         return StoreFigures(
-            is_writer=self._role is Role.WRITER,
+            is_writer=self._role is StoreRole.WRITER,
             transactions=self._writes.transactions,
             transactions_failed=self._writes.transactions_failed,
             records_applied=self._applied.applied_records,
@@ -497,9 +497,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._hub.publish(partition, offset, changes)
 
     def _require_replayed(self) -> None:
-        if self._role is Role.REPLAYING:
+        if self._role is StoreRole.REPLAYING:
             raise StoreReplaying()
-        if self._role is Role.CLOSED or self._closing is not None:
+        if self._role is StoreRole.CLOSED or self._closing is not None:
             raise self._closed_by
 
     def _require_own(self, revision: Revision) -> None:
@@ -511,16 +511,16 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
 class _RoleWatcher:
     """Roles one caller of `role_changes` has not seen yet. Bounded: of very many the latest are kept."""
 
-    def __init__(self, current: Role) -> None:
+    def __init__(self, current: StoreRole) -> None:
         self._unseen = deque([current], maxlen=64)
         self._told = asyncio.Event()
         self._told.set()
 
-    def tell(self, role: Role) -> None:
+    def tell(self, role: StoreRole) -> None:
         self._unseen.append(role)
         self._told.set()
 
-    async def next(self) -> Role:
+    async def next(self) -> StoreRole:
         while not self._unseen:
             self._told.clear()
             await self._told.wait()

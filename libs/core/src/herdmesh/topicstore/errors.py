@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herdmesh.topicstore.contract import Revision, Role
+from herdmesh.topicstore.contract import Revision, StoreRole
 
 
 class TopicStoreError(Exception):
@@ -132,7 +132,7 @@ class StoreReplaying(NotApplied):
 class NotWriter(NotApplied):
     """This replica does not write now; `role` says what it does instead."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: StoreRole) -> None:
         super().__init__(f"this replica is not the writer (its role is {role.value})")
         self.role = role
 
@@ -166,10 +166,11 @@ class TopicRecreated(StoreClosed):
     """`topic` had the id `had`, and now has `found` (None = there is no such topic): this state is of another topic."""
 
     def __init__(self, topic: str, had: str, found: str | None) -> None:
-        happened = "was deleted" if found is None else f"was deleted and made anew (its id was {had} and is {found})"
+        again = f"was deleted and created again (its id was {had} and is {found})"
+        happened = "was deleted" if found is None else again
         super().__init__(
-            f"topic {topic!r} {happened} under this store: it ends, and started again it serves what is in the topic"
-            " then; if this was a mistake, restore the topic's records before that"
+            f"topic {topic!r} {happened} under this store: the store ends, and serves the topic's new content after"
+            " its restart; if this was a mistake, restore the topic's records before that"
         )
         self.topic = topic
 

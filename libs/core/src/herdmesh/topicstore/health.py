@@ -1,7 +1,7 @@
 """The health of a replica: the one condition that an operator has to look at, in one line with the fix.
 
-Owns `Condition` (the names of proto `common.v1.StoreCondition`), the mapping from errors to conditions, and the record
-in which the parts of a store note what keeps them from working. Owns no reaction: what follows from an error is the
+Owns `StoreCondition` (the names of proto `common.v1.StoreCondition`), the mapping from errors to conditions, and the
+record in which the parts of a store note what keeps them from working. Owns no reaction: what follows from an error is the
 core's affair.
 
 Invariant: if several parts have a problem, the one earliest in `Part` is shown, because it explains the others. Each
@@ -30,7 +30,7 @@ from herdmesh.topicstore.errors import (
 _logger = logging.getLogger(__name__)
 
 
-class Condition(Enum):
+class StoreCondition(Enum):
     """What an operator has to look at. The names are those of the proto."""
 
     HEALTHY = "HEALTHY"
@@ -49,7 +49,7 @@ class Condition(Enum):
 class StoreHealth:
     """A condition, one line for a human with the fix (empty when HEALTHY), and when it began (epoch ms)."""
 
-    condition: Condition
+    condition: StoreCondition
     message: str
     since_ms: int
 
@@ -64,20 +64,20 @@ class Part(Enum):
     WRITING = "writing"
 
 
-def condition_of(error: TopicStoreError) -> Condition:
+def condition_of(error: TopicStoreError) -> StoreCondition:
     """The condition an error puts a store into."""
     if isinstance(error, TopicMisconfigured):
         policy = error.setting == "cleanup.policy"
-        return Condition.CLEANUP_POLICY_WRONG if policy else Condition.PARTITION_COUNT_WRONG
-    conditions: dict[type[TopicStoreError], Condition] = {
-        BrokerUnreachable: Condition.BROKER_UNREACHABLE,
-        NotAuthorized: Condition.NOT_AUTHORIZED,
-        TopicRecreated: Condition.TOPIC_RECREATED,
-        ForeignWriter: Condition.FOREIGN_WRITER,
-        WriterFenced: Condition.FENCED,
-        TakeOverBlocked: Condition.TAKE_OVER_BLOCKED,
+        return StoreCondition.CLEANUP_POLICY_WRONG if policy else StoreCondition.PARTITION_COUNT_WRONG
+    conditions: dict[type[TopicStoreError], StoreCondition] = {
+        BrokerUnreachable: StoreCondition.BROKER_UNREACHABLE,
+        NotAuthorized: StoreCondition.NOT_AUTHORIZED,
+        TopicRecreated: StoreCondition.TOPIC_RECREATED,
+        ForeignWriter: StoreCondition.FOREIGN_WRITER,
+        WriterFenced: StoreCondition.FENCED,
+        TakeOverBlocked: StoreCondition.TAKE_OVER_BLOCKED,
     }
-    return conditions.get(type(error), Condition.FAILED)
+    return conditions.get(type(error), StoreCondition.FAILED)
 
 
 class HealthBook:
@@ -86,7 +86,7 @@ class HealthBook:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._errors: dict[Part, TopicStoreError] = {}
-        self._health = StoreHealth(Condition.HEALTHY, "", now_ms())
+        self._health = StoreHealth(StoreCondition.HEALTHY, "", now_ms())
 
     @property
     def health(self) -> StoreHealth:
@@ -103,14 +103,14 @@ class HealthBook:
         else:
             self._errors[part] = error
         first = next((self._errors[one] for one in Part if one in self._errors), None)
-        condition = Condition.HEALTHY if first is None else condition_of(first)
+        condition = StoreCondition.HEALTHY if first is None else condition_of(first)
         message = "" if first is None else _line(first)
         before = self._health
         if (condition, message) == (before.condition, before.message):
             return
         since_ms = before.since_ms if condition is before.condition else self._now_ms()
         self._health = StoreHealth(condition, message, since_ms)
-        if condition is Condition.HEALTHY:
+        if condition is StoreCondition.HEALTHY:
             _logger.info("healthy again, after %s", before.condition.value)
         else:
             _logger.error("%s: %s", condition.value, message)

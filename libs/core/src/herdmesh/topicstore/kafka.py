@@ -20,7 +20,7 @@ from herdmesh.topicstore.errors import NotAuthorized, TopicMisconfigured, TopicR
 from herdmesh.topicstore.kafka_audit import AuditReader
 from herdmesh.topicstore.kafka_election import Election
 from herdmesh.topicstore.kafka_hanging import decided
-from herdmesh.topicstore.kafka_reader import Reader
+from herdmesh.topicstore.kafka_reader import KafkaReader
 from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
 from herdmesh.topicstore.kafka_writer import Writer
 from herdmesh.topicstore.log import (
@@ -32,7 +32,7 @@ from herdmesh.topicstore.log import (
     LogEvents,
     LogIdentity,
     LogUnavailable,
-    Place,
+    LogPlace,
     Positions,
     Transaction,
 )
@@ -61,7 +61,7 @@ class KafkaLog:
         self._election = Election(settings)
         self._audit = AuditReader(settings)
         self._beginnings: Positions = ()
-        self._reader: Reader | None = None
+        self._reader: KafkaReader | None = None
         self._events: LogEvents | None = None
 
     @property
@@ -89,7 +89,7 @@ class KafkaLog:
 
     def read(self, events: LogEvents) -> None:
         self._events = events
-        self._reader = Reader(self._settings, self._shards, self._beginnings)
+        self._reader = KafkaReader(self._settings, self._shards, self._beginnings)
         self._reader.start(events)
 
     def join_election(self) -> None:
@@ -139,10 +139,10 @@ class KafkaLog:
         self._writer.finish({shard: commit is not False for shard, commit in known.items()})
         self._writer.take_over()
 
-    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
+    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[LogPlace]], None]) -> None:
         loop = asyncio.get_running_loop()
 
-        def told(places: Sequence[Place]) -> None:
+        def told(places: Sequence[LogPlace]) -> None:
             # Queued before the commit is asked for, hence before the reader can queue any of these records.
             post(loop, lambda: placed(places))
 

@@ -91,7 +91,7 @@ def send_beside(producer: Producer, beside: Beside, settings: TopicSettings) -> 
         if beside.group_offsets:
             _send_offsets(producer, beside, settings)
     except CLIENT_ERRORS as failure:
-        raise CommitNotSent(f"what is beside a write could not be sent: {reason_of(failure)}") from failure
+        raise CommitNotSent(f"a write's other records or offsets could not be sent: {reason_of(failure)}") from failure
 
 
 def _missing(producer: Producer, topic: str, partition: int) -> str | None:

@@ -156,7 +156,7 @@ class Election:
     def _note(self, error: KafkaError, events: LogEvents) -> None:
         """The client goes on trying by itself, whatever it was."""
         if error.code() not in REFUSALS:
-            _logger.warning("the election goes on after: %s", error)
+            _logger.warning("writer election: transient error, continuing: %s", error)
             return
         settings = self._settings
         of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED

@@ -49,7 +49,7 @@ _FAULTS = frozenset(
 )
 
 
-class Reader:
+class KafkaReader:
     """Reads `shards` from `beginnings` on and calls `events` on the loop that `start` ran on."""
 
     def __init__(self, settings: TopicSettings, shards: Sequence[Shard], beginnings: Positions) -> None:
@@ -181,7 +181,7 @@ class Reader:
             elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 pass  # the client looks for the coordinator of the group it was made to name and never uses
             else:
-                _logger.warning("the reader goes on after: %s", error)
+                _logger.warning("topic reader: transient error, continuing: %s", error)
         # The client's own position is beyond the markers it skipped, which no message tells.
         for position in consumer.position([TopicPartition(*shard) for shard in self._shards]):
             self._reach((position.topic, position.partition), position.offset)

@@ -25,9 +25,9 @@ from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.kafka_beside import CLIENT_ERRORS, reason_of, require_topics, send_beside
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
-from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place, Transaction
+from herdmesh.topicstore.log import CommitNotSent, CommitOutcomeUnknown, LogUnavailable, LogPlace, Transaction
 from herdmesh.topicstore.settings import MAX_MESSAGE_BYTES_DEFAULT, MURMUR2_RANDOM, TopicSettings
-from herdmesh.topicstore.stages import OnStage, Stage
+from herdmesh.topicstore.stages import OnStage, WriteStage
 
 _logger = logging.getLogger(__name__)
 _CALL_S = 5.0
@@ -63,7 +63,7 @@ class Writer:
                     raise LogUnavailable(f"cannot initialise {self._settings.transactional_id!r}: {failure}") from None
         self._producer = producer
 
-    def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
+    def commit(self, transaction: Transaction, placed: Callable[[Sequence[LogPlace]], None]) -> None:
         """See `Log.commit`; `placed` is called in this thread."""
         if self._producer is None:
             raise CommitNotSent("the writer was released")
@@ -72,14 +72,14 @@ class Writer:
         places = self._send(self._producer, transaction)
         if transaction.beside is not None:
             send_beside(self._producer, transaction.beside, self._settings)
-        self._on_stage(Stage.AFTER_SEND)
+        self._on_stage(WriteStage.AFTER_SEND)
         placed(places)
-        self._on_stage(Stage.BEFORE_COMMIT)
+        self._on_stage(WriteStage.BEFORE_COMMIT)
         self._end(self._producer)
         for shard, offset in places:
             if shard < len(self._ends):
                 self._ends[shard] = offset + 2  # the next but one: a marker ends the transaction in each partition
-        self._on_stage(Stage.AFTER_COMMIT)
+        self._on_stage(WriteStage.AFTER_COMMIT)
 
     def finish(self, hanging: Mapping[Shard, bool]) -> None:
         """End what an earlier transaction of our id left open in these partitions, by one that is committed where that
@@ -138,17 +138,17 @@ class Writer:
         }
         return Producer(ready(configs), logger=client_logger)
 
-    def _send(self, producer: Producer, transaction: Transaction) -> list[Place]:
+    def _send(self, producer: Producer, transaction: Transaction) -> list[LogPlace]:
         try:
             producer.begin_transaction()
-            self._on_stage(Stage.BEFORE_SEND)
+            self._on_stage(WriteStage.BEFORE_SEND)
             if transaction.behind:
                 as_expected = self._send_at_once(producer, transaction)
                 if as_expected is not None:
                     return as_expected
                 producer.abort_transaction(_CALL_S)
                 producer.begin_transaction()
-            places: list[Place | None] = [None] * len(transaction.records)
+            places: list[LogPlace | None] = [None] * len(transaction.records)
             first = transaction.first
             self._produce(producer, transaction, first, [transaction.records[index].value for index in first], places)
             if transaction.behind:
@@ -157,14 +157,14 @@ class Writer:
             raise CommitNotSent(f"a record could not be sent: {reason_of(failure)}") from failure
         return [place for place in places if place is not None]
 
-    def _send_at_once(self, producer: Producer, transaction: Transaction) -> list[Place] | None:
+    def _send_at_once(self, producer: Producer, transaction: Transaction) -> list[LogPlace] | None:
         """Send everything with late values made for the places where this writer's records lie when nobody else writes
         the topic: a round trip less. None when somebody did; the transaction is of no use then."""
         expected = transaction.expected_places(self._ends)
         values = [record.value for record in transaction.records]
         for index, value in zip(transaction.behind, transaction.values_behind(expected), strict=True):
             values[index] = value
-        places: list[Place | None] = [None] * len(values)
+        places: list[LogPlace | None] = [None] * len(values)
         self._produce(producer, transaction, range(len(values)), values, places)
         if any(places[index] != expected[index] for index in transaction.first):
             _logger.info("somebody else wrote to %r in between; sending again", self._settings.topic)
@@ -177,7 +177,7 @@ class Writer:
         transaction: Transaction,
         indexes: Sequence[int],
         values: Sequence[bytes | None],
-        places: list[Place | None],
+        places: list[LogPlace | None],
     ) -> None:
         """Send these records of `transaction`, wait until all are acknowledged and fill in their places."""
         failures: list[KafkaError] = []
@@ -211,4 +211,4 @@ class Writer:
             except CLIENT_ERRORS as failure:
                 error = kafka_error(failure)
                 if error is None or not may_be_repeated(error) or time.monotonic() > deadline_s:
-                    raise CommitUncertain(f"the commit was not confirmed: {reason_of(failure)}") from failure
+                    raise CommitOutcomeUnknown(f"the commit was not confirmed: {reason_of(failure)}") from failure

@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 #: Next offset to read, one per shard.
 Positions = tuple[int, ...]
 #: Where a produced record lies: shard and offset.
-Place = tuple[int, int]
+LogPlace = tuple[int, int]
 
 
 #: Of a topic's `max.message.bytes`, what is not for key and value: the broker's framing, and room for a late value to
@@ -71,7 +71,7 @@ class CommitBesideRefused(CommitNotSent):
         self.cause = cause
 
 
-class CommitUncertain(LogError):
+class CommitOutcomeUnknown(LogError):
     """The commit was asked for and the answer is missing or bad: only the log can tell."""
 
 
@@ -139,18 +139,18 @@ class Transaction:
         #: Indexes of what can be sent at once.
         self.first = [index for index in everything if index not in waiting]
 
-    def expected_places(self, ends: Sequence[int]) -> list[Place | None]:
+    def expected_places(self, ends: Sequence[int]) -> list[LogPlace | None]:
         """Where the records of `first` will lie, at their indexes, if nobody else writes to the own topic. `ends` are
         the next offsets of its partitions as far as the caller knows; what was applied may know of later ones."""
         next_offsets = list(map(max, ends, self._applied.next_offsets))
-        places: list[Place | None] = [None] * len(self.records)
+        places: list[LogPlace | None] = [None] * len(self.records)
         for index in self.first:
             shard = self.shards[index]
             places[index] = (shard, next_offsets[shard])
             next_offsets[shard] += 1
         return places
 
-    def values_behind(self, places: Sequence[Place | None]) -> list[bytes | None]:
+    def values_behind(self, places: Sequence[LogPlace | None]) -> list[bytes | None]:
         """The values of the records of `behind`; `places` has those of `first`, at their indexes. Raises
         `CommitNotSent`."""
         next_offsets = list(self._applied.next_offsets)
@@ -243,10 +243,11 @@ class Log(Protocol):
         """
         ...
 
-    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
+    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[LogPlace]], None]) -> None:
         """Write `transaction`. `placed` is called, in order of its records, before any of them can be visible.
 
-        Raises `CommitNotSent` (also as `CommitBesideRefused`) or `CommitUncertain`; after either, `take_over` comes
+        Raises `CommitNotSent` (also as `CommitBesideRefused`) or `CommitOutcomeUnknown`; after either, `take_over`
+        comes
         before the next `commit`.
         """
         ...

@@ -20,10 +20,10 @@ from herdmesh.topicstore.log import (
     FRAMING_BYTES,
     CommitBesideRefused,
     CommitNotSent,
-    CommitUncertain,
+    CommitOutcomeUnknown,
     LogEvents,
     LogIdentity,
-    Place,
+    LogPlace,
     Positions,
     Transaction,
 )
@@ -36,7 +36,7 @@ from herdmesh.topicstore.settings import (
     StoreTuning,
     TopicSettings,
 )
-from herdmesh.topicstore.stages import OnStage, Stage, failpoints_of
+from herdmesh.topicstore.stages import OnStage, WriteStage, failpoints_of
 
 _BATCH_RECORDS = 500
 _T = TypeVar("_T")
@@ -134,34 +134,34 @@ class MemoryLog:
             await self._stand()
             self._epoch = self._broker.fence(self._id)
 
-    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
+    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[LogPlace]], None]) -> None:
         await self._call(self._commit(transaction, placed))
 
-    async def _commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
+    async def _commit(self, transaction: Transaction, placed: Callable[[Sequence[LogPlace]], None]) -> None:
         async with self._writing:
             await self._stand()
             if self._epoch is None:
                 raise CommitNotSent("the writer was released")
             epoch = self._epoch
             try:
-                await self._reach(Stage.BEFORE_SEND)
+                await self._reach(WriteStage.BEFORE_SEND)
                 places = self._send(transaction, epoch)
-                await self._reach(Stage.AFTER_SEND)
+                await self._reach(WriteStage.AFTER_SEND)
             except Fenced as fenced:
                 raise CommitNotSent(str(fenced)) from None
             placed(places)
-            await self._reach(Stage.BEFORE_COMMIT)
+            await self._reach(WriteStage.BEFORE_COMMIT)
             lose, self._lose_answer = self._lose_answer, None
             try:
                 self._broker.end(self._id, epoch, commit=lose is not False)
             except Fenced as fenced:
-                raise CommitUncertain(str(fenced)) from None
-            await self._reach(Stage.AFTER_COMMIT)
+                raise CommitOutcomeUnknown(str(fenced)) from None
+            await self._reach(WriteStage.AFTER_COMMIT)
             if lose is not None:
-                raise CommitUncertain("the answer was lost")
+                raise CommitOutcomeUnknown("the answer was lost")
 
-    def _send(self, transaction: Transaction, epoch: int) -> list[Place]:
-        places: list[Place | None] = [None] * len(transaction.records)
+    def _send(self, transaction: Transaction, epoch: int) -> list[LogPlace]:
+        places: list[LogPlace | None] = [None] * len(transaction.records)
 
         def send(indexes: Sequence[int], values: Sequence[bytes | None]) -> None:
             for index, value in zip(indexes, values, strict=True):
@@ -223,7 +223,7 @@ class MemoryLog:
         call.add_done_callback(self._calls.discard)
         return await asyncio.shield(call)
 
-    async def _reach(self, stage: Stage) -> None:
+    async def _reach(self, stage: WriteStage) -> None:
         self._on_stage(stage)
         await self._stand()
 

@@ -16,7 +16,7 @@ from enum import Enum
 from herdmesh import failpoints
 
 
-class Stage(Enum):
+class WriteStage(Enum):
     """A moment in the life of one transaction."""
 
     #: Its records are decided, none is produced yet. Log.
@@ -34,22 +34,22 @@ class Stage(Enum):
     BEFORE_ANSWER = "before-answer"
 
 
-OnStage = Callable[[Stage], None]
+OnStage = Callable[[WriteStage], None]
 
 
 def failpoints_of(topic: str) -> OnStage:
     """The default of a store on `topic`. Raises ValueError when HERDMESH_FAILPOINTS names what is no stage."""
     if not os.environ.get(failpoints.VARIABLE):
         return _nothing
-    points = failpoints.Failpoints([stage.value for stage in Stage])
+    points = failpoints.Failpoints([stage.value for stage in WriteStage])
     points.arm(topic)
 
-    def on_stage(stage: Stage) -> None:
+    def on_stage(stage: WriteStage) -> None:
         points.rearm_if_changed()
         points.hit(stage.value)
 
     return on_stage
 
 
-def _nothing(_: Stage) -> None:
+def _nothing(_: WriteStage) -> None:
     """No test is about."""

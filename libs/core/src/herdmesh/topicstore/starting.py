@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from herdmesh.topicstore.contract import Role, TopicStore
+from herdmesh.topicstore.contract import StoreRole, TopicStore
 from herdmesh.topicstore.errors import BrokerUnreachable, StartError
 
 BACKOFF_S_FIRST: Final = 1.0
@@ -27,7 +27,7 @@ async def start_when_possible(store: TopicStore[Any, Any]) -> None:
         try:
             await store.start()
         except StartError as error:
-            if store.role is Role.CLOSED:
+            if store.role is StoreRole.CLOSED:
                 raise
             if isinstance(error, BrokerUnreachable):
                 backoff_s = BACKOFF_S_FIRST  # it has looked for one for seconds; once there is one, find it soon

@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, cast
 
-from herdmesh.topicstore.applied import Applied, Flight, Outcome, settle
+from herdmesh.topicstore.applied import Applied, Flight, Outcome, fail_future
 from herdmesh.topicstore.barrier import Barrier
-from herdmesh.topicstore.contract import Beside, Decision, ResultT, Revision, StateT, StoredRecord
+from herdmesh.topicstore.contract import Beside, WriteDecision, ResultT, Revision, StateT, StoredRecord
 from herdmesh.topicstore.errors import (
     NotApplied,
     QueueFull,
@@ -34,13 +34,13 @@ from herdmesh.topicstore.log import (
     CommitBesideRefused,
     CommitNotSent,
     CommitRefused,
-    CommitUncertain,
+    CommitOutcomeUnknown,
     Log,
     LogIdentity,
     Transaction,
 )
 from herdmesh.topicstore.settings import StoreTuning
-from herdmesh.topicstore.stages import OnStage, Stage
+from herdmesh.topicstore.stages import OnStage, WriteStage
 
 _logger = logging.getLogger(__name__)
 
@@ -55,18 +55,18 @@ PROVISIONAL_OFFSET = 1 << 62
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    decide: Callable[[Any], Decision[Any]]
+    decide: Callable[[Any], WriteDecision[Any]]
     answer: asyncio.Future[Any]
     queued_s: float
-    decision: Decision[Any] | None = None
+    decision: WriteDecision[Any] | None = None
 
-    def fulfil(self, decision: Decision[Any], state: object, revision: Revision) -> None:
+    def fulfil(self, decision: WriteDecision[Any], state: object, revision: Revision) -> None:
         if self.answer.done():
             return
         try:
             self.answer.set_result(decision.result(state, revision))
         except Exception as bug:  # noqa: BLE001  # the caller's code failed: that is its answer, written or not
-            settle(self.answer, bug)
+            fail_future(self.answer, bug)
 
 
 class GroupCommit(Generic[StateT]):
@@ -98,7 +98,7 @@ class GroupCommit(Generic[StateT]):
         self._unanswered: set[asyncio.Future[Any]] = set()
         self._confirmations: dict[asyncio.Task[None], _Pending] = {}
         self._shut: NotApplied | None = StoreClosed("not started")
-        self._held = False
+        self._paused = False
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -124,13 +124,13 @@ class GroupCommit(Generic[StateT]):
         self._shut = reason
         queue, self._queue = self._queue, deque()
         for pending in queue:
-            settle(pending.answer, reason)
+            fail_future(pending.answer, reason)
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Begin no other transaction: `shut` comes, and its reason is being looked for."""
-        self._held = True
+        self._paused = True
 
-    async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+    async def write(self, decide: Callable[[StateT], WriteDecision[ResultT]]) -> ResultT:
         """See `TopicStore.write`."""
         if self._shut is not None:
             raise self._shut
@@ -154,7 +154,7 @@ class GroupCommit(Generic[StateT]):
         loop = asyncio.get_running_loop()
         while True:
             await self._work.wait()
-            if not self._queue or self._held:
+            if not self._queue or self._paused:
                 self._work.clear()
                 continue
             wait_s = self._queue[0].queued_s + self._tuning.group_commit_ms / 1000 - loop.time()
@@ -162,7 +162,7 @@ class GroupCommit(Generic[StateT]):
             if wait_s > 0 and self._together > 1 and len(self._queue) < self._tuning.group_commit_records:
                 await asyncio.sleep(wait_s)
             await self._make_room()
-            if self._held:
+            if self._paused:
                 continue
             self._idle.clear()
             try:
@@ -178,7 +178,7 @@ class GroupCommit(Generic[StateT]):
         until_s = loop.time() + self._tuning.crowded_wait_ms / 1000
         self._making_room = True
         try:
-            while self._crowded() and self._shut is None and not self._held and loop.time() < until_s:  # noqa: ASYNC110  # worked out
+            while self._crowded() and self._shut is None and not self._paused and loop.time() < until_s:  # noqa: ASYNC110  # worked out
                 await asyncio.sleep(_CROWDED_POLL_S)
         finally:
             self._making_room = False
@@ -191,13 +191,13 @@ class GroupCommit(Generic[StateT]):
         """The store closes: what was not sent fails with `closed`, what is in flight may or may not be applied."""
         for task, pending in list(self._confirmations.items()):
             task.cancel()
-            settle(pending.answer, closed)
+            fail_future(pending.answer, closed)
         for answer in list(self._unanswered):
-            settle(answer, WriteOutcomeUnknown(str(closed)))
+            fail_future(answer, WriteOutcomeUnknown(str(closed)))
 
     def _enqueue(self, pending: _Pending) -> None:
         if self._shut is not None:
-            settle(pending.answer, self._shut)
+            fail_future(pending.answer, self._shut)
             return
         self._queue.append(pending)
         self._work.set()
@@ -243,12 +243,12 @@ class GroupCommit(Generic[StateT]):
             try:
                 scratch.add(decision)
             except RecordTooLarge as too_large:
-                settle(pending.answer, too_large)
+                fail_future(pending.answer, too_large)
                 continue
             except Exception as bug:
                 # The state cannot digest this record. Written, it would stop every replica at every replay: refuse it.
                 _logger.exception("a write was refused because the state cannot apply its records")
-                settle(pending.answer, bug)
+                fail_future(pending.answer, bug)
                 scratch = _Scratch(self._applied.state, self._identity, self._log.now_ms())
                 for accepted in group:
                     scratch.add(_decided(accepted))
@@ -266,11 +266,11 @@ class GroupCommit(Generic[StateT]):
         writes = [decision.records for decision in decisions]
 
         def landing() -> None:
-            self._on_stage(Stage.BEFORE_READ_BACK)
+            self._on_stage(WriteStage.BEFORE_READ_BACK)
 
         def completed(write: int, revision: Revision) -> None:
             if write == 0:
-                self._on_stage(Stage.BEFORE_ANSWER)
+                self._on_stage(WriteStage.BEFORE_ANSWER)
             group[write].fulfil(decisions[write], self._applied.state, revision)
 
         flight = Flight([len(records) for records in writes], completed, landing)
@@ -285,7 +285,7 @@ class GroupCommit(Generic[StateT]):
             error = failure.cause if isinstance(failure, CommitRefused) else WriterFenced(str(failure))
             self._cut_off(error)
             _fail(group, failure.cause if isinstance(failure, CommitBesideRefused) else error)
-        except CommitUncertain as failure:
+        except CommitOutcomeUnknown as failure:
             self.transactions_failed += 1
             _logger.warning("a commit was not confirmed, looking for its records: %s", failure)
             self._cut_off(WriterFenced(str(failure)))
@@ -335,14 +335,14 @@ class GroupCommit(Generic[StateT]):
         try:
             await self._barrier.pass_through()
         except NotApplied as closed:
-            settle(pending.answer, closed)
+            fail_future(pending.answer, closed)
             return
         if pending.answer.done():
             return
         try:
             decision = pending.decide(self._applied.state.copy())
         except Exception as refusal:  # noqa: BLE001  # the domain's own error type; see `TopicStore.write`
-            settle(pending.answer, refusal)
+            fail_future(pending.answer, refusal)
             return
         if decision.records or decision.beside is not None:
             self._enqueue(pending)
@@ -360,7 +360,7 @@ class _Scratch(Generic[StateT]):
         self._identity = identity
         self._next_offset = PROVISIONAL_OFFSET
 
-    def add(self, decision: Decision[Any]) -> None:
+    def add(self, decision: WriteDecision[Any]) -> None:
         """Run ahead by the records of one write. Raises, before anything is applied, `RecordTooLarge`, and ValueError
         for something beside them that is no such thing."""
         records = decision.records
@@ -406,11 +406,11 @@ def _check_beside(beside: Beside, identity: LogIdentity) -> None:
             raise ValueError(f"{offset.offset} is no offset of {offset.topic}-{offset.partition}")
 
 
-def _decided(pending: _Pending) -> Decision[Any]:
+def _decided(pending: _Pending) -> WriteDecision[Any]:
     assert pending.decision is not None
     return pending.decision
 
 
 def _fail(group: Sequence[_Pending], error: Exception) -> None:
     for pending in group:
-        settle(pending.answer, error)
+        fail_future(pending.answer, error)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from herdmesh.sdk.testing import BadConfig, Form, SinkRunSuite, SinkSuite, SinkWorld
+from herdmesh.sdk.testing import BadConfig, RecordForm, SinkRunSuite, SinkSuite, SinkWorld
 from herdmesh.worker.connectors.files.file_sink import FileSink
 from herdmesh.worker.connectors.files.hadoop import shared_jvm
 from herdmesh.worker.connectors.files.hdfs_sink import HdfsSinkConnector
@@ -25,7 +25,7 @@ _fs: Any = fs
 class Folder(SinkWorld):
     """A folder of the local disk."""
 
-    forms = (Form.MAP, Form.STRUCT, Form.TEXT)
+    forms = (RecordForm.MAP, RecordForm.STRUCT, RecordForm.TEXT)
 
     def config(self) -> dict[str, str]:
         return {"directory": str(self.folder / "out"), "format": "json"}

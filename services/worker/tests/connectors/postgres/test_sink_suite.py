@@ -16,7 +16,7 @@ from herdmesh.worker.connectors.postgres.sink import PostgresSink
 class InsertedRows(SinkWorld):
     """A table that the sink makes, and widens."""
 
-    forms = (Form.STRUCT,)
+    forms = (RecordForm.STRUCT,)
     takes_tombstones = False
 
     def __init__(self, folder: Path, dsn: str) -> None:
@@ -53,7 +53,7 @@ class InsertedRows(SinkWorld):
 class RowsByKey(InsertedRows):
     """A table that somebody made; the records' keys are its own."""
 
-    forms = (Form.STRUCT, Form.MAP)
+    forms = (RecordForm.STRUCT, RecordForm.MAP)
     takes_tombstones = True
 
     def __init__(self, folder: Path, dsn: str) -> None:

@@ -114,7 +114,7 @@ def connect_schema(schema: pyarrow.Schema, name: str | None = None) -> Schema:
 
 def _of(schema: Schema | None) -> Schema:
     if schema is None:
-        raise DataError("an array or a map without the schema of what is in it has no Arrow type")
+        raise DataError("an array or a map without a schema for its elements has no Arrow type")
     return schema
 
 

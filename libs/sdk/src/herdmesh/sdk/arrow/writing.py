@@ -239,7 +239,7 @@ def _decimal_type(schema: Schema, digits_max: int = DECIMAL_DIGITS_MAX) -> Any:
 
 def _of(schema: Schema | None) -> Schema:
     if schema is None:
-        raise DataError("an array or a map without the schema of what is in it has no Arrow type")
+        raise DataError("an array or a map without a schema for its elements has no Arrow type")
     return schema
 
 

@@ -23,11 +23,11 @@ from __future__ import annotations
 from herdmesh.sdk.testing.running import SinkRunSuite, SourceRunSuite
 from herdmesh.sdk.testing.sink_suite import SinkSuite
 from herdmesh.sdk.testing.source_suite import SourceSuite
-from herdmesh.sdk.testing.worlds import BadConfig, Form, SinkWorld, SourceWorld, json_number
+from herdmesh.sdk.testing.worlds import BadConfig, RecordForm, SinkWorld, SourceWorld, json_number
 
 __all__ = [
     "BadConfig",
-    "Form",
+    "RecordForm",
     "SinkRunSuite",
     "SinkSuite",
     "SinkWorld",

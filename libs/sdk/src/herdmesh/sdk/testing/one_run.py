@@ -13,7 +13,7 @@ from pathlib import Path
 from herdmesh.engine import Command, Progress, run
 
 
-class QuietLink:
+class SilentLink:
     """A worker that says nothing, and keeps no offsets."""
 
     def progress(self, progress: Progress) -> None:
@@ -28,4 +28,4 @@ class QuietLink:
 
 
 if __name__ == "__main__":
-    run(pickle.loads(Path(sys.argv[1]).read_bytes()), QuietLink())
+    run(pickle.loads(Path(sys.argv[1]).read_bytes()), SilentLink())

@@ -35,9 +35,9 @@ from herdmesh.engine import RunSpec, TaskKind, run
 from herdmesh.engine.runtime import NAMES
 from herdmesh.engine.sink import LedgerSinkTask
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
-from herdmesh.sdk.testing.one_run import QuietLink
+from herdmesh.sdk.testing.one_run import SilentLink
 from herdmesh.sdk.testing.suite import NewWorld, Worlds
-from herdmesh.sdk.testing.worlds import JSON_WITHOUT_SCHEMAS, Form, SinkWorld, SourceWorld, World
+from herdmesh.sdk.testing.worlds import JSON_WITHOUT_SCHEMAS, RecordForm, SinkWorld, SourceWorld, World
 
 RECORDS: Final = 60
 WAIT_S: Final = 100.0
@@ -71,7 +71,7 @@ class SourceRunSuite(Worlds[SourceWorld]):
             cases.append(_case(self.connector, world, kafka_bootstrap, TaskKind.SOURCE, point))
         killed(cases, tmp_path)
         for case in cases:
-            run(replace(case.spec, run_id=uuid.uuid4().hex), QuietLink())
+            run(replace(case.spec, run_id=uuid.uuid4().hex), SilentLink())
             wanted = case.world.run_records or RECORDS
             raw = values_in(kafka_bootstrap, case.world.topics(), wanted)
             counted: Counter[int] = Counter(case.world.number_of(value) for value in raw)
@@ -99,7 +99,7 @@ class SinkRunSuite(Worlds[SinkWorld]):
             _write(kafka_bootstrap, case.world)
         killed(cases, tmp_path)
         for case in cases:
-            run(replace(case.spec, run_id=uuid.uuid4().hex), QuietLink())
+            run(replace(case.spec, run_id=uuid.uuid4().hex), SilentLink())
             counted: Counter[int] = Counter(case.world.found())
             lost = sorted(set(range(RECORDS)) - counted.keys())
             assert not lost, f"after a kill at {case.point}: records {lost} are lost"
@@ -136,7 +136,7 @@ def _case(connector: type[Connector], world: World, bootstrap: str, kind: TaskKi
 
 def _converters(world: World) -> Mapping[str, str]:
     """Where records need a schema, theirs goes with them."""
-    if isinstance(world, SinkWorld) and world.forms[0] is Form.STRUCT:
+    if isinstance(world, SinkWorld) and world.forms[0] is RecordForm.STRUCT:
         return {**JSON_WITHOUT_SCHEMAS, _SCHEMAS: "true"}
     return {}
 

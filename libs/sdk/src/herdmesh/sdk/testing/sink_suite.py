@@ -19,7 +19,7 @@ from herdmesh.engine.sink import LedgerSinkTask
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.sink_trial import NAME, SinkTrial, context_of
 from herdmesh.sdk.testing.suite import ConnectorSuite, NewWorld
-from herdmesh.sdk.testing.worlds import Form, SinkWorld
+from herdmesh.sdk.testing.worlds import RecordForm, SinkWorld
 
 RECORDS: Final = 9
 
@@ -127,9 +127,9 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         """With `errors.tolerance=all` a value that is none of its schema's is written or given up (`context.give_up`),
         and every other record of its batch is written."""
         world = new_world()
-        if Form.STRUCT not in world.forms:
+        if RecordForm.STRUCT not in world.forms:
             pytest.skip("it takes no structs")
-        trial = self._trial(world, Form.STRUCT)
+        trial = self._trial(world, RecordForm.STRUCT)
         trial.write(range(3))
         place = trial.write_unfit(RECORDS)
         trial.write(range(3, RECORDS))
@@ -195,7 +195,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
     def _exactly(self, trial: SinkTrial) -> bool:
         return trial.is_staging or trial.keeps_ledger or trial.world.is_idempotent
 
-    def _trial(self, world: SinkWorld, form: Form | None = None) -> SinkTrial:
+    def _trial(self, world: SinkWorld, form: RecordForm | None = None) -> SinkTrial:
         return SinkTrial(self.connector, world, form)
 
     def _start(self, task: SourceTask | SinkTask, config: Mapping[str, str | None]) -> None:

@@ -24,7 +24,7 @@ from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine.sink import LedgerSinkTask, Reading
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points
-from herdmesh.sdk.testing.worlds import Form, SinkWorld
+from herdmesh.sdk.testing.worlds import RecordForm, SinkWorld
 
 NAME: Final = "trial"
 TOPIC: Final = "records"
@@ -49,7 +49,7 @@ class Entry:
 class SinkTrial:
     """A sink connector, its world, and the Kafka it reads from."""
 
-    def __init__(self, connector: type[SinkConnector], world: SinkWorld, form: Form | None = None) -> None:
+    def __init__(self, connector: type[SinkConnector], world: SinkWorld, form: RecordForm | None = None) -> None:
         """`form`: of the values; None = the first that the world takes."""
         self._connector = connector
         self._config: dict[str, str | None] = {**full_config(connector, world, NAME), "topics": TOPIC}
@@ -78,7 +78,7 @@ class SinkTrial:
 
     def write_unfit(self, number: int) -> tuple[PartitionId, int]:
         """A struct whose last field has a value of another class than its schema's; its partition and offset."""
-        value, schema = self.world.record(number, Form.STRUCT, changed=False)
+        value, schema = self.world.record(number, RecordForm.STRUCT, changed=False)
         assert schema is not None
         last = schema.fields[-1].schema
         unfit = Struct(schema, [*value.values[:-1], 5 if last.type == "STRING" else "no such value"])

@@ -160,7 +160,7 @@ class _Run:
     def _next(self) -> SourceBatch | None:
         """The next batch, None = there is nothing more. What is there is committed before the loop waits."""
         world = self._world
-        wait_s = world.quiet_s if not self._wanted and world.quiet_s is not None else world.patience_s
+        wait_s = world.silence_s if not self._wanted and world.silence_s is not None else world.patience_s
         deadline_s = time.monotonic() + wait_s
         while True:
             batch = self._poll()

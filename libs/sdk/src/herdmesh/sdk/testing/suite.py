@@ -98,7 +98,7 @@ class ConnectorSuite(Worlds[W]):
         for changes, field in world.bad_configs():
             self._check_refused(world, changes, field, runs=False)
 
-    def test_task_configs_are_the_same_whenever_they_are_asked_for(self, new_world: NewWorld[W]) -> None:
+    def test_task_configs_are_the_same_at_every_request(self, new_world: NewWorld[W]) -> None:
         """At most as many as allowed, texts only, and no others of another instance: after a pause there is one."""
         config = full_config(self.connector, new_world(), _NAME)
         first, again = self._task_configs(config), self._task_configs(config)

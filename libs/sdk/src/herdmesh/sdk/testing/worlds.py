@@ -54,7 +54,7 @@ class SourceWorld(World):
 
     patience_s: ClassVar[float] = 0.0
     """How long a task may say that there is nothing, though there is: 0 = what was written is there at once."""
-    quiet_s: ClassVar[float | None] = None
+    silence_s: ClassVar[float | None] = None
     """How long to look for records that must not come: of a patient world, which would cost its whole patience each
     time. None = `patience_s`."""
     records_min: ClassVar[int] = 0
@@ -89,7 +89,7 @@ class SourceWorld(World):
         return [self.config()["topic"]]
 
 
-class Form(StrEnum):
+class RecordForm(StrEnum):
     """What values of records can be."""
 
     MAP = "map"
@@ -110,7 +110,7 @@ _TEXT: Final = Schema("STRING")
 class SinkWorld(World):
     """What a sink writes to."""
 
-    forms: ClassVar[tuple[Form, ...]] = (Form.MAP, Form.STRUCT)
+    forms: ClassVar[tuple[RecordForm, ...]] = (RecordForm.MAP, RecordForm.STRUCT)
     """What values the sink takes; most tests use the first."""
     is_idempotent: ClassVar[bool] = False
     """A record that is given again is there once. Of a `StagingSinkTask` it is anyhow, but after a
@@ -118,14 +118,14 @@ class SinkWorld(World):
     takes_tombstones: ClassVar[bool] = True
     """False = records without a value are refused, with a DataError."""
 
-    def record(self, number: int, form: Form, *, changed: bool) -> tuple[Any, Schema | None]:
+    def record(self, number: int, form: RecordForm, *, changed: bool) -> tuple[Any, Schema | None]:
         """Value and schema of a record, for sinks that need other fields than `id` and `name` (changed: `id` and
         `email`). From the value `found` has to tell the number."""
-        if form is Form.TEXT:
+        if form is RecordForm.TEXT:
             return str(number), None if changed else _TEXT
         fields: dict[str, Any] = {"id": number}
         fields["email" if changed else "name"] = f"n{number}"
-        if form is Form.MAP:
+        if form is RecordForm.MAP:
             return fields, None
         from herdmesh.connect.data import Struct  # beside its only use
 

@@ -47,7 +47,7 @@ from herdmesh.configstore.state.election import (
 from herdmesh.configstore.state.mutations import LeaderToken
 from herdmesh.configstore.state.writes import plan_block, plan_epoch
 from herdmesh.rpc.errors import HerdmeshError, NotWriter, QueueFull, ShuttingDown, StaleEpoch
-from herdmesh.topicstore import Decision, Role, TopicStoreError
+from herdmesh.topicstore import WriteDecision, StoreRole, TopicStoreError
 
 TICK_MS = 250
 _OUTBOX_MAX = 64
@@ -93,9 +93,9 @@ class Campaigns:
             for outbox in self._outboxes.values():
                 outbox.end(ShuttingDown("the config store stops"))
 
-    def become(self, role: Role) -> None:
+    def become(self, role: StoreRole) -> None:
         """This replica's role changed: only the writer runs an election."""
-        writes = role is Role.WRITER
+        writes = role is StoreRole.WRITER
         if writes and not self._election.writer:
             self._tell(WriterGained(self._store.state.leadership))
         elif not writes and self._election.writer:
@@ -176,8 +176,8 @@ class Campaigns:
         task.add_done_callback(self._writes.discard)
 
     async def _write_epoch(self, wanted: WriteEpoch) -> None:
-        def decide(state: ConfigState) -> Decision[Leadership]:
-            return Decision(plan_epoch(state, wanted.leader_id, wanted.leader_address), _stored_leadership)
+        def decide(state: ConfigState) -> WriteDecision[Leadership]:
+            return WriteDecision(plan_epoch(state, wanted.leader_id, wanted.leader_address), _stored_leadership)
 
         try:
             leadership = await self._store.write(decide)
@@ -188,8 +188,8 @@ class Campaigns:
             self._tell(EpochWritten(wanted.session, leadership))
 
     async def _write_block(self, wanted: WriteBlock) -> None:
-        def decide(state: ConfigState) -> Decision[Leadership]:
-            return Decision(plan_block(state, wanted.leader, wanted.above), _stored_leadership)
+        def decide(state: ConfigState) -> WriteDecision[Leadership]:
+            return WriteDecision(plan_block(state, wanted.leader, wanted.above), _stored_leadership)
 
         try:
             leadership = await self._store.write(decide)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from herdmesh.configstore.effects.campaigns import Campaigns
 from herdmesh.configstore.effects.stores import ConfigTopicStore
-from herdmesh.topicstore import Role
+from herdmesh.topicstore import StoreRole
 
 READ_SERVICE = "herdmesh.api.configstore.v1.ConfigReadService"
 WRITE_SERVICE = "herdmesh.api.configstore.v1.ConfigWriteService"
@@ -25,6 +25,6 @@ async def follow_roles(
     """Follow the store's role until it closes. Returns then: a store that closed itself cannot go on."""
     async for role in store.role_changes():
         campaigns.become(role)
-        await set_serving(READ_SERVICE, role not in (Role.REPLAYING, Role.CLOSED))
+        await set_serving(READ_SERVICE, role not in (StoreRole.REPLAYING, StoreRole.CLOSED))
         for name in (WRITE_SERVICE, LEADERSHIP_SERVICE):
-            await set_serving(name, role is Role.WRITER)
+            await set_serving(name, role is StoreRole.WRITER)

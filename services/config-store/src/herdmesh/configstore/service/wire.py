@@ -148,7 +148,7 @@ def restart_items_to_proto(told: Any) -> list[config_pb2.RestartItem]:
     ]
 
 
-def offsets_told_from_proto(message: config_pb2.OffsetsTold) -> Mapping[str, Any]:
+def offset_outcome_from_proto(message: config_pb2.OffsetsTold) -> Mapping[str, Any]:
     """Offsets and a message, as the audit topic keeps them."""
     offsets = [
         [one.partition_json, one.offset_json if one.HasField("offset_json") else None] for one in message.offsets
@@ -156,8 +156,8 @@ def offsets_told_from_proto(message: config_pb2.OffsetsTold) -> Mapping[str, Any
     return {"offsets": offsets, "message": message.message}
 
 
-def offsets_told_to_proto(told: Any) -> config_pb2.OffsetsTold:
-    """As `offsets_told_from_proto` made it."""
+def offset_outcome_to_proto(told: Any) -> config_pb2.OffsetsTold:
+    """As `offset_outcome_from_proto` made it."""
     offsets = [
         config_pb2.PartitionOffset(partition_json=partition, offset_json=offset)
         for partition, offset in told["offsets"]

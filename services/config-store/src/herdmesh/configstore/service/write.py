@@ -27,7 +27,7 @@ from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import Properties
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import OffsetsRefused, RequestInvalid
-from herdmesh.topicstore import Beside, BesideRefused, Decision, Revision
+from herdmesh.topicstore import Beside, BesideRefused, WriteDecision, Revision
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -129,7 +129,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         return pb.RecordDrainResponse(meta=revisions.meta(applied.revision))
 
     async def RecordOffsets(self, request: pb.RecordOffsetsRequest, context: _Context) -> pb.RecordOffsetsResponse:
-        told = wire.offsets_told_from_proto(request.told)
+        told = wire.offset_outcome_from_proto(request.told)
         mutation = mutations.RecordOffsets(request.connector, request.change, request.ended, told)
         applied = await self._apply(offset_changes.OPERATION, mutation, request.connector, request.options)
         return pb.RecordOffsetsResponse(
@@ -137,7 +137,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             ended=offset_changes.has_ended(applied.outcome),
             repeated=applied.outcome.get("repeated") is True,
             overtaken=applied.outcome.get("overtaken") is True,
-            told=wire.offsets_told_to_proto(applied.outcome.get("told")),
+            told=wire.offset_outcome_to_proto(applied.outcome.get("told")),
         )
 
     async def RestoreConnector(
@@ -171,7 +171,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
     ) -> _Applied:
         write_context = self._context(operation, options)
 
-        def decide(state: ConfigState) -> Decision[_Applied]:
+        def decide(state: ConfigState) -> WriteDecision[_Applied]:
             # Only a replica that has replayed its topic knows the id of its store.
             plan = writes.plan(state, mutation, replace(write_context, store_id=self._store.revision.store_id))
 
@@ -179,7 +179,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
                 at = revision if plan.records else _last_change(after, connector, revision)
                 return _Applied(at, after.connector(connector), plan.outcome)
 
-            return Decision(plan.records, applied, plan.beside)
+            return WriteDecision(plan.records, applied, plan.beside)
 
         try:
             return await self._store.write(decide)

@@ -27,7 +27,7 @@ from herdmesh.configstore.state.changes import (
     UndecodableRecord,
 )
 from herdmesh.configstore.state.connector import ChangeKind, ConnectorState, fold, uncommitted_dropped
-from herdmesh.configstore.state.history import HistoryIndex, Place
+from herdmesh.configstore.state.history import HistoryIndex, HistoryPosition
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.connect import audit_topic, config_topic, jackson
 from herdmesh.connect.config_records import (
@@ -204,7 +204,7 @@ class ConfigState:
         revision = _offset_of(decoded.revision)
         self.offsets_begun = offset_changes.begun_after(self.offsets_begun, decoded, revision)
         if decoded.connector and not offset_changes.ends(decoded):
-            self.history.add(decoded.connector, Place(record.offset, revision))
+            self.history.add(decoded.connector, HistoryPosition(record.offset, revision))
         return ()
 
     def _apply_undecodable(self, record: StoredRecord, found: Undecodable) -> Sequence[Change]:

@@ -19,7 +19,7 @@ CHANGES_MAX = 1_000
 PLACES_MAX = 200_000
 
 
-class Place(NamedTuple):
+class HistoryPosition(NamedTuple):
     """One audit record: its offset, and the offset of the revision its change led to (0 = it says none)."""
 
     audit_offset: int
@@ -32,10 +32,10 @@ class HistoryIndex:
     def __init__(self, changes_max: int = CHANGES_MAX, places_max: int = PLACES_MAX) -> None:
         self._changes_max = changes_max
         self._places_max = places_max
-        self._places: Layered[str, tuple[Place, ...]] = Layered()
+        self._places: Layered[str, tuple[HistoryPosition, ...]] = Layered()
         self._count = 0
 
-    def add(self, connector: str, place: Place) -> None:
+    def add(self, connector: str, place: HistoryPosition) -> None:
         """Remember where a change of `connector` lies."""
         known = self._places.get(connector, ())
         kept = (*known[-(self._changes_max - 1) :], place)
@@ -55,7 +55,7 @@ class HistoryIndex:
         self._places = Layered()
         self._places.update(halves)
 
-    def before(self, connector: str, audit_offset: int | None, count: int) -> Sequence[Place]:
+    def before(self, connector: str, audit_offset: int | None, count: int) -> Sequence[HistoryPosition]:
         """Up to `count` places below `audit_offset` (None = from the newest), newest first."""
         newest_first = reversed(self._places.get(connector, ()))
         found = [place for place in newest_first if audit_offset is None or place.audit_offset < audit_offset]

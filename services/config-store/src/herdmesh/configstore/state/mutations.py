@@ -65,9 +65,9 @@ class PutConnectorConfig:
     patch: Properties | None = None
     initial_offsets: Beside | None = None
 
-    def asked(self) -> Any:
-        asked = {"config": redacted(self.config)} if self.patch is None else {"patch": redacted(self.patch)}
-        return [asked, self.initial_target_state and self.initial_target_state.value]
+    def request_json(self) -> Any:
+        written = {"config": redacted(self.config)} if self.patch is None else {"patch": redacted(self.patch)}
+        return [written, self.initial_target_state and self.initial_target_state.value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class RestoreConnector:
     past: Properties | None
     secrets: Properties = field(default_factory=dict[str, Any])
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         return [self.revision.store_id, self.revision.next_offsets, sorted(self.secrets)]
 
 
@@ -90,7 +90,7 @@ class DeleteConnector:
 
     connector: str
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         return None
 
 
@@ -101,7 +101,7 @@ class SetTargetState:
     connector: str
     target_state: TargetState
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         return self.target_state.value
 
 
@@ -115,7 +115,7 @@ class CommitTaskConfigs:
     config_revision: Revision | None = None
     fenced_generation: int | None = None
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         tasks = [redacted(task) for task in self.tasks]
         return tasks if self.fenced_generation is None else [tasks, "counted"]
 
@@ -127,7 +127,7 @@ class PutTaskCount:
     connector: str
     task_count: int
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         return self.task_count
 
 
@@ -135,15 +135,15 @@ class PutTaskCount:
 class RequestRestart:
     """Store a restart request for whoever watches, and from which `generation` on what is restarted is to run (0 =
     nothing of the kind). `task` None = as `request` says. `restarted` are task numbers, -1 = the connector itself;
-    `told` is what the caller hears of it, as plain JSON."""
+    `response` is the caller's answer, as plain JSON."""
 
     request: RestartRecord
     task: int | None = None
     restarted: Sequence[int] = ()
     generation: int = 0
-    told: Any = None
+    response: Any = None
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         flags = [self.request.include_tasks, self.request.only_failed]
         return flags if self.task is None else [*flags, self.task]
 
@@ -154,7 +154,7 @@ class PutSessionKey:
 
     key: SessionKeyRecord
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         return [self.key.algorithm, self.key.creation_timestamp_ms]
 
 
@@ -164,7 +164,7 @@ class PutLoggerLevel:
 
     level: LoggerRecord
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         return [self.level.namespace, self.level.level]
 
 
@@ -175,21 +175,21 @@ class RecordDrain:
     worker_id: str
     draining: bool
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         return [self.worker_id, self.draining]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOffsets:
     """Keep that a change of a connector's offsets begins, or (`ended`) what its caller is told: for whoever asks again.
-    `change` is a digest of what was asked for; `told` are offsets and a message, as plain JSON (`offsets_told`)."""
+    `change` is a digest of what was asked for; `response` are offsets and a message, as plain JSON."""
 
     connector: str
     change: str
     ended: bool
-    told: Mapping[str, Any]
+    response: Mapping[str, Any]
 
-    def asked(self) -> Any:
+    def request_json(self) -> Any:
         return self.change
 
 

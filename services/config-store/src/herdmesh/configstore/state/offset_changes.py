@@ -33,7 +33,7 @@ class Begun(NamedTuple):
 
 def outcome(mutation: RecordOffsets) -> Mapping[str, Any]:
     """What the audit record keeps of a change."""
-    return {"ended": mutation.ended, "told": dict(mutation.told)}
+    return {"ended": mutation.ended, "told": dict(mutation.response)}
 
 
 def has_ended(known: Mapping[str, Any]) -> bool:

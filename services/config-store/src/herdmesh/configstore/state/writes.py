@@ -82,7 +82,7 @@ _INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """Records of one transaction; none when a retry found its first outcome. `outcome` is told by the answer, `beside`
     is in the transaction."""
 
@@ -101,26 +101,26 @@ class _Decided:
     beside: Beside | None = None
 
 
-def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
+def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> WritePlan:
     """Check `mutation` against `state` and say what to write.
 
     Raises (all of `herdmesh.rpc.errors`): RequestInvalid, InvalidConfig, ConnectorNotFound, ConnectorExists,
     RevisionMismatch, RevisionForeign, StaleEpoch, RequestIdExpired, RequestIdUnknown.
     """
     connector = _connector_of(mutation)
-    payload = audit.payload(mutation.asked()) if context.request_id else ""
+    payload = audit.payload(mutation.request_json()) if context.request_id else ""
     if isinstance(mutation, RecordOffsets) and not mutation.ended and not context.retry_only:
         # Before it is known again: whoever begins has a worker change offsets next.
         _require_leader(state, context)
     first = state.requests.find(context.request_id, (context.operation, connector, payload), context.now_ms)
     if first is not None and not _ends(mutation, first, context):
         told = offset_changes.again(state, connector, context.request_id, first.outcome)
-        return Plan((), told if isinstance(mutation, RecordOffsets) else first.outcome)
+        return WritePlan((), told if isinstance(mutation, RecordOffsets) else first.outcome)
     if context.retry_only:
         raise RequestIdUnknown(f"nothing was applied under request_id {context.request_id!r}")
     decided = _decide(state, mutation, context)
     if context.audit_topic is None:
-        return Plan(decided.records, decided.outcome, decided.beside)
+        return WritePlan(decided.records, decided.outcome, decided.beside)
     told = AuditRecord(
         request_id=context.request_id,
         caller=context.caller,
@@ -131,7 +131,7 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
         changes=decided.changes,
         payload=payload,
     )
-    return Plan([*decided.records, audit.record(told, context.audit_topic)], decided.outcome, decided.beside)
+    return WritePlan([*decided.records, audit.record(told, context.audit_topic)], decided.outcome, decided.beside)
 
 
 def plan_epoch(state: ConfigState, leader_id: str, leader_address: str) -> Sequence[NewRecord]:
@@ -297,7 +297,7 @@ def _request_restart(state: ConfigState, mutation: RequestRestart, context: Writ
     kept = {task: at for task, at in before.restarts.items() if task < (before.task_count or 0)}
     after = replace(before, restarts={**kept, **dict.fromkeys(mutation.restarted, mutation.generation)})
     records = _transaction(after, [request] if whole else [], context)
-    return _Decided(records, {"restart": changes}, {"items": mutation.told})
+    return _Decided(records, {"restart": changes}, {"items": mutation.response})
 
 
 def _put_task_count(state: ConfigState, mutation: PutTaskCount, context: WriteContext) -> _Decided:
@@ -316,7 +316,7 @@ def _record_offsets(state: ConfigState, mutation: RecordOffsets, context: WriteC
     if not context.request_id:
         raise RequestInvalid("a change is recorded under the id of its request: give it", "options.request_id")
     name = _named(state, mutation.connector).name
-    size_bytes = len(jackson.dumps(dict(mutation.told)))
+    size_bytes = len(jackson.dumps(dict(mutation.response)))
     if size_bytes > RECORD_BYTES_MAX:
         raise errors.too_large(f"the record of a change of the offsets of {name}", size_bytes, RECORD_BYTES_MAX)
     # A worker that was asked for an earlier change, and is late, finds this manifest and leaves the offsets alone.

@@ -19,7 +19,7 @@ from herdmesh.statusstore.effects.requests import Requests
 from herdmesh.statusstore.effects.store import Store
 from herdmesh.statusstore.errors import StoreGone
 from herdmesh.statusstore.state.leases import BecameWriter, StoppedWriting, running_workers
-from herdmesh.topicstore.contract import Role
+from herdmesh.topicstore.contract import StoreRole
 
 READ_SERVICE: Final = "herdmesh.api.statusstore.v1.StatusReadService"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -32,19 +32,19 @@ async def follow_role(
     writing = False
     async for role in store.role_changes():
         _log.info("role", role=role.value)
-        if role is Role.CLOSED:
+        if role is StoreRole.CLOSED:
             raise StoreGone(store.health)
-        if writing and role is not Role.WRITER:
+        if writing and role is not StoreRole.WRITER:
             writing = False
             requests.end_writing()
             await server.set_serving(WRITE_SERVICE, False)
             keeper.handle(StoppedWriting())
-        await server.set_serving(READ_SERVICE, role is not Role.REPLAYING)
-        if role is Role.WRITER:
+        await server.set_serving(READ_SERVICE, role is not StoreRole.REPLAYING)
+        if role is StoreRole.WRITER:
             writing = True
             await relay.stop()
             requests.begin_writing(time.time_ns() // 1_000_000)
             keeper.handle(BecameWriter(running_workers(store.state), lease_ms))
             await server.set_serving(WRITE_SERVICE, True)
-        elif role is Role.REPLICA:
+        elif role is StoreRole.REPLICA:
             relay.start()

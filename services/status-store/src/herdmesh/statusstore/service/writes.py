@@ -18,7 +18,7 @@ from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.requests import Requests
 from herdmesh.statusstore.effects.store import Store
 from herdmesh.statusstore.service import wire
-from herdmesh.statusstore.state.leases import LEASE_MS_MAX, LEASE_MS_MIN, Heard, Heartbeat
+from herdmesh.statusstore.state.leases import LEASE_MS_MAX, LEASE_MS_MIN, StatusWritten, Heartbeat
 from herdmesh.statusstore.state.sequences import Sequences
 from herdmesh.statusstore.state.statuses import StatusState
 from herdmesh.statusstore.state.writes import (
@@ -28,7 +28,7 @@ from herdmesh.statusstore.state.writes import (
     decide_topic_deletion,
     decide_topics,
 )
-from herdmesh.topicstore.contract import Decision, NewRecord, Revision, Role
+from herdmesh.topicstore.contract import WriteDecision, NewRecord, Revision, StoreRole
 
 #: More in one call would make one transaction of them all.
 BATCH_MAX: Final = 1_000
@@ -52,7 +52,7 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
         current = self._store.revision
         puts = [wire.put_from(put, request.writer, current, index) for index, put in enumerate(request.puts)]
         if request.writer.worker_id and request.writer.incarnation:
-            self._keeper.handle(Heard(request.writer.worker_id, request.writer.incarnation, self._lease_ms))
+            self._keeper.handle(StatusWritten(request.writer.worker_id, request.writer.incarnation, self._lease_ms))
         order = (request.writer.worker_id, request.writer.incarnation, request.sequence)
         return await self._requests.once("PutStatuses", request.request_id, lambda: self._put(puts, order))
 
@@ -100,7 +100,7 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
     async def _put(self, puts: Sequence[Put], order: tuple[str, str, int]) -> pb2.PutStatusesResponse:
         keys = [put.key for put in puts]
 
-        def decide(state: StatusState) -> Decision[pb2.PutStatusesResponse]:
+        def decide(state: StatusState) -> WriteDecision[pb2.PutStatusesResponse]:
             decision = decide_puts(state, puts, self._sequences.late(*order, keys))
 
             def result(applied: StatusState, revision: Revision) -> pb2.PutStatusesResponse:
@@ -110,7 +110,7 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
                 ]
                 return pb2.PutStatusesResponse(meta=revisions.meta(revision), outcomes=outcomes)
 
-            return Decision(decision.records, result)
+            return WriteDecision(decision.records, result)
 
         return await self._store.write(decide)
 
@@ -119,13 +119,13 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
     ) -> Revision:
         """Write what `records` decides on the state of the moment; the revision that has it."""
 
-        def decide(state: StatusState) -> Decision[Revision]:
-            return Decision(records(state), lambda _, revision: revision)
+        def decide(state: StatusState) -> WriteDecision[Revision]:
+            return WriteDecision(records(state), lambda _, revision: revision)
 
         return await self._requests.once(method, request_id, lambda: self._store.write(decide))
 
     def _require_writer(self) -> None:
-        if self._store.role is not Role.WRITER:
+        if self._store.role is not StoreRole.WRITER:
             raise NotWriter(f"this replica does not write (its role is {self._store.role.value})")
 
 

@@ -65,7 +65,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class StatusWritten:
     """A worker wrote a status, so it lives; says nothing against a live lease of another process of that worker id."""
 
     worker_id: str
@@ -98,7 +98,7 @@ class Tick:
     """The time asked for by `WakeAt` has come."""
 
 
-Event = Heartbeat | Heard | BecameWriter | StoppedWriting | Relayed | Tick
+Event = Heartbeat | StatusWritten | BecameWriter | StoppedWriting | Relayed | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class LeaseTable:
         match event:
             case Heartbeat():
                 changed = self._heartbeat(event, now_ms)
-            case Heard():
+            case StatusWritten():
                 changed = self._heard(event, now_ms)
             case BecameWriter():
                 changed = self._became_writer(event, now_ms)
@@ -215,7 +215,7 @@ class LeaseTable:
         entry.left = True
         return was_live
 
-    def _heard(self, event: Heard, now_ms: int) -> bool:
+    def _heard(self, event: StatusWritten, now_ms: int) -> bool:
         entry = self._entries.get(event.worker_id)
         if entry is not None and entry.lease.live and entry.lease.incarnation != event.incarnation:
             return False
@@ -292,7 +292,7 @@ class LeaseTable:
         workers it must not cost a look at all."""
         if not self.writing:
             return None if self._told_ms is None or self._silent else self._told_ms + SILENT_MS
-        if isinstance(event, Heartbeat | Heard):
+        if isinstance(event, Heartbeat | StatusWritten):
             entry = self._entries.get(event.worker_id)
             return None if entry is None else entry.due_ms
         return min((entry.due_ms for entry in self._entries.values()), default=None)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from typer import BadParameter, Exit
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
-from herdmesh.cli import letters
+from herdmesh.cli import dead_letters
 from herdmesh.cli.commands import dlq as command
-from herdmesh.cli.commands.dlq import LetterFormat
+from herdmesh.cli.commands.dlq import DeadLetterFormat
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
@@ -56,7 +56,7 @@ def test_a_letter_that_is_taken_back_unedited_is_the_same(
         given_letter.key = key
     for name, data in headers:
         given_letter.headers.add(name=name, value=data)
-    (back,) = letters.read("a", "f", json.dumps(letters.document("a", "dlq", given_letter)))
+    (back,) = dead_letters.read("a", "f", json.dumps(dead_letters.document("a", "dlq", given_letter)))
     assert back.mended
     assert (back.partition, back.offset) == (0, 17)
     assert [back.HasField("key"), back.key, back.HasField("value"), back.value] == [
@@ -67,13 +67,13 @@ def test_a_letter_that_is_taken_back_unedited_is_the_same(
 
 
 def test_what_a_sources_record_has_not_is_not_there() -> None:
-    shown = letters.brief("a", "dlq", letter(0, partition="-1"))
+    shown = dead_letters.brief("a", "dlq", letter(0, partition="-1"))
     assert shown["original"] == {"topic": "orders", "partition": None, "offset": 991}
 
 
 def test_a_value_may_be_written_as_json_and_the_place_left_open() -> None:
     edited = {"letter": "0:1", "value": {"id": 7, "name": "é"}, "original": {"topic": "t", "partition": None}}
-    (back,) = letters.read("a", "f", json.dumps({"letters": [edited]}))
+    (back,) = dead_letters.read("a", "f", json.dumps({"letters": [edited]}))
     assert back.value.decode() == '{"id":7,"name":"é"}'
     assert not back.HasField("key")
     assert dict(back.error_headers) == {ERROR_HEADER_PREFIX + "topic": "t"}
@@ -83,10 +83,10 @@ def test_a_value_may_be_written_as_json_and_the_place_left_open() -> None:
     ("document", "why"),
     [
         ("{", "not JSON"),
-        ("[]", "there is no letter in it"),
+        ("[]", "it has no dead letter"),
         ('[{"value": 1}]', 'letter 1 has no "letter"'),
         ('{"letter": "0:1"}', 'letter 0:1 has no "value"'),
-        ('{"letter": "01", "value": null}', "'01' is no letter: write PARTITION:OFFSET"),
+        ('{"letter": "01", "value": null}', "'01' is not a dead letter: write PARTITION:OFFSET"),
         ('{"letter": "0:1", "value": null, "connector": "b"}', "letter 0:1 is of connector b"),
         ('{"letter": "0:1", "value": "x", "value_encoding": "hex"}', "no encoding hex; there are utf-8 and base64"),
         ('{"letter": "0:1", "value": "?", "value_encoding": "base64"}', "letter 0:1, value is no base64"),
@@ -96,7 +96,7 @@ def test_a_value_may_be_written_as_json_and_the_place_left_open() -> None:
 )
 def test_what_is_wrong_with_a_file_is_named(document: str, why: str) -> None:
     with pytest.raises(CommandError, match="standard input") as refused:
-        letters.read("a", "-", document)
+        dead_letters.read("a", "-", document)
     assert why in refused.value.message
 
 
@@ -177,7 +177,7 @@ LIST = {"stage": "", "error": "", "since": "", "replayed": False, "limit": 0}
 
 
 def test_a_list_has_all_pages_and_a_line_for_each_letter(herd: Herd, herder: Herder) -> None:
-    code, out, _ = herd(command.list_letters, **LIST, output=LetterFormat.TABLE)
+    code, out, _ = herd(command.list_dead_letters, **LIST, output=DeadLetterFormat.TABLE)
     header, *lines = out.splitlines()
     assert (code, header.split()) == (0, ["LETTER", "TIME", "STAGE", "ERROR", "ORIGINAL", "MESSAGE"])
     assert [line.split()[0] for line in lines] == ["0:4", "0:3", "0:2", "0:1", "0:0"]
@@ -189,7 +189,7 @@ def test_a_list_has_all_pages_and_a_line_for_each_letter(herd: Herd, herder: Her
 
 def test_a_list_with_a_limit_says_that_there_are_more(herd: Herd, herder: Herder) -> None:
     options = {**LIST, "limit": 3, "stage": "TASK_PUT", "since": "2026-11-21", "replayed": True}
-    _, out, err = herd(command.list_letters, **options, output=LetterFormat.WIDE)
+    _, out, err = herd(command.list_dead_letters, **options, output=DeadLetterFormat.WIDE)
     assert (len(out.splitlines()), "the newest 3; there are more" in err) == (4, True)
     assert "org.apache.kafka.connect.json.JsonConverter" in out
     assert "2026-11-20 08:00:00" in out
@@ -200,7 +200,7 @@ def test_a_list_with_a_limit_says_that_there_are_more(herd: Herd, herder: Herder
 
 
 def test_a_listed_document_is_what_replay_takes(herd: Herd, herder: Herder, tmp_path: Path) -> None:
-    _, out, _ = herd(command.list_letters, **LIST, output=LetterFormat.JSON)
+    _, out, _ = herd(command.list_dead_letters, **LIST, output=DeadLetterFormat.JSON)
     (tmp_path / "letters.json").write_text(out)
     options = {"places": None, "everything": False, "again": False, "dry_run": False}
     code, text, _ = herd(command.replay, **options, files=[str(tmp_path / "letters.json")])

@@ -32,7 +32,7 @@ def place_of(text: str) -> admin.DeadLetterPlace:
     """`0:17` -> partition and offset. Raises CommandError."""
     partition, colon, offset = text.strip().partition(":")
     if not (colon and partition.isdecimal() and offset.isdecimal()) or len(partition) > 9 or len(offset) > 18:
-        text = f"{text!r} is no letter: write PARTITION:OFFSET, as `herd dlq list` shows it"
+        text = f"{text!r} is not a dead letter: write PARTITION:OFFSET, as `herd dlq list` shows it"
         raise CommandError("USAGE", text, exit_code=EXIT_USAGE)
     return admin.DeadLetterPlace(partition=int(partition), offset=int(offset))
 
@@ -109,7 +109,7 @@ def read(connector: str, source: str, text: str) -> list[admin.DeadLetter]:
         parsed = cast("Json", parsed)["letters"]
     items = cast("list[Any]", parsed if isinstance(parsed, list) else [parsed])
     if not items:
-        raise _unusable(source, "there is no letter in it")
+        raise _unusable(source, "it has no dead letter")
     return [_letter(connector, source, number, item) for number, item in enumerate(items, 1)]
 
 
