@@ -33,7 +33,7 @@ from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect
 from herdmesh.statusstore.effects.store import make_store
 from herdmesh.statusstore.settings import StatusStoreSettings
-from herdmesh.topicstore import WriteDecision, StoreRole
+from herdmesh.topicstore import StoreRole, WriteDecision
 
 Options = dict[str, Any]
 Call = Callable[[str], Awaitable[object]]

@@ -12,18 +12,18 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.topicstore import (
-    WriteDecision,
     NewRecord,
     NotApplied,
     NotWriter,
     QueueFull,
     RecordTooLarge,
     Revision,
-    StoreRole,
-    WriteStage,
     StoreClosed,
+    StoreRole,
     StoreTuning,
     TopicMisconfigured,
+    WriteDecision,
+    WriteStage,
 )
 from tests.contract.topicstore_harness import (
     WAIT_S,

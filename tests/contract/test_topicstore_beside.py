@@ -14,12 +14,12 @@ import pytest
 from herdmesh.topicstore import (
     Beside,
     BesideRefused,
-    WriteDecision,
     GroupOffset,
     NewRecord,
     NotApplied,
     Revision,
     StoreRole,
+    WriteDecision,
     WriteStage,
     partition_of,
 )

@@ -9,7 +9,6 @@ import pytest
 
 from herdmesh.topicstore import (
     KEEP_ALIVE_KEY,
-    WriteDecision,
     NewRecord,
     Revision,
     RevisionCompacted,
@@ -21,6 +20,7 @@ from herdmesh.topicstore import (
     WatchOverflow,
     WatchProgress,
     WatchSnapshot,
+    WriteDecision,
 )
 from tests.contract.topicstore_harness import (
     Change,

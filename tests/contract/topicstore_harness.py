@@ -18,17 +18,17 @@ from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.topicstore import (
     Beside,
-    WriteDecision,
     NewRecord,
     OnStage,
     Revision,
-    StoreRole,
     StoredRecord,
+    StoreRole,
     StoreTuning,
     TopicSettings,
     TopicStore,
     WatchChange,
     WatchSnapshot,
+    WriteDecision,
 )
 from herdmesh.topicstore.core import MayWrite, always
 from herdmesh.topicstore.kafka import KafkaTopicStore

@@ -31,7 +31,7 @@ from herdmesh.connect.config_records import CommitRecord, ConnectorRecord, Logge
 from herdmesh.connect.records import Tombstone
 from herdmesh.devstack.broker import Broker
 from herdmesh.topicstore import StoreRole
-from herdmesh.topicstore.contract import WriteDecision, StoredRecord
+from herdmesh.topicstore.contract import StoredRecord, WriteDecision
 from herdmesh.topicstore.kafka import KafkaTopicStore
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support.config_topic import TOPIC

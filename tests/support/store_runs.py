@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from herdmesh.devstack.broker import Broker
 from herdmesh.rpc.errors import HerdmeshError, Timeout, Unreachable
-from herdmesh.topicstore import WriteStage, StoredRecord
+from herdmesh.topicstore import StoredRecord, WriteStage
 from tests.support import segments
 from tests.support.config_register import Archived
 from tests.support.history import History, Outcome

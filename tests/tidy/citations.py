@@ -33,7 +33,7 @@ _FILE = re.compile(r"(?<![\w/.{}*<>$~-])((?:[\w-]+/)+[\w-]+\.(?:py|c|proto|md|js
 #: Docstrings, other strings (which are passed over, with what looks like a comment in them), comments.
 _LEXEMES = re.compile(
     r'''(?P<docstring>^[ \t]*[rR]?"""[\s\S]*?""")|"""[\s\S]*?"""'''
-    r'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*''',
+    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*""",
     re.MULTILINE,
 )
 #: Files of others, and one that the tutorial has its reader write.
@@ -51,22 +51,29 @@ class Index:
     #: every path, and every ending of a path that begins at a folder: `state/writes.py`.
     endings: set[str] = field(default_factory=set[str])
 
-    def add(self, source: Source) -> None:
-        parts = PurePosixPath(source.path).parts
+    def add_path(self, path: str) -> None:
+        """A file that is there."""
+        parts = PurePosixPath(path).parts
         self.endings.update("/".join(parts[start:]) for start in range(len(parts)))
+
+    def add(self, source: Source) -> None:
+        """A file with a text: a document, or tests."""
+        self.add_path(source.path)
         if source.path.endswith(".md"):
             self.sections[source.path] = set(_HEADING.findall(source.text))
             if adr := re.fullmatch(r"docs/(?:\w+/)*adr/(\d{4})-.*\.md", source.path):
                 self.adrs.add(adr[1])
         elif source.is_python:  # not only below `tests`: the SDK's standard suites are shipped
-            if (stem := parts[-1].removesuffix(".py")).startswith("test_"):
+            if (stem := PurePosixPath(source.path).stem).startswith("test_"):
                 self.tests.add(stem)
             self.tests.update(re.findall(r"def (test_\w+)", source.text))
 
 
-def index_of(sources: Iterable[Source]) -> Index:
-    """The index of a tree."""
+def index_of(sources: Iterable[Source], paths: Iterable[str] = ()) -> Index:
+    """The index of a tree; `paths` are those of its other files."""
     index = Index()
+    for path in paths:
+        index.add_path(path)
     for source in sources:
         index.add(source)
     return index

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tidy.citations import index_of, problems
 from tests.tidy.rules import Source
-from tests.tidy.test_tree import tree_sources
+from tests.tidy.test_tree import tree_paths, tree_sources
 
 TREE = index_of(
     [
@@ -62,7 +62,7 @@ def test_a_citation_may_go_on_in_the_next_line() -> None:
 
 def test_everything_that_is_cited_exists() -> None:
     sources = list(tree_sources())
-    index = index_of(sources)
+    index = index_of(sources, tree_paths())
     assert len(index.tests) > 2_000
     found = [f"{source.path}: {problem}" for source in sources for problem in problems(source, index)]
     assert not found, "\n".join(found)

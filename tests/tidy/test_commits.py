@@ -12,7 +12,7 @@ from tests.tidy.test_tree import ROOT
 #: The last commit before the rule.
 SINCE = "fc773e2d"
 SUBJECT_MAX = 72
-_SUBJECT = re.compile(r"[a-z][\w./,-]*(?: [\w./-]+)?: [a-z0-9`'\"_.*-].*[^.]")
+_SUBJECT = re.compile(r"[a-z][\w./-]*(?:,? [\w./-]+)*: [a-z0-9`'\"_.*-].*[^.]")
 #: First words of a summary that is no order.
 _NO_VERBS = re.compile(
     r"(?:a|an|the|what|which|who|whom|whose|how|that|whether|where|when|why|of|if|from|in|as|one|it|there|"
@@ -43,9 +43,7 @@ def test_subjects_since_the_rule() -> None:
     )
     if log.returncode:
         pytest.skip("not a git checkout, or one without the commit that introduced the rule")
-    wrong = [
-        f"{line}: {why}" for line in log.stdout.splitlines() if (why := what_is_wrong(line.partition(" ")[2]))
-    ]
+    wrong = [f"{line}: {why}" for line in log.stdout.splitlines() if (why := what_is_wrong(line.partition(" ")[2]))]
     assert not wrong, "reword these (docs/STYLE.md, section 5):\n" + "\n".join(wrong)
 
 

@@ -6,10 +6,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.tidy.rules import RULES, Rule, Source
+
+if TYPE_CHECKING:
+    from tests.tidy.conftest import Scan
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Made, not written.
@@ -25,31 +29,29 @@ def _files() -> Iterator[Path]:
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS and not name.endswith(".egg-info")]
         for name in names:
-            path = Path(folder, name)
-            if path.suffix in TEXT_SUFFIXES and not path.relative_to(ROOT).as_posix().startswith(GENERATED):
-                yield path
+            yield Path(folder, name)
+
+
+def _texts() -> Iterator[Path]:
+    for path in _files():
+        if path.suffix in TEXT_SUFFIXES and not path.relative_to(ROOT).as_posix().startswith(GENERATED):
+            yield path
+
+
+def tree_paths() -> Iterator[str]:
+    """The path of every file of the tree, relative to its root."""
+    return (path.relative_to(ROOT).as_posix() for path in _files())
 
 
 def tree_sources() -> Iterator[Source]:
     """Every text file of the tree that people write."""
-    for path in _files():
+    for path in _texts():
         yield Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8", errors="replace"))
 
 
-@pytest.fixture(scope="module")
-def findings() -> dict[Rule, list[str]]:
-    """Of every rule, file by file: each is read and parsed once for all rules, and let go before the next. A million
-    nodes of all trees at once would cost the garbage collector more than the rules take."""
-    found: dict[Rule, list[str]] = {rule: [] for rule in RULES}
-    for source in tree_sources():
-        for rule in RULES:
-            found[rule] += [f"{source.path}: {finding}" for finding in rule(source)]
-    return found
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_whole_tree_keeps(rule: Rule, findings: dict[Rule, list[str]]) -> None:
-    assert not findings[rule], f"{rule.__doc__}\n" + "\n".join(findings[rule])
+def test_whole_tree_keeps(rule: Rule, scan: Scan) -> None:
+    assert not scan.findings[rule], f"{rule.__doc__}\n" + "\n".join(scan.findings[rule])
 
 
 def test_rules_see_the_tree() -> None:
@@ -73,7 +75,7 @@ def test_namespace_has_no_init() -> None:
 
 def test_every_promise_names_tests_that_exist() -> None:
     """docs/reference/guarantees.md lists no promise without a test: a renamed test must be renamed there."""
-    tests = [path for path in _files() if path.name.startswith("test_")]
+    tests = [path for path in _texts() if path.name.startswith("test_")]
     defined = {name for path in tests for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))}
     page = (ROOT / "docs/reference/guarantees.md").read_text("utf-8")
     promised = set(re.findall(r"`[^`]*?\b(test_\w+)(?:\.py)?`", page))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 
 import pytest
 
-from tests.tidy import user_texts, words
+from tests.tidy import user_texts
+from tests.tidy.conftest import Scan, by_room
 from tests.tidy.rules import Source
-from tests.tidy.test_tree import ROOT, tree_sources
+from tests.tidy.test_tree import ROOT
 from tests.tidy.test_words import GROUP_OF
 
 #: How many texts of each package still have a phrase that operators do not use. These may only fall.
@@ -22,45 +22,28 @@ _TERSE = {
 PAGE = "docs/reference/log-events.md"
 
 
-@pytest.fixture(scope="module")
-def sources() -> list[Source]:
-    return [source for source in tree_sources() if source.is_python and source.is_shipped]
+def test_no_package_has_more_riddles_than_it_had(scan: Scan) -> None:
+    findings = [
+        (path, f"line {text.line}: {finding}") for path, text in scan.texts for finding in user_texts.riddles(text)
+    ]
+    for room, found in by_room(findings, GROUP_OF).items():
+        assert len(found) <= RIDDLES_MAX.get(room, 0), f"{room} had {RIDDLES_MAX.get(room, 0)}\n" + "\n".join(found)
 
 
-def test_no_package_has_more_riddles_than_it_had(sources: list[Source]) -> None:
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for source in sources:
-        room = words.room_of(source.path)
-        for text in user_texts.texts(source):
-            found[GROUP_OF.get(room, room)] += [
-                f"{source.path}:{text.line}: {finding}" for finding in user_texts.riddles(text)
-            ]
-    for room, findings in found.items():
-        most = RIDDLES_MAX.get(room, 0)
-        assert len(findings) <= most, f"{room} had {most}\n" + "\n".join(findings)
-
-
-def test_every_error_class_says_what_happened(sources: list[Source]) -> None:
-    classes = [(source.path, *found) for source in sources for found in user_texts.error_classes(source)]
-    assert len(classes) > 100
+def test_every_error_class_says_what_happened(scan: Scan) -> None:
+    assert len(scan.errors) > 100
     silent = [
-        f"{path}: {name}" for path, name, text in classes if len(text.split()) < 3 and name not in _TERSE
+        f"{path}: {name}" for path, name, docstring in scan.errors if len(docstring.split()) < 3 and name not in _TERSE
     ]
     assert not silent, "say in the docstring what happened and what to do"
 
 
-def test_every_loud_log_event_has_its_cause_and_next_step(sources: list[Source]) -> None:
+def test_every_loud_log_event_has_its_cause_and_next_step(scan: Scan) -> None:
     """Of structured events. Others log sentences, which the phrases above are looked for in."""
-    page = (ROOT / PAGE).read_text("utf-8")
-    lines = [line for line in page.splitlines() if line.startswith("| `")]
+    lines = [line for line in (ROOT / PAGE).read_text("utf-8").splitlines() if line.startswith("| `")]
     rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
     listed = {row[0].strip("`") for row in rows}
-    logged = {
-        text.text
-        for source in sources
-        for text in user_texts.texts(source)
-        if text.is_event and text.kind in user_texts.LOUD
-    }
+    logged = {text.text for _, text in scan.texts if text.is_event and text.kind in user_texts.LOUD}
     assert len(logged) > 40
     assert not logged - listed, f"these are not in {PAGE}"
     assert not listed - logged, f"{PAGE} has these, which nothing logs"

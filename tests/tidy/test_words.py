@@ -7,17 +7,17 @@ package that is not listed may have none.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 
 import pytest
 
 from tests.tidy import words
+from tests.tidy.conftest import Scan, by_room
 from tests.tidy.rules import Source
-from tests.tidy.test_tree import ROOT, tree_sources
+from tests.tidy.test_tree import ROOT
 
 #: Packages between which modules move are counted together.
 _MOVING = "herdmesh.connect herdmesh.connectors herdmesh.engine herdmesh.herder herdmesh.session herdmesh.worker"
-GROUP_OF = {room: "connect, connectors, engine, herder, session, worker" for room in _MOVING.split()}
+GROUP_OF: dict[str, str] = dict.fromkeys(_MOVING.split(), "connect, connectors, engine, herder, session, worker")
 
 NAMES_MAX = {
     "connect, connectors, engine, herder, session, worker": 209,
@@ -33,32 +33,22 @@ DOCSTRINGS_MAX = {
 SAME_NAMES_MAX = 119
 
 
-@pytest.fixture(scope="module")
-def sources() -> list[Source]:
-    return [source for source in tree_sources() if source.is_python and source.is_shipped]
+def test_no_package_has_more_bad_names_than_it_had(scan: Scan) -> None:
+    findings = [
+        (name.path, f"line {name.line}: {finding}") for name in scan.names for finding in words.what_is_wrong(name)
+    ]
+    for room, found in by_room(findings, GROUP_OF).items():
+        assert len(found) <= NAMES_MAX.get(room, 0), f"{room} had {NAMES_MAX.get(room, 0)}\n" + "\n".join(found)
 
 
-def _by_room(sources: list[Source], find: str) -> dict[str, list[str]]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for source in sources:
-        room = words.room_of(source.path)
-        group = found[GROUP_OF.get(room, room)]
-        if find == "docstrings":
-            group += [f"{source.path}: {finding}" for finding in words.begins_with_noun(source)]
-            continue
-        for name in words.public_names(source):
-            group += [f"{source.path}:{name.line}: {finding}" for finding in words.what_is_wrong(name)]
-    return found
+def test_no_package_has_more_bad_docstrings_than_it_had(scan: Scan) -> None:
+    for room, found in by_room(scan.docstrings, GROUP_OF).items():
+        most = DOCSTRINGS_MAX.get(room, 0)
+        assert len(found) <= most, f"{room} had {most}\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize(("find", "most"), [("names", NAMES_MAX), ("docstrings", DOCSTRINGS_MAX)])
-def test_no_package_has_more_findings_than_it_had(find: str, most: dict[str, int], sources: list[Source]) -> None:
-    for room, found in _by_room(sources, find).items():
-        assert len(found) <= most.get(room, 0), f"{room} had {most.get(room, 0)}\n" + "\n".join(found)
-
-
-def test_no_more_classes_share_a_name_than_did(sources: list[Source]) -> None:
-    shared = words.same_names(name for source in sources for name in words.public_names(source))
+def test_no_more_classes_share_a_name_than_did(scan: Scan) -> None:
+    shared = words.same_names(scan.names)
     assert len(shared) <= SAME_NAMES_MAX, "a class name means one thing: " + ", ".join(sorted(shared))
 
 

@@ -95,7 +95,7 @@ def _words_of(node: ast.expr) -> Iterator[str]:
         case ast.Constant(value=str(text)) if text.strip():
             yield text
         case ast.JoinedStr(values=values):
-            yield "".join(one.value if isinstance(one, ast.Constant) else "{}" for one in values if _is_text(one))
+            yield "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in values)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             yield from _words_of(left)
             yield from _words_of(right)
@@ -104,7 +104,3 @@ def _words_of(node: ast.expr) -> Iterator[str]:
             yield from _words_of(orelse)
         case _:
             pass
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.FormattedValue) or (isinstance(node, ast.Constant) and isinstance(node.value, str))

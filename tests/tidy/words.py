@@ -29,15 +29,17 @@ BANNED: Final = {
     **dict.fromkeys(("uncertain", "owed"), "outcome unknown, due"),
 }
 #: A whole name that is one verb without an object.
-BANNED_VERBS: Final = frozenset(
-    "told tell heard hear heed said say asked ask answered answer settle settled written lost taken take_in take_up "
-    "given_up let_go owed stands".split()
-)
+BANNED_VERBS: Final = {
+    *("told", "tell", "heard", "hear", "heed", "said", "say", "asked", "ask", "answered", "answer"),
+    *("settle", "settled", "written", "lost", "taken", "take_in", "take_up", "given_up"),
+    *("let_go", "owed", "stands"),
+}
 #: A class of this name alone says not of what it is one.
-BARE_NOUNS: Final = frozenset(
-    "Reading Reader Column Plan Place Form Stage Role Decision Progress Limits Ahead Spread Account Outlet Beyond Taken"
-    " Letter".split()
-)
+BARE_NOUNS: Final = {
+    *("Reading", "Reader", "Column", "Plan", "Place", "Form", "Stage", "Role", "Decision"),
+    *("Progress", "Limits", "Ahead", "Spread", "Account", "Outlet", "Beyond", "Taken"),
+    *("Letter",),
+}
 #: Names that the glossary bans whole.
 BANNED_NAMES: Final = {
     "StaleGeneration": "Superseded",
@@ -46,10 +48,12 @@ BANNED_NAMES: Final = {
     **dict.fromkeys(("Rest", "RestRun", "to_rest", "may_rest"), "EndWarmRun, warm_runs_to_end, may_end"),
 }
 #: First words of a docstring that begin no noun phrase.
-NO_NOUNS: Final = frozenset(
-    "What Which Who Whom Whose How That Whether Where When Why Of If From To In As Under Between So There It "
-    "Asks Does Finds Gives Has Hears Holds Is Keeps Makes Owns Puts Reads Says Sees Takes Tells Writes".split()
-)
+NO_NOUNS: Final = {
+    *("What", "Which", "Who", "Whom", "Whose", "How", "That", "Whether", "Where", "When", "Why", "Of"),
+    *("If", "From", "To", "In", "As", "Under", "Between", "So", "There", "It", "Asks", "Does", "Finds"),
+    *("Gives", "Has", "Hears", "Holds", "Is", "Keeps", "Makes", "Owns", "Puts", "Reads", "Says", "Sees"),
+    *("Takes", "Tells", "Writes"),
+}
 #: Words that another one before them makes right.
 _RIGHT_AFTER: Final = {("dead", "letter"), ("dead", "letters")}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.transform.options import Direction, RecordForm, Output
+from herdmesh.cli.transform.options import Direction, Output, RecordForm
 from herdmesh.cli.transform.reading import RecordReader
 from herdmesh.cli.transform.running import open_runner
 from herdmesh.cli.transform.writing import line_of
@@ -98,7 +98,9 @@ def replayed(config: dict[str, Any], direction: Direction, line: Vector, vector:
             assert message.startswith(wanted_message(vector))
         return None
     assert error is None or error["phase"] != "configure"
-    reader = RecordReader(direction, RecordForm.TYPED if {"kind", "keySchema"} & line.keys() else RecordForm.RECORDS, "t")
+    reader = RecordReader(
+        direction, RecordForm.TYPED if {"kind", "keySchema"} & line.keys() else RecordForm.RECORDS, "t"
+    )
     given = reader.read(1, text)
     assert given is not None
     ran = runner.run([given])

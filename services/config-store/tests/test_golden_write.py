@@ -52,7 +52,7 @@ from herdmesh.connect.config_records import (
     TaskCountRecord,
 )
 from herdmesh.connect.records import Tombstone
-from herdmesh.topicstore import WriteDecision, StoreRole
+from herdmesh.topicstore import StoreRole, WriteDecision
 from herdmesh.topicstore.kafka import KafkaTopicStore
 from tests.support import golden
 from tests.support.config_topic import TOPIC, ConfigTopic

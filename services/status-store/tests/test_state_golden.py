@@ -34,7 +34,7 @@ from herdmesh.statusstore.state.writes import (
     decide_topic_deletion,
     decide_topics,
 )
-from herdmesh.topicstore.contract import WriteDecision, NewRecord, StoreRole, StoredRecord
+from herdmesh.topicstore.contract import NewRecord, StoredRecord, StoreRole, WriteDecision
 from herdmesh.topicstore.partitioner import partition_of
 from tests.support import golden
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.rpc.errors import NotWriter, WriteOutcomeUnknown, WriterFenced
-from herdmesh.topicstore.contract import WriteDecision, Revision, StoreRole, StoredRecord
+from herdmesh.topicstore.contract import Revision, StoredRecord, StoreRole, WriteDecision
 from tests.sim.mesh.network import Stream
 from tests.sim.mesh.node import Node
 from tests.sim.mesh.scheduler import Answer

@@ -4,7 +4,7 @@ Owns the hops between process and broker, the stages of a commit, and what a pro
 do: nothing goes out and nothing comes in (`Process.gate`). Timers inside such a process do run; since nothing of it is
 seen outside before it goes on, that is one of the orders in which it could have gone on.
 
-As in the Kafka engine, what fails before the commit was asked for is `CommitNotSent`, and after that `CommitOutcomeUnknown`.
+As in the Kafka engine, a failure before the commit was requested is `CommitNotSent`, after it `CommitOutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from herdmesh.topicstore.log import (
     CommitOutcomeUnknown,
     LogEvents,
     LogIdentity,
-    LogUnavailable,
     LogPlace,
+    LogUnavailable,
     Positions,
     Transaction,
 )

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from herdmesh.rpc.errors import HerdmeshError, Internal, Timeout, Unreachable
 from herdmesh.rpc.status import as_herdmesh_error
-from herdmesh.topicstore import StoreRole, WriteStage, StoreTuning, TopicSettings
+from herdmesh.topicstore import StoreRole, StoreTuning, TopicSettings, WriteStage
 from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
 from tests.sim.stores.broker import SESSION_TIMEOUT_S, SimBroker
 from tests.sim.stores.log import SimLog

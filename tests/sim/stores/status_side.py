@@ -13,7 +13,7 @@ from herdmesh.connect.status_topic import ConnectorStatus, State
 from herdmesh.rpc.errors import RevisionMismatch
 from herdmesh.statusstore.state.statuses import StatusGone, StatusPut, StatusState
 from herdmesh.statusstore.state.writes import Put, PutMode, PutResult, RecordPosition, decide_puts
-from herdmesh.topicstore import WriteDecision, Revision, StoreRole, TopicSettings, WatchChange, WatchSnapshot
+from herdmesh.topicstore import Revision, StoreRole, TopicSettings, WatchChange, WatchSnapshot, WriteDecision
 from herdmesh.topicstore.core import TopicStoreCore
 from tests.support.config_register import Change, Snapshot
 from tests.support.history import Kind, Operation

@@ -135,7 +135,11 @@ class _Story:
     def _compacted(self) -> list[str]:
         """Replicas that run agree, the writer that never stopped with those that replayed a compacted topic."""
         world = self._world
-        ends = {life.label: life.store for life in world.running() if life.store.role in (StoreRole.WRITER, StoreRole.REPLICA)}
+        ends = {
+            life.label: life.store
+            for life in world.running()
+            if life.store.role in (StoreRole.WRITER, StoreRole.REPLICA)
+        }
         if len({store.revision for store in ends.values()}) > 1:
             return []  # somebody is a record behind; the next look of a client would wait for it
         told = {label: world.side.everything(store.state) for label, store in ends.items()}

@@ -143,7 +143,9 @@ COLUMNS: dict[str, ListColumn] = {
     "LAG": ListColumn(connector_lag, lambda one: one["behind_records"]),
     "UNCOMMITTED": ListColumn(connector_uncommitted, lambda one: one["uncommitted_records"]),
     "AGE": ListColumn(lambda one: age(one["connector"].get("since")), _since),
-    "WORKERS": ListColumn(lambda one: escape(", ".join(_workers(one)) or "-"), lambda one: ",".join(_workers(one)) or None),
+    "WORKERS": ListColumn(
+        lambda one: escape(", ".join(_workers(one)) or "-"), lambda one: ",".join(_workers(one)) or None
+    ),
     "ATTENTION": ListColumn(lambda one: escape(attention(one)), lambda one: attention(one) or None),
     "RECORDS": ListColumn(
         lambda one: count(round(_moved(one, "records_out"))), lambda one: _moved(one, "records_out"), full=True

@@ -13,11 +13,11 @@ from herdmesh.api.common.v1 import store_pb2
 from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.topicstore import (
     BrokerUnreachable,
-    StoreCondition,
     ForeignWriter,
     NotAuthorized,
-    StoreRole,
     StoreClosed,
+    StoreCondition,
+    StoreRole,
     StoreTuning,
     TopicMisconfigured,
     TopicRecreated,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from herdmesh.topicstore import Beside, BesideRefused, StoreCondition, GroupOffset, NewRecord, StoreRole
+from herdmesh.topicstore import Beside, BesideRefused, GroupOffset, NewRecord, StoreCondition, StoreRole
 from tests.contract.topicstore_harness import KafkaCluster, Store, put, put_beside, suite_settings, until_role
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.side_by_side import SideBySideTest

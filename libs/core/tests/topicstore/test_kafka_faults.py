@@ -23,11 +23,11 @@ from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.topicstore import (
     BrokerUnreachable,
     NotApplied,
-    StoreRole,
-    WriteStage,
     StartError,
+    StoreRole,
     StoreTuning,
     WriteOutcomeUnknown,
+    WriteStage,
 )
 from tests.contract.topicstore_harness import (
     WAIT_S,
@@ -239,7 +239,9 @@ class ReplicaProcess:
 
 
 @together
-@pytest.mark.parametrize("stage", [WriteStage.BEFORE_SEND, WriteStage.AFTER_SEND, WriteStage.BEFORE_COMMIT, WriteStage.AFTER_COMMIT])
+@pytest.mark.parametrize(
+    "stage", [WriteStage.BEFORE_SEND, WriteStage.AFTER_SEND, WriteStage.BEFORE_COMMIT, WriteStage.AFTER_COMMIT]
+)
 async def test_a_writer_that_is_killed_leaves_what_was_beside_its_write_exactly_when_it_leaves_the_write(
     fragile: Broker, cluster: KafkaCluster, tmp_path: Path, stage: WriteStage
 ) -> None:

@@ -18,17 +18,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from herdmesh.topicstore import (
-    StoreCondition,
-    WriteDecision,
     NewRecord,
     NotAuthorized,
     NotWriter,
-    StoreRole,
     StartError,
+    StoreCondition,
+    StoreRole,
     StoreTuning,
     TopicMisconfigured,
     TopicRecreated,
     TopicStoreError,
+    WriteDecision,
 )
 from herdmesh.topicstore.kafka import KafkaTopicStore
 from tests.contract.topicstore_harness import (

@@ -19,13 +19,13 @@ import pytest
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.topicstore import (
     KEEP_ALIVE_KEY,
-    WriteDecision,
     NewRecord,
     Revision,
     StoreRole,
-    WriteStage,
     StoreTuning,
+    WriteDecision,
     WriteOutcomeUnknown,
+    WriteStage,
     kafka,
 )
 from herdmesh.topicstore.kafka_hanging import decided

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.topicstore import WriteDecision, NewRecord, StoreRole, StoredRecord, StoreTuning, WriteOutcomeUnknown
+from herdmesh.topicstore import NewRecord, StoredRecord, StoreRole, StoreTuning, WriteDecision, WriteOutcomeUnknown
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
 from herdmesh.topicstore.kafka_reader import KafkaReader
 from herdmesh.topicstore.log import Positions

@@ -15,11 +15,11 @@ from herdmesh.topicstore import (
     NotApplied,
     Revision,
     RevisionCompacted,
-    StoreRole,
-    WriteStage,
     StoreClosed,
+    StoreRole,
     StoreTuning,
     WriteOutcomeUnknown,
+    WriteStage,
 )
 from herdmesh.topicstore.memory import MemoryTopicStore
 from herdmesh.topicstore.memory_broker import MemoryBroker

@@ -9,7 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import pytest
 
-from herdmesh.topicstore import StoreCondition, WriteDecision, NewRecord, Revision, StoreRole, WriteStage, StoreTuning, WriteOutcomeUnknown
+from herdmesh.topicstore import (
+    NewRecord,
+    Revision,
+    StoreCondition,
+    StoreRole,
+    StoreTuning,
+    WriteDecision,
+    WriteOutcomeUnknown,
+    WriteStage,
+)
 from herdmesh.topicstore.log import LogBlocked
 from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.contract.topicstore_harness import WAIT_S, KeyValues, MemoryCluster, Store, suite_settings, until_role

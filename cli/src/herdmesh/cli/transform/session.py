@@ -19,7 +19,7 @@ import typer
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.transform.chain_file import Config, read_config, read_worker, without_references
 from herdmesh.cli.transform.explaining import explained, measured
-from herdmesh.cli.transform.options import Direction, RecordForm, Output
+from herdmesh.cli.transform.options import Direction, Output, RecordForm
 from herdmesh.cli.transform.reading import BadLine, Given, RecordReader, line_batches
 from herdmesh.cli.transform.running import CONVERTERS, DEFAULTS, Runner, open_runner
 from herdmesh.cli.transform.writing import line_of
@@ -30,7 +30,13 @@ _BENCH_RECORDS: Final = 100_000
 
 
 def open_session(
-    config: str, worker: str | None, direction: Direction | None, topic: str | None, form: RecordForm, *, fail_fast: bool
+    config: str,
+    worker: str | None,
+    direction: Direction | None,
+    topic: str | None,
+    form: RecordForm,
+    *,
+    fail_fast: bool,
 ) -> Session:
     """The session of a config's chain; `config` and `worker` name files. Raises CommandError."""
     settings = read_config(config)

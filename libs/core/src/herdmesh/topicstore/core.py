@@ -25,15 +25,15 @@ from herdmesh.topicstore.contract import (
     KEEP_ALIVE_KEY,
     KEEP_ALIVE_VALUE,
     ChangeT,
-    WriteDecision,
     NewRecord,
     ResultT,
     Revision,
-    StoreRole,
     StateT,
     StoredRecord,
+    StoreRole,
     WatchEvent,
     WatchSnapshot,
+    WriteDecision,
 )
 from herdmesh.topicstore.errors import (
     ForeignWriter,

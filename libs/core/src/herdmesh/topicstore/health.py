@@ -1,8 +1,8 @@
 """The health of a replica: the one condition that an operator has to look at, in one line with the fix.
 
 Owns `StoreCondition` (the names of proto `common.v1.StoreCondition`), the mapping from errors to conditions, and the
-record in which the parts of a store note what keeps them from working. Owns no reaction: what follows from an error is the
-core's affair.
+record in which the parts of a store note what keeps them from working. Owns no reaction: what follows from an error is
+the core's affair.
 
 Invariant: if several parts have a problem, the one earliest in `Part` is shown, because it explains the others. Each
 change is logged once, and `since_ms` is when the condition (not its wording) began.

@@ -31,8 +31,8 @@ from herdmesh.topicstore.log import (
     LogBlocked,
     LogEvents,
     LogIdentity,
-    LogUnavailable,
     LogPlace,
+    LogUnavailable,
     Positions,
     Transaction,
 )

@@ -25,7 +25,7 @@ from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.kafka_beside import CLIENT_ERRORS, reason_of, require_topics, send_beside
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
-from herdmesh.topicstore.log import CommitNotSent, CommitOutcomeUnknown, LogUnavailable, LogPlace, Transaction
+from herdmesh.topicstore.log import CommitNotSent, CommitOutcomeUnknown, LogPlace, LogUnavailable, Transaction
 from herdmesh.topicstore.settings import MAX_MESSAGE_BYTES_DEFAULT, MURMUR2_RANDOM, TopicSettings
 from herdmesh.topicstore.stages import OnStage, WriteStage
 

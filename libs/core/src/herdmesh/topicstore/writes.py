@@ -21,7 +21,7 @@ from typing import Any, Generic, cast
 
 from herdmesh.topicstore.applied import Applied, Flight, Outcome, fail_future
 from herdmesh.topicstore.barrier import Barrier
-from herdmesh.topicstore.contract import Beside, WriteDecision, ResultT, Revision, StateT, StoredRecord
+from herdmesh.topicstore.contract import Beside, ResultT, Revision, StateT, StoredRecord, WriteDecision
 from herdmesh.topicstore.errors import (
     NotApplied,
     QueueFull,
@@ -33,8 +33,8 @@ from herdmesh.topicstore.errors import (
 from herdmesh.topicstore.log import (
     CommitBesideRefused,
     CommitNotSent,
-    CommitRefused,
     CommitOutcomeUnknown,
+    CommitRefused,
     Log,
     LogIdentity,
     Transaction,

@@ -57,7 +57,10 @@ class _Loop:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(STOP_S)
         if self._thread.is_alive():
-            _log.warning("%s: coroutines ignore their cancellation and run until the process ends; let CancelledError through", self._thread)
+            _log.warning(
+                "%s: coroutines ignore their cancellation and run until the process ends; let CancelledError through",
+                self._thread,
+            )
 
 
 def _serve(serving: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:

@@ -47,7 +47,7 @@ from herdmesh.configstore.state.election import (
 from herdmesh.configstore.state.mutations import LeaderToken
 from herdmesh.configstore.state.writes import plan_block, plan_epoch
 from herdmesh.rpc.errors import HerdmeshError, NotWriter, QueueFull, ShuttingDown, StaleEpoch
-from herdmesh.topicstore import WriteDecision, StoreRole, TopicStoreError
+from herdmesh.topicstore import StoreRole, TopicStoreError, WriteDecision
 
 TICK_MS = 250
 _OUTBOX_MAX = 64

@@ -27,7 +27,7 @@ from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import Properties
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import OffsetsRefused, RequestInvalid
-from herdmesh.topicstore import Beside, BesideRefused, WriteDecision, Revision
+from herdmesh.topicstore import Beside, BesideRefused, Revision, WriteDecision
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 

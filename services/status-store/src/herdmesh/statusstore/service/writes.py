@@ -18,7 +18,7 @@ from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.requests import Requests
 from herdmesh.statusstore.effects.store import Store
 from herdmesh.statusstore.service import wire
-from herdmesh.statusstore.state.leases import LEASE_MS_MAX, LEASE_MS_MIN, StatusWritten, Heartbeat
+from herdmesh.statusstore.state.leases import LEASE_MS_MAX, LEASE_MS_MIN, Heartbeat, StatusWritten
 from herdmesh.statusstore.state.sequences import Sequences
 from herdmesh.statusstore.state.statuses import StatusState
 from herdmesh.statusstore.state.writes import (
@@ -28,7 +28,7 @@ from herdmesh.statusstore.state.writes import (
     decide_topic_deletion,
     decide_topics,
 )
-from herdmesh.topicstore.contract import WriteDecision, NewRecord, Revision, StoreRole
+from herdmesh.topicstore.contract import NewRecord, Revision, StoreRole, WriteDecision
 
 #: More in one call would make one transaction of them all.
 BATCH_MAX: Final = 1_000
