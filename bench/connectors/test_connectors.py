@@ -21,7 +21,7 @@ from bench.records.moving import Moved
 from herdmesh.connect.connector_config import validate_connector
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.sdk import SourceTask, SourceTaskContext
-from herdmesh.sdk.testing import Form, SinkSuite, SinkWorld, SourceSuite, SourceWorld
+from herdmesh.sdk.testing import RecordForm, SinkSuite, SinkWorld, SourceSuite, SourceWorld
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector

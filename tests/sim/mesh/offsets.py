@@ -23,7 +23,7 @@ from herdmesh.engine.fencing import task_set_check
 from herdmesh.engine.runtime.contract import TaskSetClaim
 from herdmesh.herder.state.model import OffsetEntry
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, OffsetsAnswer
-from herdmesh.topicstore.contract import Decision
+from herdmesh.topicstore.contract import WriteDecision
 from herdmesh.worker.state import questions
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import Any, Final
 from herdmesh.api.common.v1 import revision_pb2, store_pb2
 from herdmesh.rpc import revisions
 from herdmesh.rpc.enums import WireEnum
-from herdmesh.topicstore.contract import Role, TopicStore
-from herdmesh.topicstore.health import Condition
+from herdmesh.topicstore.contract import StoreRole, TopicStore
+from herdmesh.topicstore.health import StoreCondition
 
-_ROLES: Final = WireEnum(store_pb2.StoreRole, Role)
-_CONDITIONS: Final = WireEnum(store_pb2.StoreCondition, Condition)
+_ROLES: Final = WireEnum(store_pb2.StoreRole, StoreRole)
+_CONDITIONS: Final = WireEnum(store_pb2.StoreCondition, StoreCondition)
 
 
 def store_status(

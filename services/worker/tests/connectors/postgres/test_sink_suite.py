@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from herdmesh.engine.runtime.failpoints import LEDGER_NAMES
-from herdmesh.sdk.testing import BadConfig, Form, SinkRunSuite, SinkSuite, SinkWorld
+from herdmesh.sdk.testing import BadConfig, RecordForm, SinkRunSuite, SinkSuite, SinkWorld
 from herdmesh.worker.connectors.postgres.sink import PostgresSink
 
 

@@ -2,7 +2,7 @@
 
 Owns how clients are made and called, batches read and queued by librdkafka's own calls (`native.c`), and offsets of
 groups. Knows no task and no connector. Invariant: only here are librdkafka's private parts used; each is named in
-docs/bugs.md.
+docs/internals/bugs.md.
 """
 
 from __future__ import annotations

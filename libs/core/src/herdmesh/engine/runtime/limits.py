@@ -2,7 +2,8 @@
 
 Owns how much a run may take now, and what it tells of its use of the limit. What part a task has is not decided here:
 it begins with an equal one, and the leading herder tells another level as soon as some tasks need less than theirs
-(`state/rates.py` of the herder). Time is passed in (seconds of a monotonic clock), so it is tested without waiting.
+(`state/units/rate_limits.py` of the herder). Time is passed in (seconds of a monotonic clock), so it is tested without
+waiting.
 
 Invariants: without any word from outside, all tasks of a connector together stay within its limit; a task that was
 quiet takes no more than its equal part until its use is known to the others.

@@ -6,8 +6,9 @@ no waiting (`herdmesh.topicstore`).
 
 Invariant: a put is reported APPLIED only if all readers, Java's too, will show it (or show nothing after a DESTROYED).
 A write that Connect's readers would ignore is refused. The UNASSIGNED of the process whose RUNNING is stored is not
-stale, whatever its generation, so a tombstone is written before it, in the same transaction. docs/reference/differences.md has
-the cases that Java's reader shows differently nevertheless, by the nature of its topic.
+stale, whatever its generation, so a tombstone is written before it, in the same transaction.
+docs/reference/differences.md has the cases that Java's reader shows differently nevertheless, by the nature of its
+topic.
 """
 
 from __future__ import annotations
