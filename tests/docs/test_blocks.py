@@ -42,6 +42,8 @@ NOT_RUN: Final = {
     "docs/how-to/migrate-from-kafka-connect.md": (1, "needs your configs; herd validate: tests/e2e/test_herd.py"),
     "docs/how-to/plugins.md": (4, "printed by hand; tests/e2e/test_plugin_versions.py"),
     "docs/how-to/standalone.md": (2, "Connect's own samples are run by tests/e2e/test_standalone.py"),
+    "docs/STYLE.md": (1, "the form of a commit message; tests/tidy/test_commits.py"),
+    "docs/reference/connect/rest-api.md": (1, "an answer of Java Connect"),
 }
 #: Languages that show a file or a diagram, not a command or its output.
 FILES: Final = {"json", "jsonl", "properties", "sql"}
