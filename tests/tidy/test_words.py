@@ -23,6 +23,7 @@ NAMES_MAX = {
     "connect, connectors, engine, herder, session, worker": 209,
     "herdmesh.kafka": 2,
     "herdmesh.rpc": 1,
+    "herdmesh.sdk": 1,
 }
 DOCSTRINGS_MAX = {
     "connect, connectors, engine, herder, session, worker": 168,
