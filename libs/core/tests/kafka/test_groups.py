@@ -1,5 +1,6 @@
 """Groups asked about while brokers are slow to tell who keeps them, against librdkafka's mock of a cluster: the process
-lives. What a real broker answers is tested where it is asked (`test_forgetting`, the offsets API, the mirror)."""
+lives. What a real broker answers is tested where it is asked (`test_delete_group_offsets`, the offsets API, the
+mirror)."""
 
 from __future__ import annotations
 

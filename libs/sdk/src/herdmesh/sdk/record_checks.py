@@ -1,6 +1,7 @@
 """The diagnosis of a failed batch: which given records are no records, or have a field of a wrong type.
 
-Owns the look at each record. The rules are in `engine.source.record_check`. Called only for batches that could not be made.
+Owns the look at each record. The rules are in `engine.source.record_check`. Called only for batches that could not be
+made.
 """
 
 from __future__ import annotations

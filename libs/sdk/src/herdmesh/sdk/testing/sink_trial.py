@@ -1,7 +1,7 @@
 """Runs of a sink's tasks without Kafka: a topic, offsets and manifests in memory, deaths at chosen points.
 
-Owns the order of calls, which is that of `herdmesh.engine.sink.sink_loop`, and the content that would be in Kafka. It judges the
-visible output at each commit itself; the suite judges the output of all runs together.
+Owns the order of calls, which is that of `herdmesh.engine.sink.sink_loop`, and the content that would be in Kafka. It
+judges the visible output at each commit itself; the suite judges the output of all runs together.
 
 Invariant: offsets are committed after `flush`, `stage` or `advance` only, and a manifest is published after its commit
 only.

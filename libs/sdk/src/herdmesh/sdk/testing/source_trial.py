@@ -1,7 +1,7 @@
 """Runs of a source's tasks without Kafka: offsets and records in memory, deaths at chosen points.
 
-Owns the order of calls, which is that of `herdmesh.engine.source.source_loop`, and the content that would be in Kafka. It judges
-each batch by itself; the suite judges all of them together.
+Owns the order of calls, which is that of `herdmesh.engine.source.source_loop`, and the content that would be in Kafka.
+It judges each batch by itself; the suite judges all of them together.
 
 Invariant: records and their offsets become visible together, by a commit; a run that dies leaves neither records nor
 offsets that it had not committed.
