@@ -10,7 +10,7 @@ import pytest
 from tests.tidy.test_tree import ROOT
 
 #: The last commit before the rule.
-SINCE = "fc773e2d"
+SINCE = "ff85ea6d"
 SUBJECT_MAX = 72
 _SUBJECT = re.compile(r"[a-z][\w./-]*(?:,? [\w./-]+)*: [a-z0-9`'\"_.*-].*[^.]")
 #: First words of a summary that is no order.
