@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -63,20 +64,24 @@ async def start_detached(settings: StackSettings) -> StackState:
         *("--workers", str(settings.workers), "--herders", str(settings.herders)),
         *("--store-replicas", str(settings.store_replicas)),
     ]
-    with log_path.open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+    process = await asyncio.to_thread(spawn_detached, command, log_path)
     mark = ProcessMark.of(process.pid)
     deadline_s = asyncio.get_running_loop().time() + START_TIMEOUT_S + STOP_TIMEOUT_S
     while asyncio.get_running_loop().time() < deadline_s:
         state = layout.read_state()
         if state is not None and state.ready and state.supervisor == mark:
             return state
-        if process.returncode is not None:
+        if process.poll() is not None:
             raise DevstackError(log_path.read_text(errors="replace").strip() or f"ended early; see {log_path}")
         await asyncio.sleep(_POLL_S)
     raise DevstackError(f"the stack was not ready in time; see {layout.logs_dir}")
+
+
+def spawn_detached(command: Sequence[str], log_path: Path) -> subprocess.Popen[bytes]:
+    """A process that outlives this one. Not by asyncio: its transport kills a process that still runs when the
+    transport is collected, which Python 3.13 does at the end of the loop."""
+    with log_path.open("wb") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 async def stop_detached(data_dir: Path) -> bool:
