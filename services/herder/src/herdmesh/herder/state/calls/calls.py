@@ -21,7 +21,7 @@ true whichever herder leads by then, or says to ask again.
 
 from __future__ import annotations
 
-from herdmesh.herder.state.calls import hedged_commands
+from herdmesh.herder.state.calls import hedged_commands, initial_offsets
 from herdmesh.herder.state.calls.handlers_by_request import handler_of
 from herdmesh.herder.state.memory import (
     Call,
@@ -122,11 +122,10 @@ def answer_applied(memory: HerderMemory) -> None:
 def expire(memory: HerderMemory) -> None:
     """Answer the calls whose deadline has passed, and look again at those that wait for time."""
     for call in list(memory.call_table.calls.values()):
-        handler = handler_of(call.request)
         if memory.step.now >= call.deadline_ms:
-            _reply(memory.step, memory.call_table, call, handler.expired(call))
-        elif handler.waits_for_time(call):
-            _look_again(memory, call)
+            _reply(memory.step, memory.call_table, call, handler_of(call.request).expired(call))
+        elif call.changes_offsets or call.stage in initial_offsets.WAITING:
+            _look_again(memory, call)  # no other event announces its next step
 
 
 def cancel(call_table: CallTable, call_id: int) -> None:

@@ -81,16 +81,13 @@ class StoreWrite(RequestHandler):
         return True
 
     def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
-        if self.waits_for_time(call):
+        if call.stage in initial_offsets.WAITING:
             self.write_when_free(memory, call)
             return None
         return super().look_again(memory, call)
 
     def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
         return Written(call.name, call.revision, call.created, call.validation)
-
-    def waits_for_time(self, call: Call) -> bool:
-        return call.stage in initial_offsets.WAITING
 
     def may_be_recorded(self, call: Call) -> bool:
         return True

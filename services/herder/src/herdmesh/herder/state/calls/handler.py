@@ -71,10 +71,6 @@ class RequestHandler(ABC):
         """The answer to a write that was read back."""
         raise AssertionError(f"{type(self).__name__} reads nothing back")
 
-    def waits_for_time(self, call: Call) -> bool:
-        """True when the call is to be looked at again with every tick."""
-        return False
-
     def may_be_recorded(self, call: Call) -> bool:
         """True when a store may know the request from an earlier call of its id."""
         return False

@@ -133,9 +133,6 @@ class ChangeOffsetsHandler(RequestHandler):
                     self._prepare(memory, call, entry)
         return None
 
-    def waits_for_time(self, call: Call) -> bool:
-        return True
-
     def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker fenced the tasks, read the offsets or changed them, or could not."""
         with _truly(memory.call_table, call):
