@@ -30,6 +30,7 @@ from herdmesh.herder.effects import campaign
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.rpc.request_ids import new_request_id
+from herdmesh.session.messages import Welcome
 from herdmesh.statusstore.__main__ import make_store, serve
 from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.worker.effects.session import HerderSession
@@ -283,9 +284,10 @@ async def _dialling(addresses: str) -> AsyncGenerator[asyncio.Queue[events.Event
 async def _until_opened(told: asyncio.Queue[events.Event]) -> int:
     """The epoch of the next welcome."""
     async with asyncio.timeout(WAIT_S):
-        while not isinstance(event := await told.get(), events.SessionOpened):
-            pass
-    return event.epoch
+        while True:
+            event = await told.get()
+            if isinstance(event, events.Command) and isinstance(event.message, Welcome):
+                return event.epoch
 
 
 async def _get(client: HerderClient) -> Any:

@@ -15,6 +15,7 @@ import pytest
 
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.session.model import RunState, UnitId
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.topicstore.contract import StoreRole
@@ -26,7 +27,7 @@ from herdmesh.worker.effects.statuses import StatusClient
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.events import StatusStale
 from herdmesh.worker.state.instructions import WriteStatus
-from herdmesh.worker.state.model import PutMode, RunState, UnitId
+from herdmesh.worker.state.model import PutMode
 from tests.support.sizes import soak_or
 from tests.support.statusstore_memory import running
 

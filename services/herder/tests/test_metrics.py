@@ -5,11 +5,12 @@ from __future__ import annotations
 from prometheus_client import REGISTRY
 
 from herdmesh.herder.metrics import HerderMetrics
-from herdmesh.herder.state.model import Assignment, RunState, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import DeleteConnector, WriteOptions
 from herdmesh.rpc.errors import ConnectorNotFound, NotLeader
+from herdmesh.session import messages
+from herdmesh.session.model import Assignment, RunState, TargetState, UnitId
 
 TASK = UnitId("c", 0)
 ASSIGNMENT = Assignment(1, 7)
@@ -26,7 +27,7 @@ def value(name: str, **labels: str) -> float:
 
 
 def start(session: int) -> ins.Send:
-    return ins.Send(session, 1, ins.StartUnit(TASK, ASSIGNMENT, {}, {}, TargetState.STARTED, 1, 0, None, None))
+    return ins.Send(session, 1, messages.StartUnit(TASK, ASSIGNMENT, {}, {}, TargetState.STARTED, 1, 0, None, None))
 
 
 def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
@@ -42,7 +43,9 @@ def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
     assert (value(f"{rebalance}rebalancing"), value(f"{rebalance}completed_rebalances_total")) == (0, 1)
     assert value("herdmesh_herder_phase_duration_milliseconds_count", phase="start task") == 1
 
-    metrics.passed(ev.WorkerHello(2, "w2", "i2", "w2:1", 8), [ins.Send(1, 1, ins.StopUnit(TASK, ASSIGNMENT, "m"))], 1.0)
+    metrics.passed(
+        ev.WorkerHello(2, "w2", "i2", "w2:1", 8), [ins.Send(1, 1, messages.StopUnit(TASK, ASSIGNMENT, "m"))], 1.0
+    )
     metrics.passed(ev.UnitReported(1, TASK, ASSIGNMENT, RunState.UNASSIGNED), [start(2)], 1.0)
     assert value("herdmesh_herder_starts_total", kind="task", moved="true") == 1
     assert value("herdmesh_herder_starts_total", kind="task", moved="false") == 1

@@ -18,11 +18,13 @@ from dataclasses import replace
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state import Herder, Rules
-from herdmesh.herder.state.model import Failure, Lease, Plugin, Properties, RestartNote, RunState, StatusEntry, UnitId
+from herdmesh.herder.state.model import Lease, Plugin, RestartNote, StatusEntry
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import Answer, Request, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.session import messages
+from herdmesh.session.model import Failure, Properties, RunState, UnitId
 from services.herder.tests.world_questions import made_tasks
 from services.herder.tests.world_store import ConfigStore, Outcome, revision
 from services.herder.tests.world_worker import SINK, SOURCE, Worker
@@ -40,7 +42,7 @@ class World:
         self.config = ConfigStore()
         self.statuses: dict[UnitId, StatusEntry] = {}
         self.workers: dict[str, Worker] = {}
-        self.starts: list[tuple[str, ins.StartUnit]] = []
+        self.starts: list[tuple[str, messages.StartUnit]] = []
         self.task_counts: dict[str, int] = {}
         self.task_failures: dict[str, Failure] = {}
         self.answers: dict[int, Answer | HerdmeshError] = {}
@@ -261,7 +263,7 @@ class World:
         if isinstance(event, ev.UnitReported):
             self._status(worker, event)
 
-    def started(self, worker: Worker, start: ins.StartUnit) -> None:
+    def started(self, worker: Worker, start: messages.StartUnit) -> None:
         self.starts.append((worker.id, start))
         if start.unit.task is None:
             return
@@ -335,9 +337,9 @@ class World:
     def _carry_out(self, instruction: ins.Instruction) -> None:
         match instruction:
             case ins.Send(session=session):
-                if isinstance(instruction.message, ins.StopUnit):
+                if isinstance(instruction.message, messages.StopUnit):
                     self.stopping.add((session, instruction.message.unit))
-                elif isinstance(instruction.message, ins.StartUnit):
+                elif isinstance(instruction.message, messages.StartUnit):
                     self.stopping.discard((session, instruction.message.unit))
                 worker = self._sessions.get(session)
                 if worker is not None:

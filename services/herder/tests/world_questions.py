@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model import Failure, LoggerLevel, Properties
+from herdmesh.herder.state.model import LoggerLevel
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model import questions as qu
 from herdmesh.herder.state.model.requests import OffsetsAnswer
+from herdmesh.session import questions as qu
+from herdmesh.session.model import Failure, Properties
 from herdmesh.topicstore.contract import Revision
 
 if TYPE_CHECKING:

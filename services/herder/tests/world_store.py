@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import cast
 
-from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, OffsetEntry, SessionKey
+from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, SessionKey
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import OffsetsRecorded, RestartItem, WriteOptions
 from herdmesh.rpc.errors import (
@@ -22,6 +22,7 @@ from herdmesh.rpc.errors import (
     RevisionMismatch,
     StaleEpoch,
 )
+from herdmesh.session.model import OffsetEntry
 from herdmesh.topicstore.contract import Revision
 
 

@@ -10,24 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.herder.state.model import (
-    Assignment,
-    Failure,
-    Holding,
-    Plugin,
-    PluginKind,
-    Properties,
-    RefusedPlugin,
-    RestartNote,
-    RunState,
-    TargetState,
-    UnitId,
-    Validation,
-)
+from herdmesh.herder.state.model import Plugin, PluginKind, RefusedPlugin, RestartNote, Validation
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
-from herdmesh.herder.state.model import questions as qu
 from herdmesh.rpc.errors import FieldViolation
+from herdmesh.session import messages
+from herdmesh.session import questions as qu
+from herdmesh.session.model import Assignment, Failure, Holding, Properties, RunState, TargetState, UnitId
 from services.herder.tests.world_questions import Answers
 
 if TYPE_CHECKING:
@@ -170,39 +159,39 @@ class Worker:
         self.epoch_max = sent.epoch
         session = sent.session
         match sent.message:
-            case ins.Welcome(adopted=adopted):
+            case messages.Welcome(adopted=adopted):
                 self.welcomed = session
                 for unit in [unit for unit in self.held if unit not in adopted and not self.keeps_all]:
                     gone = self.held.pop(unit)
                     self.say(ev.UnitReported(session, unit, gone.assignment, RunState.UNASSIGNED))
-            case ins.StartUnit():
-                self._start(session, sent.message)
-            case ins.StopUnit(unit=unit, assignment=assignment):
+            case messages.StartUnit():
+                self._start(session, sent.message, sent.note)
+            case messages.StopUnit(unit=unit, assignment=assignment):
                 if self.stop_silently:
                     return
                 if unit in self.held and self.held[unit].assignment == assignment:
                     self.log.append(f"stop {unit}")
                     del self.held[unit]
                 self.say(ev.UnitReported(session, unit, assignment, RunState.UNASSIGNED))
-            case ins.SetUnitTarget(unit=unit, target=target):
+            case messages.SetUnitTarget(unit=unit, target=target):
                 held = self.held.get(unit)
                 stops = unit.task is None and target is TargetState.STOPPED
                 if held is not None and (stops or held.state is not RunState.FAILED):
                     held.target, held.state = target, _RUN_STATES[target]
                     self.world.took_over(unit, held.state)
                     self.say(ev.UnitReported(session, unit, held.assignment, held.state))
-            case ins.GenerateTaskConfigs(connector=connector, assignment=assignment):
+            case messages.GenerateTaskConfigs(connector=connector, assignment=assignment):
                 tasks, failure = self.world.make_tasks(connector)
                 self.say(ev.TaskConfigsMade(session, connector, assignment, tasks, failure))
-            case ins.Ask(question=question) if self.deaf_to is not None and isinstance(question, self.deaf_to):
+            case messages.Ask(question=question) if self.deaf_to is not None and isinstance(question, self.deaf_to):
                 self.unanswered.append(sent)
-            case ins.Ask(command_id=command_id, question=question):
+            case messages.Ask(command_id=command_id, question=question):
                 reply = self._answer(ev.CommandReplied(session, command_id), question)
                 if reply is not None and command_id:
                     self.say(reply)
-            case ins.Heartbeat() | ins.SetRate():
+            case messages.Heartbeat() | messages.SetRate():
                 pass  # nothing moves here that could be limited
-            case ins.Released():
+            case messages.Released():
                 self.released = True
 
     def _answer(self, reply: ev.CommandReplied, question: qu.Question) -> ev.CommandReplied | None:
@@ -225,14 +214,14 @@ class Worker:
             case _:
                 return self.answers.reply(self.world, reply, question)
 
-    def _start(self, session: int, start: ins.StartUnit) -> None:
+    def _start(self, session: int, start: messages.StartUnit, note: RestartNote | None) -> None:
         self.log.append(f"start {start.unit}")
         state = RunState.FAILED if self.fail_starts is not None else _RUN_STATES[start.target]
         starts = self.held[start.unit].starts + 1 if start.unit in self.held else 1
         held = Held(start.assignment, state, start.target, start.task_count, self.fail_starts, starts)
         self.held[start.unit] = held
         held.since_ms = self.world.now
-        held.note = start.note
+        held.note = note
         held.commit_scope = start.commit_scope
         self.world.started(self, start)
         if not self.start_silently:

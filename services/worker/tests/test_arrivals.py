@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress
+from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.arrivals import Arrivals
 from herdmesh.worker.effects.idle_watch import IdleWatch
@@ -24,7 +25,7 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.events import TaskHasWork, TaskWaits
 from herdmesh.worker.state.instructions import WatchTask
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka
 
 pytestmark = pytest.mark.kafka

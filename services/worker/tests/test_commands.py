@@ -14,7 +14,10 @@ from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.worker import wire
+from herdmesh.session import questions
+from herdmesh.session import wire as session_wire
+from herdmesh.session.messages import Ask
+from herdmesh.session.model import OffsetEntry
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import commands
 from herdmesh.worker.effects.commands import Commands
@@ -25,7 +28,6 @@ from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plugins import Found, Plugins, discover
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state import events, questions
 
 RETRIABLE, BAD_CONFIG = connector_pb2.ERROR_CLASS_RETRIABLE, connector_pb2.ERROR_CLASS_BAD_CONFIG
 NEVER = threading.Event()
@@ -183,7 +185,8 @@ def test_without_a_command_id_it_is_done_and_not_told(here: Commands) -> None:
 def test_offsets_that_are_refused_are_a_bad_config_in_connects_words(here: Commands) -> None:
     config: Config = {"connector.class": "FileStreamSource", "name": "f", "file": "a", "topic": "t"}
     refused = failure(
-        here, questions.AlterOffsets("f", config, (('{"filename":"a"}', '{"position":-1}'),), timeout_ms=5_000)
+        here,
+        questions.AlterOffsets("f", config, (OffsetEntry('{"filename":"a"}', '{"position":-1}'),), timeout_ms=5_000),
     )
     assert refused.error_class == BAD_CONFIG
     assert refused.message == "The value for the 'position' key in the offset should be a non-negative value"
@@ -193,8 +196,8 @@ def test_offsets_that_are_refused_are_a_bad_config_in_connects_words(here: Comma
 def test_the_command_says_whether_offsets_are_only_to_be_prepared(prepare: bool) -> None:
     command = session_pb2.AlterOffsetsCommand(command_id="7", connector="f", timeout_ms=5_000, prepare=prepare)
     sent = session_pb2.SessionResponse(epoch=3, alter_offsets=command).SerializeToString()
-    asked = wire.command_from(session_pb2.SessionResponse.FromString(sent))
-    assert asked == events.Asked(3, "7", questions.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
+    asked = session_wire.message_from(session_pb2.SessionResponse.FromString(sent))
+    assert asked == Ask("7", questions.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
 
 
 def test_what_is_prepared_is_told_and_else_nothing_is_said_of_it(

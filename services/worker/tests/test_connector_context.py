@@ -14,6 +14,7 @@ from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError, RetriableError
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.session.model import Failure, RunState, TargetState
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offset_file import OffsetFile
@@ -21,8 +22,9 @@ from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import Failure, PutMode, RunState, TargetState
+from herdmesh.worker.state.model import PutMode
 from libs.core.tests.engine.harness import Kafka
+from services.worker.tests import leader
 from services.worker.tests.test_offsets import NOWHERE, Bench, bench, sink, source
 from services.worker.tests.test_state_machine import CONNECTOR, generate, machine, only, start_connector
 
@@ -131,14 +133,14 @@ def test_a_failed_connector_makes_no_tasks_and_stays_until_it_is_stopped_or_give
     stop = only(instructions.StopConnector, state.handle(events.ConnectorRaised("c", call.op_id, FAILURE), 0.3))
     assert state.handle(events.ConnectorRaised("c", call.op_id, FAILURE), 0.3) == []
     assert state.handle(events.TasksOutdated("c", call.op_id), 0.3) == []
-    state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 0.4)
+    state.handle(leader.set_target(1, CONNECTOR, TargetState.PAUSED), 0.4)
     assert state.handle(events.ConnectorStopped("c", stop.op_id), 0.5) == [], "FAILED it is, and not PAUSED"
     assert only(instructions.SendTaskConfigs, state.handle(generate(), 0.6)).failure == FAILURE
-    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.7)
+    out = state.handle(leader.set_target(1, CONNECTOR, TargetState.STARTED), 0.7)
     assert not any(isinstance(one, instructions.StartConnector) for one in out)
-    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 0.8)
+    out = state.handle(leader.set_target(1, CONNECTOR, TargetState.STOPPED), 0.8)
     assert only(instructions.WriteStatus, out).state is RunState.STOPPED
-    again = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.9)
+    again = state.handle(leader.set_target(1, CONNECTOR, TargetState.STARTED), 0.9)
     assert only(instructions.StartConnector, again).op_id > stop.op_id
 
 
@@ -147,12 +149,10 @@ def test_a_connector_that_is_stopped_while_its_failed_instance_ends_starts_again
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
     stop = only(instructions.StopConnector, state.handle(events.ConnectorRaised("c", call.op_id, FAILURE), 0.2))
-    state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 0.3)
+    state.handle(leader.set_target(1, CONNECTOR, TargetState.STOPPED), 0.3)
     out = state.handle(events.ConnectorStopped("c", stop.op_id), 0.4)
     assert only(instructions.WriteStatus, out).state is RunState.STOPPED
-    assert only(
-        instructions.StartConnector, state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.5)
-    )
+    assert only(instructions.StartConnector, state.handle(leader.set_target(1, CONNECTOR, TargetState.STARTED), 0.5))
 
 
 @pytest.mark.kafka

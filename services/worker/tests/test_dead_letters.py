@@ -28,6 +28,8 @@ from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFenced
 from herdmesh.engine.runtime.failure import classify
 from herdmesh.kafka.checked_producer import CheckedProducer
+from herdmesh.session.model import UnitId
+from herdmesh.session.questions import AskDeadLetters, AskReplay
 from herdmesh.worker.effects import letter_log, letter_replay
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.letter_replay import replay_spec
@@ -35,8 +37,7 @@ from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.letters import CUT, REPLAYED
-from herdmesh.worker.state.model import Config, TaskSpec, UnitId
-from herdmesh.worker.state.questions import ListDeadLetters, ReplayDeadLetters
+from herdmesh.worker.state.model import Config, TaskSpec
 from libs.core.tests.engine.harness import Kafka
 
 pytestmark = pytest.mark.kafka
@@ -100,7 +101,7 @@ class Here:
 
     def list(self, **more: Any) -> pb.ListDeadLettersResponse:
         request = pb.ListDeadLettersRequest(name=self.name, **more)
-        return asyncio.run(DeadLetters(self.specs, self.offset_file).listed(ListDeadLetters(self.config, request)))
+        return asyncio.run(DeadLetters(self.specs, self.offset_file).listed(AskDeadLetters(self.config, request)))
 
     def places(self, **more: Any) -> list[str]:
         return [f"{letter.partition}:{letter.offset}" for letter in self.list(**more).letters]
@@ -108,7 +109,7 @@ class Here:
     def replay(self, *offsets: int, config: Config | None = None, **more: Any) -> pb.ReplayDeadLettersResponse:
         named = [pb.DeadLetter(partition=0, offset=offset) for offset in offsets]
         request = pb.ReplayDeadLettersRequest(name=self.name, letters=named, **more)
-        question = ReplayDeadLetters(config or self.config, request)
+        question = AskReplay(config or self.config, request)
         return asyncio.run(DeadLetters(self.specs, self.offset_file).replayed(question))
 
     def put_back(self) -> list[Message]:
@@ -211,7 +212,7 @@ def test_a_connector_without_a_queue_or_whose_queue_is_not_there_says_what_to_do
     request = pb.ListDeadLettersRequest(name="a")
     without: Config = {**here.config, "errors.deadletterqueue.topic.name": ""}
     with pytest.raises(ConfigError, match="it has no dead letter queue: set errors"):
-        asyncio.run(dead.listed(ListDeadLetters(without, request)))
+        asyncio.run(dead.listed(AskDeadLetters(without, request)))
     here.queue += "-nowhere"
     with pytest.raises(ConfigError, match="a task makes it when it starts"):
         here.list()
@@ -286,10 +287,10 @@ def test_a_letter_that_was_cut_goes_back_as_its_own_topic_has_the_record(here: H
     given.value, given.mended = b"mine", True
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
     with pytest.raises(ConfigError, match=r"were cut: put the whole ones into the file and take the header"):
-        asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(here.config, request)))
+        asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
     del given.headers[[one.name for one in given.headers].index(CUT)]
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
-    asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(here.config, request)))
+    asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
     assert here.put_back()[-1].value() == b"mine"
 
 
@@ -301,7 +302,7 @@ def test_a_mended_letter_goes_back_as_it_was_mended(here: Here) -> None:
         here.replay(0)
     given.error_headers[f"{ERROR_HEADER_PREFIX}topic"] = here.topic
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
-    asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(here.config, request)))
+    asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
     (message,) = here.put_back()
     assert (message.key(), message.value()) == (None, b"good")
     assert headers_of(message) == [("x", b"y"), (REPLAYED, f"{here.queue}-0@0".encode())]
@@ -360,7 +361,7 @@ def test_a_replay_that_was_cut_off_by_a_later_one_puts_nothing_back(here: Here) 
 
 async def _both(here: Here) -> list[pb.ReplayDeadLettersResponse | BaseException]:
     """The same replay on two workers at once, as when one was frozen and another was asked."""
-    question = ReplayDeadLetters(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
+    question = AskReplay(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
     workers = [DeadLetters(here.specs, None), DeadLetters(here.specs, None)]
     return await asyncio.gather(*(worker.replayed(question) for worker in workers), return_exceptions=True)
 
@@ -443,7 +444,7 @@ def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> Non
     mended = here.list().letters[0]
     mended.value, mended.mended = b'{"schema":null,"payload":18}', True
     request = pb.ReplayDeadLettersRequest(name="a", letters=[mended])
-    reply = asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(config, request)))
+    reply = asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(config, request)))
     assert (reply.replayed_count, list(reply.refused)) == (1, [])
     assert [message.value() for message in here.put_back()][-1] == b"18"
     assert here.places() == [], "none left"

@@ -21,12 +21,13 @@ from herdmesh.connect.config_records import ConnectorRecord
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine.librdkafka.topic_creation import ensure_topic
 from herdmesh.engine.source.source_offsets import SourceOffsets
+from herdmesh.session.model import OffsetEntry
+from herdmesh.session.questions import AlterOffsets, ReadOffsets
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.worker.effects.offset_forms import source_told
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.questions import AlterOffsets, ReadOffsets
 from libs.core.tests.engine.harness import Kafka
 from tests.support import golden
 
@@ -175,7 +176,8 @@ def _question(step: Json, configs: dict[str, dict[str, str | None]], ours: dict[
     body: Json = step["body"] or {}
     offsets: list[Json] = body.get("offsets", [])
     entries = tuple(
-        (json.dumps(one["partition"]), None if one["offset"] is None else json.dumps(one["offset"])) for one in offsets
+        OffsetEntry(json.dumps(one["partition"]), None if one["offset"] is None else json.dumps(one["offset"]))
+        for one in offsets
     )
     return AlterOffsets(
         name, _with_topic(configs[name], ours), entries, reset=step["method"] == "DELETE", timeout_ms=30_000

@@ -21,6 +21,7 @@ from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, Properties
+from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import idle_watch, signs
@@ -29,7 +30,7 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.events import TaskHasWork, TaskWaits
 from herdmesh.worker.state.instructions import WatchTask
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 WAIT_S = 30.0
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.errors import ConfigError
+from herdmesh.session.questions import SetLogger
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.state.levels import REMEMBERED_MAX, Levels
-from herdmesh.worker.state.questions import SetLogger
 
 LOGGER = "test.levels"
 

@@ -12,7 +12,9 @@ import pytest
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.worker import wire
+from herdmesh.session import wire as session_wire
+from herdmesh.session.messages import Welcome
+from herdmesh.session.model import Assignment, RunState, UnitId
 from herdmesh.worker.effects import statuses
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.specs import RunSpecs
@@ -20,7 +22,7 @@ from herdmesh.worker.effects.statuses import StatusClient
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events
 from herdmesh.worker.state.instructions import WriteStatus
-from herdmesh.worker.state.model import Assignment, PutMode, RunState, UnitId
+from herdmesh.worker.state.model import PutMode
 from services.worker.tests import fakes
 from services.worker.tests.fakes import RememberingStatusStore, ScriptedHerder
 
@@ -154,8 +156,10 @@ async def test_the_session_follows_the_leader_and_comes_back(emitted: asyncio.Qu
     session.start()
     try:
         await leader.until_session()
-        assert isinstance(await _event(emitted, events.SessionOpened), events.SessionOpened)
-        session.send(wire.report_to(UNIT, Assignment(1, 1), RunState.RUNNING, None))
+        opened = await _event(emitted, events.Command)
+        assert isinstance(opened, events.Command)
+        assert isinstance(opened.message, Welcome)
+        session.send(session_wire.report_to(UNIT, Assignment(1, 1), RunState.RUNNING, None))
         await leader.until_report("c", connector_pb2.RUN_STATE_RUNNING)
 
         leader.end_session()

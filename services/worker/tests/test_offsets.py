@@ -25,6 +25,9 @@ from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.engine.sink import manifest, partitions
+from herdmesh.session.model import OffsetEntry, UnitId
+from herdmesh.session.questions import AlterOffsets, ReadOffsets
+from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import uncertain
@@ -38,8 +41,7 @@ from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.uncertain import OutcomeUncertain
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.model import TaskSpec, UnitId
-from herdmesh.worker.state.questions import AlterOffsets, ReadOffsets
+from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka, run_here, write
 
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
@@ -56,15 +58,16 @@ class Bench:
     offset_file: OffsetFile | None = None
 
     def alter(self, config: dict[str, str | None], *offsets: tuple[Any, Any], config_offset: int | None = None) -> None:
-        entries = tuple((json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
-        question = AlterOffsets(str(config["name"]), config, entries, config_offset, timeout_ms=WAIT_MS)
+        entries = tuple(OffsetEntry(json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
+        revision = None if config_offset is None else Revision("store", (config_offset,))
+        question = AlterOffsets(str(config["name"]), config, entries, revision, timeout_ms=WAIT_MS)
         asyncio.run(Offsets(self.specs, self.offset_file).alter(question))
 
     def change(
         self, config: dict[str, str | None], *offsets: tuple[Any, Any], timeout_ms: int = WAIT_MS, **more: Any
     ) -> tuple[list[tuple[Any, Any]], str]:
         """What is told of a change of a connector that is there and stopped."""
-        entries = tuple((json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
+        entries = tuple(OffsetEntry(json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
         question = AlterOffsets(str(config["name"]), config, entries, timeout_ms=timeout_ms, **more)
         told = asyncio.run(Offsets(self.specs, self.offset_file).alter(question))
         return documents(told), told.message
@@ -192,7 +195,7 @@ def test_what_a_sink_refuses(partition: Any, offset: Any, text: str, tmp_path: P
 def test_offsets_that_are_no_objects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="JSON objects or null"):
         bench(NOWHERE).alter(source(tmp_path / "a"), ({"filename": "a"}, [1]))
-    question = AlterOffsets("c", source(tmp_path / "a"), (("{bad", None),), timeout_ms=WAIT_MS)
+    question = AlterOffsets("c", source(tmp_path / "a"), (OffsetEntry("{bad"),), timeout_ms=WAIT_MS)
     with pytest.raises(DataError):
         asyncio.run(Offsets(bench(NOWHERE).specs, None).alter(question))
 
@@ -519,7 +522,9 @@ class StoppedSink:
         self._config = sink(folder / "out", self.topic)
         self.name = str(self._config["name"])
         write(bootstrap, self._configs, ManifestRecord(self.name, "i1", task_config_generation=1))
-        self._here.change(self._config, (at(self.topic), {"kafka_offset": 1}), config_offset=1, incarnation="i1")
+        self._here.change(
+            self._config, (at(self.topic), {"kafka_offset": 1}), revision=Revision("store", (1,)), incarnation="i1"
+        )
 
     def resume(self) -> None:
         """It is given tasks."""
@@ -532,7 +537,9 @@ class StoppedSink:
 
     def reset(self, timeout_ms: int = WAIT_MS) -> None:
         """By a worker that knows nothing of those tasks."""
-        self._here.change(self._config, config_offset=1, incarnation="i1", reset=True, timeout_ms=timeout_ms)
+        self._here.change(
+            self._config, revision=Revision("store", (1,)), incarnation="i1", reset=True, timeout_ms=timeout_ms
+        )
 
     def committed(self) -> list[int]:
         return self.kafka.committed(f"connect-{self.name}", (self.topic, 0))

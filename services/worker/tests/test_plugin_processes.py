@@ -29,6 +29,7 @@ from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.engine.runtime.failure import classify
+from herdmesh.session.model import UnitId
 from herdmesh.worker.effects import asked_folders, validation
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offsets import Offsets
@@ -38,7 +39,7 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.plugin_requests import PAUSE_S
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 from tests.support.plugin_environments import GREET, Environment, greet
 
 VERSION = "connector.plugin.version"

@@ -17,18 +17,20 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
+from herdmesh.session.model import OffsetEntry, UnitId
+from herdmesh.session.questions import AlterOffsets
+from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
 from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.state.model import TaskSpec, UnitId
-from herdmesh.worker.state.questions import AlterOffsets
+from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka, write
 from services.worker.tests.test_offsets import WAIT_MS, Bench, at, bench, documents, sink, source, standalone
 
 
 def prepare(here: Bench, config: dict[str, str | None], *offsets: tuple[Any, Any], **more: Any) -> OffsetsTold:
     """What is told of a change that somebody else is to write, of a connector that is not there."""
-    entries = tuple((json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
+    entries = tuple(OffsetEntry(json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
     question = AlterOffsets(str(config["name"]), config, entries, prepare=True, timeout_ms=WAIT_MS, **more)
     return asyncio.run(Offsets(here.specs, here.offset_file).alter(question))
 
@@ -184,7 +186,7 @@ def test_a_worker_that_is_late_writes_nothing_under_the_connector_that_came_mean
     with pytest.raises(TaskFenced, match=f"there is a connector {name} by now"):
         here.alter(config, later, config_offset=2)
     with pytest.raises(TaskFenced, match=f"there is a connector {name} by now"):
-        prepare(here, config, later, config_offset=2)
+        prepare(here, config, later, revision=Revision("store", (2,)))
     if kind == "source":
         assert [value for _, value in kafka.records(offsets, 2)] == [b'{"position":1}']
     else:

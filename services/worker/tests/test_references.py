@@ -18,13 +18,15 @@ from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.connect.redaction import redacted, redacted_value
 from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.engine.runtime.failure import classify
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import Condition, Failure, UnitId
 from herdmesh.worker import wire
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.plan import planned_task_configs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.validation import validate
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.model import Condition, Failure, TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 SECRET = "se-cret-in-a-file"
 REGISTRY = PluginRegistry([describe(FileStreamSource)])
@@ -105,11 +107,11 @@ def test_what_the_workers_own_properties_refer_to_is_a_secret_of_every_run(tmp_p
 def test_no_text_of_a_message_has_a_secret(config: dict[str, str | None]) -> None:
     specs().providers.resolve(config)
     failure = Failure(f"no {SECRET}", f"Traceback ... {SECRET}")
-    assert SECRET not in str(wire.failure_to(failure))
+    assert SECRET not in str(session_wire.failure_to(failure))
     assert wire.trace_to(failure) == "Traceback ... ***"
     assert wire.trace_to(Failure(f"no {SECRET}")) == "no ***"
     assert wire.trace_to(None) is None
-    told = wire.condition_to(Condition("RESTARTING", f"after: no {SECRET}", 1_500))
+    told = session_wire.condition_to(Condition("RESTARTING", f"after: no {SECRET}", 1_500))
     assert (told.message, told.since.ToMilliseconds()) == ("after: no ***", 1_500)
 
 

@@ -12,12 +12,13 @@ from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.reloads import Reloads, Values
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 TASK = UnitId("c", 0)
 

@@ -32,6 +32,8 @@ from herdmesh.engine.runtime.contract import (
 from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.engine.runtime.measures import Measures
 from herdmesh.rpc.server import Server, ServiceRegistration
+from herdmesh.session.model import Assignment, UnitId
+from herdmesh.topicstore.contract import Revision
 from herdmesh.worker import wire
 from herdmesh.worker.effects import runs as runs_module
 from herdmesh.worker.effects.applications import Applications, ClosableJobs
@@ -44,7 +46,7 @@ from herdmesh.worker.errors import RunLost
 from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import Assignment, TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 pytestmark = pytest.mark.timed
 
@@ -89,7 +91,7 @@ def no_application(connector: str) -> ClosableJobs:
     raise AssertionError(f"{connector} did not ask for one")
 
 
-ASSIGNMENT = Assignment(3, 12, "i1", ("store", (40,)), "7:aa")
+ASSIGNMENT = Assignment(3, 12, "i1", Revision("store", (40,)), "7:aa")
 CLAIM = TaskSetClaim("connect-configs", 57, "i1", "7:aa")
 
 

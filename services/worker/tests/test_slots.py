@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, Rate, RunEnd
+from herdmesh.session.model import Assignment, TargetState, UnitId
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
-from herdmesh.worker.state.model import Assignment, Phase, TargetState, TaskSpec, UnitId
+from herdmesh.worker.state.model import Phase, TaskSpec
 from herdmesh.worker.state.slots import Queue
+from services.worker.tests import leader
 from tests.support.sizes import soak_or
 
 SHARE_S = 2.0
@@ -42,7 +44,7 @@ class Busy:
         self._since: dict[str, float] = {}
         self._next: list[tuple[float, int, events.Event]] = []
         self._count = 0
-        self._handle(events.SessionOpened(1, frozenset()))
+        self._handle(leader.welcome(1, frozenset()))
 
     def start(self, connector: str, tasks: int) -> None:
         spec = TaskSpec({"connector.class": "FileStreamSink", "topics": "t"}, {}, tasks)
@@ -51,7 +53,7 @@ class Busy:
             assignment = Assignment(1, self._count)
             unit = UnitId(connector, number)
             self._queued_s[unit] = self.now
-            self._handle(events.StartUnit(1, unit, assignment, TargetState.STARTED, spec))
+            self._handle(leader.start_unit(1, unit, assignment, TargetState.STARTED, spec))
 
     def run_until(self, until_s: float) -> None:
         while self._next and self._next[0][0] <= until_s:
@@ -179,11 +181,11 @@ def test_the_queue_keeps_order_within_a_connector() -> None:
 
 def _worker_with_runs(tasks: int) -> tuple[WorkerState, list[str]]:
     state = WorkerState("life", Limits(TaskLimits(slots=8)))
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     runs: list[str] = []
     for number in range(tasks):
         spec = TaskSpec({"connector.class": "FileStreamSink", "topics": "t"}, {}, tasks)
-        start = events.StartUnit(1, UnitId("c", number), Assignment(1, number + 1), TargetState.STARTED, spec)
+        start = leader.start_unit(1, UnitId("c", number), Assignment(1, number + 1), TargetState.STARTED, spec)
         runs += [one.run_id for one in state.handle(start, 0.0) if isinstance(one, instructions.SubmitRun)]
     return state, runs
 
@@ -192,18 +194,18 @@ def test_a_run_is_told_its_rate_once_it_listens_and_again_when_that_changes() ->
     state, (first, second) = _worker_with_runs(2)
     state.handle(events.RunProgress(first, BEHIND), 0.1)
     rate = Rate(40.0, 0.0)
-    assert state.handle(events.SetRate(1, "c", rate), 0.2) == [instructions.RateRun(first, rate)]
+    assert state.handle(leader.set_rate(1, "c", rate), 0.2) == [instructions.RateRun(first, rate)]
     assert instructions.RateRun(second, rate) in state.handle(events.RunProgress(second, BEHIND), 0.3)
     assert not any(
         isinstance(one, instructions.RateRun) for one in state.handle(events.RunProgress(second, BEHIND), 0.4)
     )
-    assert state.handle(events.SetRate(1, "other", rate), 0.5) == []
+    assert state.handle(leader.set_rate(1, "other", rate), 0.5) == []
 
 
 def test_without_a_leader_each_task_goes_back_to_its_equal_part() -> None:
     state, (run,) = _worker_with_runs(1)
     state.handle(events.RunProgress(run, BEHIND), 0.1)
-    state.handle(events.SetRate(1, "c", Rate(40.0)), 0.2)
+    state.handle(leader.set_rate(1, "c", Rate(40.0)), 0.2)
     assert state.handle(events.SessionClosed(), 0.3) == [instructions.RateRun(run, Rate())]
     assert state.handle(events.SessionClosed(), 0.4) == []
 

@@ -7,9 +7,10 @@ import pytest
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "f"}

@@ -9,18 +9,11 @@ import pytest
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime.contract import Progress, RunEnd
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions, questions
-from herdmesh.worker.state.model import (
-    Assignment,
-    Condition,
-    ConnectorSpec,
-    Failure,
-    PutMode,
-    RunState,
-    TargetState,
-    TaskSpec,
-    UnitId,
-)
+from herdmesh.session import questions
+from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state.model import ConnectorSpec, PutMode, TaskSpec
+from services.worker.tests import leader
 
 InstructionT = TypeVar("InstructionT")
 CONNECTOR = UnitId("c")
@@ -40,12 +33,12 @@ def assignment(generation: int = 1) -> Assignment:
 
 def machine() -> WorkerState:
     state = WorkerState("life", Limits(TaskLimits(stop_timeout_ms=10_000), leave_timeout_ms=10_000))
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     return state
 
 
-def start_connector(target: TargetState = TargetState.STARTED, generation: int = 1) -> events.StartUnit:
-    return events.StartUnit(1, CONNECTOR, assignment(generation), target, ConnectorSpec(CONFIG, 2))
+def start_connector(target: TargetState = TargetState.STARTED, generation: int = 1) -> events.Command:
+    return leader.start_unit(1, CONNECTOR, assignment(generation), target, ConnectorSpec(CONFIG, 2))
 
 
 def running_connector(state: WorkerState) -> None:
@@ -54,14 +47,14 @@ def running_connector(state: WorkerState) -> None:
 
 
 def running_task(state: WorkerState, unit: UnitId = TASK) -> str:
-    start = events.StartUnit(1, unit, assignment(), TargetState.STARTED, TaskSpec(CONFIG, {}, 1))
+    start = leader.start_unit(1, unit, assignment(), TargetState.STARTED, TaskSpec(CONFIG, {}, 1))
     run_id = only(instructions.SubmitRun, state.handle(start, 0.0)).run_id
     state.handle(events.RunProgress(run_id, Progress()), 0.1)
     return run_id
 
 
-def generate(generation: int = 1) -> events.GenerateTaskConfigs:
-    return events.GenerateTaskConfigs(1, "c", assignment(generation), 3)
+def generate(generation: int = 1) -> events.Command:
+    return leader.generate(1, "c", assignment(generation), 3)
 
 
 # --- session
@@ -71,7 +64,7 @@ def test_what_was_not_adopted_is_given_up_and_the_rest_runs_on() -> None:
     state = machine()
     kept, lost = running_task(state, UnitId("c", 0)), running_task(state, UnitId("c", 1))
     state.handle(events.SessionClosed(), 1.0)
-    out = state.handle(events.SessionOpened(2, frozenset([UnitId("c", 0)])), 2.0)
+    out = state.handle(leader.welcome(2, frozenset([UnitId("c", 0)])), 2.0)
     assert out == [instructions.StopRun(lost, "the herder did not adopt it")]
     assert kept != lost
     assert len(state.holdings()) == 2, "its end is still to be told"
@@ -102,11 +95,11 @@ def test_leaving_waits_for_the_herder_then_ends() -> None:
     run_id = running_task(state)
     assert state.handle(events.LeaveRequested(), 1.0) == [instructions.SendLeaving()]
     assert state.next_deadline() == 11.0
-    state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.1)
+    state.handle(leader.stop_unit(1, TASK, assignment(), "moved"), 1.1)
     out = state.handle(events.RunEnded(run_id), 1.2)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
     assert not any(isinstance(one, instructions.Exit) for one in out), "the herder has the last word"
-    assert state.handle(events.Released(1), 1.3) == [instructions.Exit(0)]
+    assert state.handle(leader.released(1), 1.3) == [instructions.Exit(0)]
     assert state.handle(events.Tick(), 99.0) == []
 
 
@@ -142,9 +135,9 @@ def test_a_dead_spark_ends_every_run_and_leaves_with_an_error() -> None:
     out = state.handle(events.SparkGone("Spark's JVM died"), 1.0)
     assert only(instructions.SendLeaving, out)
     assert not any(isinstance(one, instructions.SubmitRun) for one in out)
-    out = state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.1)
+    out = state.handle(leader.stop_unit(1, TASK, assignment(), "moved"), 1.1)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
-    assert state.handle(events.Released(1), 1.2) == [instructions.Exit(1)]
+    assert state.handle(leader.released(1), 1.2) == [instructions.Exit(1)]
 
 
 def test_a_dead_spark_without_a_herder_ends_at_once() -> None:
@@ -157,11 +150,11 @@ def test_a_dead_spark_without_a_herder_ends_at_once() -> None:
 def test_a_drain_of_the_leader_is_noted_confirmed_and_told_in_later_hellos() -> None:
     state = machine()
     running_task(state)
-    assert state.handle(events.SetDraining(1, True, "command"), 1.0) == [instructions.SendReply("command")]
+    assert state.handle(leader.drain(1, True, "command"), 1.0) == [instructions.SendReply("command")]
     assert (state.draining, len(state.holdings())) == (True, 1), "it stops nothing"
-    assert state.handle(events.SetDraining(1, True), 1.0) == [], "a reminder wants no reply"
-    state.handle(events.SessionOpened(2, frozenset([TASK])), 3.0)
-    assert state.handle(events.SetDraining(1, False, "command"), 4.0) == [], "a leader of before is not heard"
+    assert state.handle(leader.drain(1, True), 1.0) == [], "a reminder wants no reply"
+    state.handle(leader.welcome(2, frozenset([TASK])), 3.0)
+    assert state.handle(leader.drain(1, False, "command"), 4.0) == [], "a leader of before is not heard"
     assert state.draining
 
 
@@ -206,13 +199,13 @@ def test_stopping_gets_a_failed_connector_out_and_pausing_does_not() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(events.ConnectorStarted("c", call.op_id, Failure("no such folder")), 0.2)
-    assert state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 0.3) == []
-    assert state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.4) == []
-    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 0.5)
+    assert state.handle(leader.set_target(1, CONNECTOR, TargetState.PAUSED), 0.3) == []
+    assert state.handle(leader.set_target(1, CONNECTOR, TargetState.STARTED), 0.4) == []
+    out = state.handle(leader.set_target(1, CONNECTOR, TargetState.STOPPED), 0.5)
     report = only(instructions.SendReport, out)
     assert (report.state, report.failure) == (RunState.STOPPED, None)
     assert only(instructions.WriteStatus, out).failure is None
-    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.6)
+    out = state.handle(leader.set_target(1, CONNECTOR, TargetState.STARTED), 0.6)
     assert only(instructions.StartConnector, out)
 
 
@@ -220,12 +213,12 @@ def test_a_connector_stopped_while_it_starts_is_stopped_also_when_the_start_fail
     """Found by tests/sim/mesh: it was FAILED for good, and nobody explained it."""
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
-    assert state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 0.1) == []
+    assert state.handle(leader.set_target(1, CONNECTOR, TargetState.STOPPED), 0.1) == []
     out = state.handle(events.ConnectorStarted("c", call.op_id, Failure("no such folder")), 0.2)
     report, status = only(instructions.SendReport, out), only(instructions.WriteStatus, out)
     assert (report.state, report.failure) == (RunState.STOPPED, None)
     assert (status.state, status.failure) == (RunState.STOPPED, None)
-    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.3)
+    out = state.handle(leader.set_target(1, CONNECTOR, TargetState.STARTED), 0.3)
     assert only(instructions.StartConnector, out)
 
 
@@ -235,7 +228,7 @@ def test_what_the_leader_wants_told_is_in_every_status_of_the_assignment(unit: U
     state = machine()
     account = (Condition("RESTARTS", "2 restarts under config 0a1b2c3d", 5),)
     spec = ConnectorSpec(CONFIG, 2) if unit is CONNECTOR else TaskSpec(CONFIG, {}, 1)
-    start = events.StartUnit(1, unit, assignment(), TargetState.STARTED, spec, conditions=account)
+    start = leader.start_unit(1, unit, assignment(), TargetState.STARTED, spec, conditions=account)
     out = state.handle(start, 0.0)
     failure = Failure("it broke")
     if unit is CONNECTOR:
@@ -249,7 +242,7 @@ def test_what_the_leader_wants_told_is_in_every_status_of_the_assignment(unit: U
     statuses = [one for one in written if isinstance(one, instructions.WriteStatus)]
     assert statuses[-1].state is RunState.FAILED
     assert all(one.conditions == account for one in statuses)
-    again = events.StartUnit(1, unit, assignment(2), TargetState.PAUSED, spec)
+    again = leader.start_unit(1, unit, assignment(2), TargetState.PAUSED, spec)
     assert only(instructions.WriteStatus, state.handle(again, 1.0)).conditions == (), "of that assignment alone"
 
 
@@ -269,31 +262,27 @@ def test_a_question_about_a_connector_not_held_is_answered() -> None:
 def test_pausing_and_stopping_a_connector_stops_its_instance() -> None:
     state = machine()
     running_connector(state)
-    stop = only(
-        instructions.StopConnector, state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 1.0)
-    )
+    stop = only(instructions.StopConnector, state.handle(leader.set_target(1, CONNECTOR, TargetState.PAUSED), 1.0))
     out = state.handle(events.ConnectorStopped("c", stop.op_id), 1.1)
     assert only(instructions.SendReport, out).state is RunState.PAUSED
-    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 1.2)
+    out = state.handle(leader.set_target(1, CONNECTOR, TargetState.STOPPED), 1.2)
     assert only(instructions.SendReport, out).state is RunState.STOPPED
-    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 1.3)
+    out = state.handle(leader.set_target(1, CONNECTOR, TargetState.STARTED), 1.3)
     assert only(instructions.StartConnector, out)
 
 
 def test_a_resume_that_overtakes_the_stop_starts_again() -> None:
     state = machine()
     running_connector(state)
-    stop = only(
-        instructions.StopConnector, state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 1.0)
-    )
-    assert state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 1.1) == []
+    stop = only(instructions.StopConnector, state.handle(leader.set_target(1, CONNECTOR, TargetState.PAUSED), 1.0))
+    assert state.handle(leader.set_target(1, CONNECTOR, TargetState.STARTED), 1.1) == []
     assert only(instructions.StartConnector, state.handle(events.ConnectorStopped("c", stop.op_id), 1.2))
 
 
 def test_code_that_never_returns_is_abandoned() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
-    assert state.handle(events.StopUnit(1, CONNECTOR, assignment(), "moved"), 1.0) == []
+    assert state.handle(leader.stop_unit(1, CONNECTOR, assignment(), "moved"), 1.0) == []
     assert state.next_deadline() == 6.0
     out = state.handle(events.Tick(), 6.0)
     assert only(instructions.AbandonConnector, out)
@@ -312,10 +301,10 @@ def test_a_newer_connector_waits_for_the_older_to_stop() -> None:
 
 def test_a_question_is_answered_without_the_state_and_not_for_an_older_leader() -> None:
     state = machine()
-    fence = questions.FenceIds("c", 3)
-    assert state.handle(events.Asked(1, "7", fence), 1.0) == [instructions.Answer("7", fence)]
-    state.handle(events.SessionOpened(2, frozenset()), 1.1)
-    assert state.handle(events.Asked(1, "8", fence), 1.2) == []
+    fence = questions.FenceTasks("c", 3)
+    assert state.handle(leader.ask(1, "7", fence), 1.0) == [instructions.Answer("7", fence)]
+    state.handle(leader.welcome(2, frozenset()), 1.1)
+    assert state.handle(leader.ask(1, "8", fence), 1.2) == []
 
 
 # --- standing still
@@ -346,7 +335,7 @@ def test_a_worker_that_stood_still_begins_no_run_before_it_heard_whether_the_tas
     assert not any(isinstance(one, instructions.SubmitRun) for one in state.handle(has_work(idle_id), 12))
     state.handle(events.HeartbeatDue(True), 12.1)
     state.handle(events.SessionClosed(), 12.2)
-    out = state.handle(events.SessionOpened(1, frozenset()), 12.4)
+    out = state.handle(leader.welcome(1, frozenset()), 12.4)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
     assert not any(isinstance(one, instructions.SubmitRun) for one in out)
 
@@ -354,7 +343,7 @@ def test_a_worker_that_stood_still_begins_no_run_before_it_heard_whether_the_tas
 def test_a_worker_that_stood_still_goes_on_with_what_is_still_its_own() -> None:
     state, idle_id = stood_still()
     state.handle(has_work(idle_id), 12.0)
-    assert only(instructions.SubmitRun, state.handle(events.SessionOpened(1, frozenset({TASK})), 12.4))
+    assert only(instructions.SubmitRun, state.handle(leader.welcome(1, frozenset({TASK})), 12.4))
 
 
 def test_a_worker_that_stood_still_and_hears_nothing_goes_on_after_a_moment() -> None:
@@ -385,7 +374,7 @@ def test_a_connector_that_asks_for_it_is_asked_for_task_configs_which_are_offere
     assert only(instructions.SendTaskConfigs, out).tasks == [{"a": "b"}]
     again = only(instructions.MakeTaskConfigs, out)  # it asked meanwhile
     state.handle(events.TaskConfigsMade("c", again.op_id, [{"a": "c"}]), 0.6)
-    state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 0.7)
+    state.handle(leader.set_target(1, CONNECTOR, TargetState.PAUSED), 0.7)
     assert state.handle(events.TasksOutdated("c", call.op_id), 0.8) == []
 
 
@@ -396,7 +385,7 @@ def test_task_configs_are_offered_anew_to_each_session_that_adopts_the_connector
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
-    adopts = events.SessionOpened(2, frozenset({CONNECTOR}))
+    adopts = leader.welcome(2, frozenset({CONNECTOR}))
     assert state.handle(adopts, 0.2) == []
     if made_at == "without a session":
         state.handle(events.SessionClosed(), 0.3)
@@ -407,7 +396,7 @@ def test_task_configs_are_offered_anew_to_each_session_that_adopts_the_connector
     ask = only(instructions.MakeTaskConfigs, state.handle(adopts, 0.7))
     out = state.handle(events.TaskConfigsMade("c", ask.op_id, [{"a": "new"}]), 0.8)
     assert only(instructions.SendTaskConfigs, out).tasks == [{"a": "new"}]
-    out = state.handle(events.SessionOpened(3, frozenset()), 0.9)
+    out = state.handle(leader.welcome(3, frozenset()), 0.9)
     assert not any(isinstance(one, instructions.MakeTaskConfigs) for one in out), "it is another's now"
 
 
@@ -422,4 +411,4 @@ def test_reloaded_values_are_offered_anew_when_their_offer_is_lost() -> None:
     call = only(instructions.StartConnector, state.handle(events.ConnectorStopped("c", stop.op_id), 2.2))
     ask = only(instructions.MakeTaskConfigs, state.handle(events.ConnectorStarted("c", call.op_id), 2.3))
     state.handle(events.TaskConfigsMade("c", ask.op_id, [{}]), 2.4)
-    assert only(instructions.MakeTaskConfigs, state.handle(events.SessionOpened(2, frozenset({CONNECTOR})), 2.5))
+    assert only(instructions.MakeTaskConfigs, state.handle(leader.welcome(2, frozenset({CONNECTOR})), 2.5))

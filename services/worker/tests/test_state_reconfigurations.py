@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herdmesh.session.model import RunState
 from herdmesh.worker.state import WorkerState, events, instructions
-from herdmesh.worker.state.model import RunState
 from herdmesh.worker.state.reconfigurations import BURST, LIMITED, QUIET_S, WAIT_S_MAX, Reconfigurations
+from services.worker.tests import leader
 from services.worker.tests.test_state_machine import CONNECTOR, machine, only, start_connector
 
 
@@ -17,7 +18,7 @@ def running() -> tuple[WorkerState, int]:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(events.ConnectorStarted("c", call.op_id), 0.0)
-    state.handle(events.SessionOpened(1, frozenset({CONNECTOR})), 0.0)
+    state.handle(leader.welcome(1, frozenset({CONNECTOR})), 0.0)
     return state, call.op_id
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime.contract import Progress, RunEnd
+from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
-from herdmesh.worker.state.model import Assignment, ConnectorSpec, Failure, RunState, TargetState, TaskSpec, UnitId
+from herdmesh.worker.state.model import ConnectorSpec, TaskSpec
+from services.worker.tests import leader
 
 InstructionT = TypeVar("InstructionT")
 CONNECTOR = UnitId("c")
@@ -26,13 +28,13 @@ def only(kind: type[InstructionT], out: Sequence[instructions.Instruction]) -> I
 
 def machine() -> WorkerState:
     state = WorkerState("life", Limits(TaskLimits(stop_timeout_ms=10_000)))
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     return state
 
 
 def running(state: WorkerState, number: int, ttl_ms: int, now: float = 0.0) -> str:
     """Start a task whose run is given values that are good for so long; its run id."""
-    start = events.StartUnit(1, UnitId("c", number), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
+    start = leader.start_unit(1, UnitId("c", number), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
     run_id = only(instructions.SubmitRun, state.handle(start, now)).run_id
     state.handle(events.ValuesResolved(UnitId("c", number), run_id, ttl_ms), now)
     state.handle(events.RunProgress(run_id, Progress()), now)
@@ -40,7 +42,7 @@ def running(state: WorkerState, number: int, ttl_ms: int, now: float = 0.0) -> s
 
 
 def started(state: WorkerState, ttl_ms: int) -> int:
-    start = events.StartUnit(1, CONNECTOR, ASSIGNED, TargetState.STARTED, ConnectorSpec(CONFIG, 3))
+    start = leader.start_unit(1, CONNECTOR, ASSIGNED, TargetState.STARTED, ConnectorSpec(CONFIG, 3))
     op_id = only(instructions.StartConnector, state.handle(start, 0.0)).op_id
     state.handle(events.ValuesResolved(CONNECTOR, str(op_id), ttl_ms), 0.0)
     state.handle(events.ConnectorStarted("c", op_id), 0.0)
@@ -108,7 +110,7 @@ def test_a_task_that_neither_runs_nor_is_idle_is_not_asked_about() -> None:
     """Its next run resolves everything anyway."""
     state = machine()
     run_id = running(state, 0, 5_000)
-    state.handle(events.SetUnitTargetState(1, UnitId("c", 0), TargetState.PAUSED), 1.0)
+    state.handle(leader.set_target(1, UnitId("c", 0), TargetState.PAUSED), 1.0)
     state.handle(events.RunFinished(run_id, RunEnd.STOPPED, Progress(), 0), 1.1)
     state.handle(events.RunEnded(run_id), 1.2)
     assert state.handle(events.Tick(), 5.0) == []
@@ -149,7 +151,7 @@ def test_a_failed_task_is_given_up_for_a_new_start_once_its_values_are_others() 
     report = only(instructions.SendReport, out)
     assert (report.state, report.assignment) == (RunState.UNASSIGNED, ASSIGNED)
     assert not any(isinstance(one, instructions.WriteStatus) for one in out), "what it failed on stays readable"
-    again = events.StartUnit(1, UnitId("c", 0), Assignment(1, 2), TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
+    again = leader.start_unit(1, UnitId("c", 0), Assignment(1, 2), TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
     assert only(instructions.SubmitRun, state.handle(again, 6.3)).run_id != run_id
 
 
@@ -169,7 +171,7 @@ def test_a_task_that_failed_for_what_no_value_mends_is_not_started_anew(hopeless
 
 def test_a_run_that_could_not_be_made_for_want_of_a_value_is_looked_at_again() -> None:
     state = machine()
-    start = events.StartUnit(1, UnitId("c", 0), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 1))
+    start = leader.start_unit(1, UnitId("c", 0), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 1))
     run_id = only(instructions.SubmitRun, state.handle(start, 0.0)).run_id
     state.handle(events.ValuesResolved(UnitId("c", 0), run_id, 2_000), 0.1)
     failed(state, run_id, 0.2)
@@ -184,10 +186,10 @@ def test_a_failed_task_that_is_paused_waits_until_it_is_resumed() -> None:
     state = machine()
     run_id = running(state, 0, 1_000)
     failed(state, run_id, 0.5)
-    state.handle(events.SetUnitTargetState(1, UnitId("c", 0), TargetState.PAUSED), 0.6)
+    state.handle(leader.set_target(1, UnitId("c", 0), TargetState.PAUSED), 0.6)
     state.handle(events.Tick(), 1.0)
     assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 1.1) == []
-    state.handle(events.SetUnitTargetState(1, UnitId("c", 0), TargetState.STARTED), 1.2)
+    state.handle(leader.set_target(1, UnitId("c", 0), TargetState.STARTED), 1.2)
     assert only(instructions.CheckValues, state.handle(events.Tick(), 2.1)).made_by == run_id
     out = state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 2.2)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
@@ -215,7 +217,7 @@ def test_a_connector_that_is_paused_meanwhile_is_not_started() -> None:
     state.handle(events.Tick(), 2.0)
     out = state.handle(events.ValuesChecked(CONNECTOR, str(op_id), changed=True, ttl_ms=2_000), 2.1)
     stop = only(instructions.StopConnector, out)
-    state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 2.2)
+    state.handle(leader.set_target(1, CONNECTOR, TargetState.PAUSED), 2.2)
     out = state.handle(events.ConnectorStopped("c", stop.op_id), 2.3)
     assert not any(isinstance(one, instructions.StartConnector) for one in out)
     assert only(instructions.SendReport, out).state is RunState.PAUSED

@@ -13,17 +13,11 @@ from hypothesis import strategies as st
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd
+from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
+from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
-from herdmesh.worker.state.model import (
-    Assignment,
-    Failure,
-    Phase,
-    PutMode,
-    RunState,
-    TargetState,
-    TaskSpec,
-    UnitId,
-)
+from herdmesh.worker.state.model import Phase, PutMode, TaskSpec
+from services.worker.tests import leader
 
 InstructionT = TypeVar("InstructionT")
 TASK = UnitId("c", 0)
@@ -43,18 +37,18 @@ def none_of(kind: type, out: Sequence[instructions.Instruction]) -> bool:
 
 
 def assignment(generation: int = 1, epoch: int = 1) -> Assignment:
-    return Assignment(epoch, generation, "incarnation", ("store", (7,)), "digest")
+    return Assignment(epoch, generation, "incarnation", Revision("store", (7,)), "digest")
 
 
 def start(
     unit: UnitId = TASK, generation: int = 1, target: TargetState = TargetState.STARTED, epoch: int = 1
-) -> events.StartUnit:
-    return events.StartUnit(epoch, unit, assignment(generation, epoch), target, SPEC)
+) -> events.Command:
+    return leader.start_unit(epoch, unit, assignment(generation, epoch), target, SPEC)
 
 
 def machine(slots: int = 8) -> WorkerState:
     state = WorkerState("life", Limits(TaskLimits(slots=slots, stop_timeout_ms=10_000)))
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     return state
 
 
@@ -99,7 +93,7 @@ def test_what_the_commits_are_for_is_written_when_it_changes_and_each_run_starts
     """A task that the leader knows to have committed elsewhere, and a topic that came while it ran."""
     old, grown = CommitScope("before", ("t",)), CommitScope("connect-c", ("t", "u"))
     state = machine()
-    submitted = only(instructions.SubmitRun, state.handle(replace(start(), commit_scope=old), 0.0))
+    submitted = only(instructions.SubmitRun, state.handle(leader.changed(start(), commit_scope=old), 0.0))
     assert submitted.commit_scope == old
     first = state.handle(events.RunProgress(submitted.run_id, Progress(commit_scope=old)), 0.1)
     assert only(instructions.WriteStatus, first).commit_scope == old
@@ -119,7 +113,7 @@ def test_what_the_commits_are_for_is_written_when_it_changes_and_each_run_starts
 
 def test_each_run_looks_for_newer_task_sets_from_where_the_one_before_did() -> None:
     state = machine()
-    first = only(instructions.SubmitRun, state.handle(replace(start(), config_offset=40), 0.0))
+    first = only(instructions.SubmitRun, state.handle(leader.changed(start(), revision=Revision("store", (40,))), 0.0))
     assert first.config_offset == 40, "where the leader had read"
     state.handle(events.RunProgress(first.run_id, replace(MOVED, config_offset=55)), 0.1)
     out = state.handle(events.RunEnded(first.run_id, "exit code 137"), 0.2)
@@ -129,7 +123,7 @@ def test_each_run_looks_for_newer_task_sets_from_where_the_one_before_did() -> N
     assert not out, "this one is tried again later"
     again = only(instructions.SubmitRun, state.handle(events.Tick(), 5.0))
     assert again.config_offset == 55, "it ended before it looked"
-    state.handle(replace(start(generation=2), config_offset=61), 6.0)
+    state.handle(leader.changed(start(generation=2), revision=Revision("store", (61,))), 6.0)
     out = state.handle(events.RunEnded(again.run_id, None), 6.1)
     assert only(instructions.SubmitRun, out).config_offset == 61
 
@@ -158,7 +152,7 @@ def test_counts_go_on_over_runs() -> None:
 def test_a_stopped_task_is_given_up_only_when_its_process_is_gone() -> None:
     state = machine()
     run_id = running(state)
-    out = state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.0)
+    out = state.handle(leader.stop_unit(1, TASK, assignment(), "moved"), 1.0)
     assert out == [instructions.StopRun(run_id, "moved")]
     out = state.handle(events.RunFinished(run_id, RunEnd.STOPPED, MOVED, 0), 1.1)
     assert none_of(instructions.SendReport, out)
@@ -171,7 +165,7 @@ def test_a_stopped_task_is_given_up_only_when_its_process_is_gone() -> None:
 def test_a_failure_while_stopping_counts_as_its_stop() -> None:
     state = machine()
     run_id = running(state)
-    state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.0)
+    state.handle(leader.stop_unit(1, TASK, assignment(), "moved"), 1.0)
     state.handle(events.RunFailed(run_id, Failure("broken pipe")), 1.1)
     out = state.handle(events.RunEnded(run_id), 1.2)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
@@ -180,7 +174,7 @@ def test_a_failure_while_stopping_counts_as_its_stop() -> None:
 def test_a_run_that_will_not_stop_is_cancelled_once() -> None:
     state = machine()
     run_id = running(state)
-    state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.0)
+    state.handle(leader.stop_unit(1, TASK, assignment(), "moved"), 1.0)
     assert state.next_deadline() == 11.0
     assert state.handle(events.Tick(), 11.0) == [instructions.CancelRun(run_id, "it did not stop in time")]
     assert state.next_deadline() is None
@@ -198,7 +192,7 @@ def test_a_failed_task_is_kept_with_its_failure_until_stopped() -> None:
     assert (report.state, report.failure) == (RunState.FAILED, failure)
     assert (status.mode, status.failure) == (PutMode.PUT_SAFE, failure)
     assert state.holdings()[0].failure == failure
-    out = state.handle(events.StopUnit(1, TASK, assignment(), "restart"), 2.0)
+    out = state.handle(leader.stop_unit(1, TASK, assignment(), "restart"), 2.0)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
     assert none_of(instructions.WriteStatus, out), "the trace stays readable"
 
@@ -215,13 +209,13 @@ def test_a_fenced_task_is_given_up_and_not_failed() -> None:
 def test_pause_and_resume_in_place() -> None:
     state = machine()
     run_id = running(state)
-    out = state.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED), 1.0)
+    out = state.handle(leader.set_target(1, TASK, TargetState.PAUSED), 1.0)
     assert out == [instructions.StopRun(run_id, "paused")]
     state.handle(events.RunFinished(run_id, RunEnd.STOPPED, MOVED, 0), 1.1)
     out = state.handle(events.RunEnded(run_id), 1.2)
     assert only(instructions.SendReport, out).state is RunState.PAUSED
     assert only(instructions.WriteStatus, out).mode is PutMode.PUT
-    out = state.handle(events.SetUnitTargetState(1, TASK, TargetState.STARTED), 2.0)
+    out = state.handle(leader.set_target(1, TASK, TargetState.STARTED), 2.0)
     assert only(instructions.SendReport, out).state is RunState.RUNNING
     assert only(instructions.SubmitRun, out)
 
@@ -229,7 +223,7 @@ def test_pause_and_resume_in_place() -> None:
 def test_an_idle_task_is_paused_at_once() -> None:
     state = machine()
     idle(state)
-    out = state.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED), 2.0)
+    out = state.handle(leader.set_target(1, TASK, TargetState.PAUSED), 2.0)
     assert only(instructions.UnwatchTask, out).unit == TASK
     assert only(instructions.SendReport, out).state is RunState.PAUSED
 
@@ -237,8 +231,8 @@ def test_an_idle_task_is_paused_at_once() -> None:
 def test_a_pause_taken_back_before_the_run_ended_runs_again() -> None:
     state = machine()
     run_id = running(state)
-    state.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED), 1.0)
-    state.handle(events.SetUnitTargetState(1, TASK, TargetState.STARTED), 1.1)
+    state.handle(leader.set_target(1, TASK, TargetState.PAUSED), 1.0)
+    state.handle(leader.set_target(1, TASK, TargetState.STARTED), 1.1)
     state.handle(events.RunFinished(run_id, RunEnd.STOPPED, MOVED, 0), 1.2)
     out = state.handle(events.RunEnded(run_id), 1.3)
     assert only(instructions.SubmitRun, out)
@@ -249,7 +243,7 @@ def test_a_task_started_paused_waits_and_is_running_only_after_its_first_run() -
     out = state.handle(start(target=TargetState.PAUSED), 0.0)
     assert only(instructions.SendReport, out).state is RunState.PAUSED
     assert none_of(instructions.SubmitRun, out)
-    out = state.handle(events.SetUnitTargetState(1, TASK, TargetState.STARTED), 1.0)
+    out = state.handle(leader.set_target(1, TASK, TargetState.STARTED), 1.0)
     assert none_of(instructions.SendReport, out)
     run_id = only(instructions.SubmitRun, out).run_id
     out = state.handle(events.RunProgress(run_id, MOVED), 1.1)
@@ -319,13 +313,13 @@ def test_a_newer_assignment_replaces_the_task_after_its_run() -> None:
 def test_stopping_an_older_claim_leaves_the_newer_alone() -> None:
     state = machine()
     running(state, generation=2)
-    out = state.handle(events.StopUnit(1, TASK, assignment(1), "late"), 1.0)
+    out = state.handle(leader.stop_unit(1, TASK, assignment(1), "late"), 1.0)
     assert out == [instructions.SendReport(TASK, assignment(1), RunState.UNASSIGNED)]
     assert state.holdings()
 
 
 def test_stopping_what_is_not_held_is_acknowledged() -> None:
-    out = machine().handle(events.StopUnit(1, TASK, assignment(), "gone"), 1.0)
+    out = machine().handle(leader.stop_unit(1, TASK, assignment(), "gone"), 1.0)
     assert out == [instructions.SendReport(TASK, assignment(), RunState.UNASSIGNED)]
 
 
@@ -400,10 +394,10 @@ def test_any_history_keeps_one_run_per_task_and_ends_clean(data: st.DataObject) 
             case 2:
                 task = state.tasks.get(unit)
                 held = task.assignment if task is not None else assignment(generation)
-                carry_out(state.handle(events.StopUnit(1, unit, held, "x"), now))
+                carry_out(state.handle(leader.stop_unit(1, unit, held, "x"), now))
             case 3:
                 target = data.draw(st.sampled_from([TargetState.STARTED, TargetState.PAUSED]))
-                carry_out(state.handle(events.SetUnitTargetState(1, unit, target), now))
+                carry_out(state.handle(leader.set_target(1, unit, target), now))
             case 4:
                 task = state.tasks.get(unit)
                 if task is not None:
@@ -443,8 +437,8 @@ def test_any_history_keeps_one_run_per_task_and_ends_clean(data: st.DataObject) 
 def test_a_command_of_an_older_epoch_changes_nothing(epoch: int) -> None:
     state = machine()
     running(state)
-    assert state.handle(events.StopUnit(epoch, TASK, assignment(), "old leader"), 1.0) == []
+    assert state.handle(leader.stop_unit(epoch, TASK, assignment(), "old leader"), 1.0) == []
     assert state.handle(start(UnitId("c", 9), epoch=epoch), 1.0) == []
-    out = state.handle(events.SessionOpened(epoch, frozenset()), 1.0)
+    out = state.handle(leader.welcome(epoch, frozenset()), 1.0)
     assert only(instructions.DropSession, out)
     assert state.holdings()

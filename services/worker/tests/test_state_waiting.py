@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime.contract import RunEnd
+from herdmesh.session.model import UnitId
 from herdmesh.worker.state import WorkerState, events, instructions
-from herdmesh.worker.state.model import UnitId
+from services.worker.tests import leader
 from services.worker.tests.test_state_tasks import MOVED, TASK, machine, only, running, start
 
 T0_MS = 1_790_000_000_000
@@ -28,7 +29,7 @@ def written(out: Sequence[instructions.Instruction]) -> list[list[str]]:
 
 def test_what_a_run_waits_for_reaches_status_and_leader_and_goes_when_it_ends() -> None:
     state = machine()
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = running(state)
     state.handle(events.RunPulse(run_id, 0, 0, AWAY), 6.0)
     out = look(state, 6.5)
@@ -50,7 +51,7 @@ def test_what_a_run_waits_for_reaches_status_and_leader_and_goes_when_it_ends() 
 def test_what_a_run_waits_for_before_its_process_is_there_is_told() -> None:
     """As a secret store that does not answer: its config is resolved first."""
     state = machine()
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     submitted = only(instructions.SubmitRun, state.handle(start(TASK), 0.0))
     look(state, 0.5)
     state.handle(events.RunPulse(submitted.run_id, 0, 0, AWAY), 6.0)
@@ -63,18 +64,18 @@ def test_what_a_run_waits_for_before_its_process_is_there_is_told() -> None:
 
 def test_a_leader_that_comes_is_told_of_all_waits() -> None:
     state = machine()
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = running(state)
     state.handle(events.RunPulse(run_id, 0, 0, AWAY), 6.0)
     look(state, 6.5)
     state.handle(events.SessionClosed(), 7.0)
-    state.handle(events.SessionOpened(2, frozenset({TASK})), 8.0)
+    state.handle(leader.welcome(2, frozenset({TASK})), 8.0)
     assert told(look(state, 8.1)) == [(TASK, AWAY)]
 
 
 def test_a_task_without_a_slot_waits_for_one() -> None:
     state = machine(slots=1)
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     first = running(state)
     state.handle(start(UnitId("c", 1)), 0.0)
     for second in range(1, 6):
@@ -91,7 +92,7 @@ def test_a_task_without_a_slot_waits_for_one() -> None:
 
 def test_a_run_that_does_not_begin_is_waited_for() -> None:
     state = machine()
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     state.handle(start(), 0.0)
     look(state, 0.5)
     [(_, wait)] = told(look(state, 6.0))
@@ -101,7 +102,7 @@ def test_a_run_that_does_not_begin_is_waited_for() -> None:
 
 def test_what_the_watch_of_an_idle_task_waits_for_is_its_wait() -> None:
     state = machine()
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = running(state)
     state.handle(events.RunFinished(run_id, RunEnd.QUIET, MOVED, 0), 1.0)
     state.handle(events.RunEnded(run_id), 1.0)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd
+from herdmesh.session.model import Assignment, TargetState, UnitId
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
-from herdmesh.worker.state.model import Assignment, Phase, TargetState, TaskSpec, UnitId
+from herdmesh.worker.state.model import Phase, TaskSpec
+from services.worker.tests import leader
 from tests.support.sizes import soak_or
 
 SCOPE = CommitScope("connect-c", ("t",))
@@ -28,7 +30,7 @@ class Worker:
         self.now = 0.0
         self.runs: dict[str, UnitId] = {}
         self._started = 0
-        self.handle(events.SessionOpened(1, frozenset()))
+        self.handle(leader.welcome(1, frozenset()))
 
     def handle(self, event: events.Event) -> Sequence[instructions.Instruction]:
         self.now += 1.0
@@ -40,7 +42,7 @@ class Worker:
         self._started += 1
         spec = TaskSpec({"connector.class": "FileStreamSink", "topics": "t"}, {}, number + 1)
         assignment = Assignment(1, self._started)
-        return self.handle(events.StartUnit(1, UnitId(connector, number), assignment, TargetState.STARTED, spec))
+        return self.handle(leader.start_unit(1, UnitId(connector, number), assignment, TargetState.STARTED, spec))
 
     def run(self, connector: str, said: Progress, number: int = 0) -> str:
         """Start a task whose run took over and said this; the run's id."""
@@ -125,7 +127,7 @@ def test_a_task_whose_warm_run_ended_is_idle_and_shown_as_not_warm() -> None:
 def test_a_warm_run_that_is_stopped_is_not_told_to_rest() -> None:
     worker = Worker(slots=1)
     run_id = worker.run("a", WARM)
-    out = worker.handle(events.SetUnitTargetState(1, UnitId("a", 0), TargetState.PAUSED))
+    out = worker.handle(leader.set_target(1, UnitId("a", 0), TargetState.PAUSED))
     assert any(isinstance(one, instructions.StopRun) and one.run_id == run_id for one in out)
     assert rested(worker.start("b")) == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,9 +10,11 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime.contract import RunEnd
+from herdmesh.session.model import Condition, RunState, TargetState
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
-from herdmesh.worker.state.model import Condition, Phase, RunState, TargetState
+from herdmesh.worker.state.model import Phase
 from herdmesh.worker.state.watchdog import CONFIRM_S
+from services.worker.tests import leader
 from services.worker.tests.test_state_tasks import MOVED, TASK, assignment, none_of, only, start
 
 MOVED_MS = 1_790_000_000_000
@@ -23,8 +24,8 @@ STALLED_S, END_S = 30.0, 100.0
 def running(conditions: tuple[Condition, ...] = (), end_s: float = END_S) -> tuple[WorkerState, str]:
     """A task that is RUNNING, heard at 0.0; its run."""
     state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
-    run_id = only(instructions.SubmitRun, state.handle(replace(start(), conditions=conditions), 0.0)).run_id
+    state.handle(leader.welcome(1, frozenset()), 0.0)
+    run_id = only(instructions.SubmitRun, state.handle(leader.changed(start(), conditions=conditions), 0.0)).run_id
     state.handle(events.RunHello(run_id, 42, int(end_s * 1000)), 0.0)
     state.handle(events.RunProgress(run_id, MOVED), 0.0)
     return state, run_id
@@ -134,7 +135,7 @@ def test_one_whose_time_is_over_before_it_would_be_shown_is_ended_at_once(end_s:
 def test_one_that_was_told_to_stop_has_no_longer_than_that() -> None:
     state, run_id = running()
     pulse(state, run_id, 30, 32.0)
-    assert state.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED), 40.0) == [
+    assert state.handle(leader.set_target(1, TASK, TargetState.PAUSED), 40.0) == [
         instructions.StopRun(run_id, "paused")
     ]
     assert pulse(state, run_id, 38, 40.0) == []
@@ -157,7 +158,7 @@ def test_a_run_that_ends_takes_its_condition_along(error: str | None) -> None:
 
 def test_a_task_that_never_became_running_has_no_condition_and_is_ended_all_the_same() -> None:
     state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
-    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = only(instructions.SubmitRun, state.handle(start(), 0.0)).run_id
     assert state.next_deadline() is None, "a run that waits for its process is not watched"
     assert state.handle(events.RunPulse(run_id, 50_000, MOVED_MS), 1.0) == []
@@ -172,7 +173,7 @@ def test_a_task_given_up_while_it_stood_still_is_given_up() -> None:
     state, run_id = running()
     pulse(state, run_id, 30, 32.0)
     pulse(state, run_id, 100, 102.0)
-    state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 103.0)
+    state.handle(leader.stop_unit(1, TASK, assignment(), "moved"), 103.0)
     assert none_of(instructions.CancelRun, state.handle(events.Tick(), 110.0)), "it is being killed"
     out = state.handle(events.RunEnded(run_id, "killed"), 111.0)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED

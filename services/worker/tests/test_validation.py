@@ -15,6 +15,7 @@ from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
@@ -22,7 +23,7 @@ from herdmesh.worker.effects import validation
 from herdmesh.worker.effects.plugins import Found, Plugins
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 from tests.support import golden
 
 REGISTRY = PluginRegistry(map(describe, (FileStreamSource, FileStreamSink, MirrorSourceConnector)))

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import TargetState
-from herdmesh.herder.state.model import Assignment, StatusEntry, UnitId
+from herdmesh.herder.state.model import StatusEntry
 from herdmesh.herder.state.model.events import Event, StatusDeleted, StatusPut, StatusSnapshot
+from herdmesh.session.model import Assignment, UnitId
 
 if TYPE_CHECKING:
     from tests.sim.mesh.herder import HerderProcess

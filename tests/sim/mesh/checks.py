@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, cast
 from herdmesh.connect import audit_topic, config_topic
 from herdmesh.connect.config_records import EpochRecord, RestartRecord
 from herdmesh.connect.records import Undecodable
-from herdmesh.herder.state.model import Assignment, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
-from herdmesh.herder.state.model.questions import SetDraining
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, Draining, Restarting, Written
+from herdmesh.session import messages
+from herdmesh.session.messages import Ask, StopUnit
+from herdmesh.session.model import Assignment, UnitId
+from herdmesh.session.questions import SetDraining
 from herdmesh.worker.state import events
 from tests.sim.mesh.budgets import Budgets
 from tests.sim.mesh.clients import Operation, Outcome
@@ -214,11 +216,11 @@ class Checker:
             self.find("one leader per epoch", text)
         worker = stream.near.process
         match sent.message:
-            case ins.StartUnit():
+            case messages.StartUnit():
                 start = sent.message
                 self._world.trace(herder.name, "start %s on %s %s", start.unit, worker.name, start.assignment)
                 self._started(herder, sent.epoch, start, stream)
-            case ins.StopUnit(unit=unit, assignment=assignment, reason=reason):
+            case messages.StopUnit(unit=unit, assignment=assignment, reason=reason):
                 self._world.trace(herder.name, "stop %s on %s: %s", unit, worker.name, reason)
                 self.stops.setdefault((unit, worker.name), self._world.now)
                 if reason == "a restart was asked for":
@@ -229,11 +231,11 @@ class Checker:
                     self.moving.add(unit)
                     self._disturbed.moved(herder, sent.epoch, cast("WorkerProcess", worker), unit, reason)
                 self.moves += 1
-            case ins.Heartbeat():
+            case messages.Heartbeat():
                 pass
-            case ins.Ask(question=SetDraining(draining=draining)):
+            case messages.Ask(question=SetDraining(draining=draining)):
                 self._disturbed.told_draining(herder, cast("WorkerProcess", worker), draining=draining)
-            case ins.Welcome(adopted=adopted):
+            case messages.Welcome(adopted=adopted):
                 self._world.trace(herder.name, "to %s: %s", worker.name, sent.message)
                 self._disturbed.welcomed(herder, cast("WorkerProcess", worker), sent.session)
                 if sent.epoch == max(self._epochs, default=0):
@@ -247,7 +249,7 @@ class Checker:
             if one.unit.task is not None and UnitId(one.unit.connector, one.unit.task) in adopted:
                 self._orders[one.unit.connector, one.unit.task] = one.assignment.order
 
-    def _started(self, herder: HerderProcess, epoch: int, start: ins.StartUnit, stream: Stream) -> None:
+    def _started(self, herder: HerderProcess, epoch: int, start: messages.StartUnit, stream: Stream) -> None:
         self.counts["starts"] += 1
         self.moves += 1
         self._disturbed.started(herder, cast("WorkerProcess", stream.near.process), start.unit)
@@ -299,9 +301,7 @@ class Checker:
 
     def _holds(self, worker: WorkerProcess, unit: UnitId) -> bool:
         # With its state: one that is on its way out has said so, and is not to be overtaken either.
-        return any(
-            (one.unit.connector, one.unit.task) == (unit.connector, unit.task) for one in worker.state.holdings()
-        )
+        return any(one.unit == unit for one in worker.state.holdings())
 
     def _timed_out(self, unit: UnitId, worker: WorkerProcess) -> bool:
         """Told to stop so long ago that the herder counts it as lost."""
@@ -323,13 +323,13 @@ class Checker:
         worker.handle(event)
         if held is not None and (worker.state.holdings() != held or worker.state.epoch_max < before):
             self.find("stale epoch refused", f"{worker.name} obeys epoch {event.epoch} after {before}: {event}")
-        if isinstance(event, events.SetDraining) and event.command_id and worker.state.draining:
+        message = event.message
+        drains = isinstance(message, Ask) and bool(message.command_id) and isinstance(message.question, SetDraining)
+        if drains and worker.state.draining:
             self._noted.setdefault(worker.name, {})[worker.incarnation] = self._world.now
             self._noted_epoch.setdefault(worker.incarnation, event.epoch)
-        if isinstance(event, events.StopUnit) and not self._holds(
-            worker, UnitId(event.unit.connector, event.unit.task)
-        ):
-            self.stops.pop((UnitId(event.unit.connector, event.unit.task), worker.name), None)
+        if isinstance(message, StopUnit) and not self._holds(worker, message.unit):
+            self.stops.pop((message.unit, worker.name), None)
 
     # --- the data plane
 

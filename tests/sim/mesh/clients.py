@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from herdmesh.herder.state.model import OffsetEntry, TargetState
 from herdmesh.herder.state.model.requests import Answer as CallAnswer
 from herdmesh.herder.state.model.requests import (
     ChangeOffsets,
@@ -29,6 +28,7 @@ from herdmesh.herder.state.model.requests import (
     WriteOptions,
 )
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, Unreachable
+from herdmesh.session.model import OffsetEntry, TargetState
 from tests.sim.mesh.node import Node
 from tests.sim.mesh.offsets import told
 from tests.sim.mesh.scheduler import Answer

@@ -20,8 +20,8 @@ from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.fencing import task_set_check
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd, TaskSetClaim
+from herdmesh.session.model import Assignment, Failure, UnitId
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import Assignment, Failure, UnitId
 from tests.sim.mesh.offsets import ConnectorOffsets
 
 if TYPE_CHECKING:

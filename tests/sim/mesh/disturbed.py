@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.model import events as ev
+from herdmesh.session.model import UnitId
 
 if TYPE_CHECKING:
     from tests.sim.mesh.herder import HerderProcess

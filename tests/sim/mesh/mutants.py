@@ -33,17 +33,17 @@ from herdmesh.herder.state.memory import (
     Step,
     Unit,
 )
-from herdmesh.herder.state.model import Holding, restart_policy
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model.instructions import Message, StartUnit
+from herdmesh.herder.state.model import restart_policy
 from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.herder.state.units import balance, holds, lifecycle, task_sets
 from herdmesh.herder.state.workers import drains
+from herdmesh.session.messages import Message, StartUnit
+from herdmesh.session.model import Holding, RunState
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
 from herdmesh.worker.state.instructions import WriteStatus
 from herdmesh.worker.state.machine import WorkerState
-from herdmesh.worker.state.model import RunState
 
 
 def _nothing(*_: object, **__: object) -> None:

@@ -21,10 +21,10 @@ from herdmesh.connect import audit_topic
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.engine.fencing import task_set_check
 from herdmesh.engine.runtime.contract import TaskSetClaim
-from herdmesh.herder.state.model import OffsetEntry
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, OffsetsAnswer
+from herdmesh.session import questions
+from herdmesh.session.model import OffsetEntry
 from herdmesh.topicstore.contract import WriteDecision
-from herdmesh.worker.state import questions
 
 if TYPE_CHECKING:
     from tests.sim.mesh.clients import Operation

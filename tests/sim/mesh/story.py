@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from herdmesh.herder.state.model import UnitId
+from herdmesh.session.model import UnitId
 from herdmesh.worker.state import events
 from tests.sim.mesh import verdict
 from tests.sim.mesh.checks import Violation

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 
 import pytest
 
-from herdmesh.herder.state.model import Assignment, TargetState, UnitId
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
@@ -20,6 +19,10 @@ from herdmesh.herder.state.model.requests import (
     SetTarget,
     UpdateConnector,
 )
+from herdmesh.session import messages
+from herdmesh.session.messages import Ask
+from herdmesh.session.model import Assignment, TargetState, UnitId
+from herdmesh.session.questions import SetDraining
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state import events
 from tests.sim.mesh import verdict
@@ -27,7 +30,12 @@ from tests.sim.mesh.clients import Client, Operation, Outcome
 from tests.sim.mesh.mutants import MUTANTS
 from tests.sim.mesh.status_store import LEASE_MS
 from tests.sim.mesh.story import quiet
+from tests.sim.mesh.worker import WorkerProcess
 from tests.sim.mesh.world import World, simulated
+
+
+def _drain(worker: WorkerProcess) -> events.Command:
+    return events.Command(worker.state.epoch_max, Ask("SetDraining-1", SetDraining(draining=True)))
 
 
 @pytest.mark.parametrize("recorded_late", [False, True])
@@ -41,7 +49,7 @@ def test_a_drain_is_of_the_life_that_took_note_of_it(noted: str, recorded_late: 
 
         def note(at: str) -> None:
             if noted == at:
-                checker.commanded(worker, events.SetDraining(worker.state.epoch_max, True, "SetDraining-1"))
+                checker.commanded(worker, _drain(worker))
 
         world.begin()
         world.advance(1_000)
@@ -71,7 +79,7 @@ def test_a_drain_that_was_never_recorded_is_not_in_effect() -> None:
         worker, checker = world.workers[0], world.checker
         world.begin()
         operation = Operation("client-1-0", DrainWorker(worker.name), begun_ms=world.now)
-        checker.commanded(worker, events.SetDraining(worker.state.epoch_max, True, "SetDraining-1"))
+        checker.commanded(worker, _drain(worker))
         operation.outcome, operation.answer = Outcome.ACKNOWLEDGED, Draining(worker.name)
         checker.answered(operation)
     assert [found.check for found in checker.violations] == ["acknowledged, not in effect"]
@@ -116,7 +124,7 @@ def test_only_a_leader_of_before_over_a_stream_that_was_left_may_start_something
         stream = left[worker] if over == "the stream before" else worker.session.stream
         assert stream is not None
         epoch = start.order[0] if herder is sleeper else worker.state.epoch_max
-        again = ins.StartUnit(UnitId("a"), Assignment(epoch, 1), {}, None, TargetState.STARTED, 0, 1, None, None)
+        again = messages.StartUnit(UnitId("a"), Assignment(epoch, 1), {}, None, TargetState.STARTED, 0, 1, None, None)
         checker.sent(herder, ins.Send(0, epoch, again), stream)
     found = {violation.check for violation in checker.violations}
     excused = (of, over) == ("the leader before", "the stream before")
@@ -217,7 +225,7 @@ def test_only_what_gives_a_new_account_renews_the_budget_of_restarts(renewed_by:
             one = holding.assignment
             revision = Revision("config", (world.config_log.state.connectors["a"].config_revision,))
             failed = Assignment(one.epoch, one.generation + number, one.incarnation, revision, one.task_digest)
-            checker.sent(leader, ins.Send(0, one.epoch, ins.StopUnit(unit, failed, "it failed")), stream)
+            checker.sent(leader, ins.Send(0, one.epoch, messages.StopUnit(unit, failed, "it failed")), stream)
 
         unit = UnitId("a")
         ask(CreateConnector("a", {"connector.class": "Sink", "tasks.max": "1"}))

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnector, DrainWorker, Request
+from herdmesh.session import messages
+from herdmesh.session.model import UnitId
 from herdmesh.worker.state import events
 from tests.sim.mesh import verdict
 from tests.sim.mesh.clients import Client, Outcome
@@ -67,10 +68,10 @@ class Mesh:
 
     def _heard(self, message: ins.Send, worker: str) -> None:
         match message.message:
-            case ins.StartUnit(unit=unit):
+            case messages.StartUnit(unit=unit):
                 self.starts[unit] += 1
                 self.started_on[unit] = worker
-            case ins.StopUnit(unit=unit, reason=reason) if reason.endswith("for balance"):
+            case messages.StopUnit(unit=unit, reason=reason) if reason.endswith("for balance"):
                 self.balanced[unit] += 1
                 self.balance_ms.append(self.world.now)
             case _:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from herdmesh.connect.status_topic import State
-from herdmesh.herder.state.model import RunState, UnitId
-from herdmesh.worker.state.model import UnitId as Held
+from herdmesh.session.model import RunState, UnitId
+from herdmesh.session.model import UnitId as Held
 from tests.sim.mesh.status_store import LEASE_MS
 
 if TYPE_CHECKING:

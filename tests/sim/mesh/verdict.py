@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import TargetState as Target
-from herdmesh.herder.state.model import RunState, TargetState, UnitId
 from herdmesh.herder.state.model.requests import RestartConnector, Restarting, RestartTask
 from herdmesh.herder.state.views.views import UnitView
-from herdmesh.worker.state.model import Holding, Phase
+from herdmesh.session.model import Holding, RunState, TargetState, UnitId
+from herdmesh.worker.state.model import Phase
 from tests.sim.mesh.clients import Outcome
 
 if TYPE_CHECKING:

@@ -21,12 +21,15 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, RequestInvalid
-from herdmesh.worker import wire
+from herdmesh.rpc.properties import texts
+from herdmesh.session import questions
+from herdmesh.session import wire as session_wire
+from herdmesh.session.messages import Heartbeat, Released
+from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.effects.statuses import StatusClient
 from herdmesh.worker.loop import WorkerLoop
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions, questions
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.levels import Levels
-from herdmesh.worker.state.model import Failure, UnitId
 from tests.sim.mesh.dataplane import Run
 from tests.sim.mesh.network import Stream
 from tests.sim.mesh.node import Node
@@ -43,7 +46,7 @@ _HEARTBEAT_MS = 250
 _ANY_BEAT, _BEAT_IF_MOVED = events.HeartbeatDue(only_if_moved=False), events.HeartbeatDue(only_if_moved=True)
 _LEASE_MS = 1_500
 #: what cannot be answered without a broker.
-_NEED_KAFKA = (questions.FenceIds, questions.AlterOffsets)
+_NEED_KAFKA = (questions.FenceTasks, questions.AlterOffsets)
 
 
 class WorkerProcess(Node):
@@ -196,7 +199,7 @@ class WorkerProcess(Node):
         def written(found: OffsetsAnswer | None) -> None:
             if found is None:
                 failure = Failure("the connector was not left alone", error_class=ErrorClass.FENCED)
-                answer = session_pb.CommandReply(failure=wire.failure_to(failure))
+                answer = session_pb.CommandReply(failure=session_wire.failure_to(failure))
             else:
                 answer = _offsets_reply(found)
                 if question.prepare:
@@ -212,20 +215,20 @@ class WorkerProcess(Node):
         fails = self.world.chance(0.02) and not isinstance(question, questions.SetLogger)
         if fails or (self.world.broker.away and isinstance(question, _NEED_KAFKA)):
             failure = Failure("Kafka did not answer", error_class=ErrorClass.RETRIABLE)
-            return session_pb.CommandReply(failure=wire.failure_to(failure))
+            return session_pb.CommandReply(failure=session_wire.failure_to(failure))
         match question:
-            case questions.FenceIds(connector=connector, task_count=task_count):
+            case questions.FenceTasks(connector=connector, task_count=task_count):
                 for task in range(task_count):
                     self.world.dataplane.fence((connector, task))
                 self.world.checker.fenced(connector, task_count)
                 return session_pb.CommandReply()
-            case questions.ValidateConfig(config=config):
+            case questions.ValidateOnWorker(config=config):
                 wrong = worker_service_pb2.ConfigField(name="wrong", errors=["must not be set"])
                 fields = [wrong] if "wrong" in config else []
                 found = worker_service_pb2.ConfigValidation(fields=fields, error_count=len(fields))
                 return session_pb.CommandReply(validation=found)
             case questions.PlanTaskConfigs(config=config, tasks_max=tasks_max):
-                made = task_configs(config, tasks_max)
+                made = task_configs(texts(config), tasks_max)
                 return session_pb.CommandReply(tasks=[properties.to_proto(one) for one in made])
             case questions.SetLogger(logger=logger, level=level):
                 changed = self.told.changed_before(question)
@@ -309,7 +312,7 @@ class Session:
             address=worker.name,
             slots=64,
             plugins=worker.plugins,
-            holdings=[wire.holding_to(one) for one in worker.loop.holdings()],
+            holdings=[session_wire.holding_to(one) for one in worker.loop.holdings()],
             epoch_max=worker.loop.epoch_max(),
             draining=worker.loop.draining(),
             leaving=worker.loop.leaving(),
@@ -336,10 +339,10 @@ class Session:
         if response.WhichOneof("message") == "welcome":
             self._silence_ms = response.welcome.session_timeout.ToMilliseconds() or self._silence_ms
             self.welcomed = True
-        event = wire.command_from(response)
-        self._released = self._released or (isinstance(event, events.Released) and self._worker.state.leaving)
-        if event is not None:
-            self._worker.world.checker.commanded(self._worker, event)
+        message = session_wire.message_from(response)
+        self._released = self._released or (isinstance(message, Released) and self._worker.state.leaving)
+        if message is not None and not isinstance(message, Heartbeat):
+            self._worker.world.checker.commanded(self._worker, events.Command(response.epoch, message))
 
     def _ended(self, stream: Stream, error: HerdmeshError | None) -> None:
         if self.stream is not stream:

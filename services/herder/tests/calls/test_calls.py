@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.connect.lag import NOT_KNOWN, Lag
-from herdmesh.herder.state.model import ConnectorType, RunState, TargetState, TaskProgress, UnitId
+from herdmesh.herder.state.model import ConnectorType, TaskProgress
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
@@ -30,6 +30,7 @@ from herdmesh.rpc.errors import (
     RevisionMismatch,
     Timeout,
 )
+from herdmesh.session.model import RunState, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import SINK

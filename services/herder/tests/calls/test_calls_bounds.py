@@ -11,7 +11,6 @@ from herdmesh.herder import loop as herder_loop
 from herdmesh.herder.loop import HerderLoop
 from herdmesh.herder.state import Herder, Rules
 from herdmesh.herder.state.calls.calls import CALLS_MAX
-from herdmesh.herder.state.model import TargetState
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import (
@@ -26,6 +25,7 @@ from herdmesh.herder.state.model.requests import (
     WriteOptions,
 )
 from herdmesh.rpc.errors import QueueFull, RevisionMismatch, Timeout
+from herdmesh.session.model import TargetState
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import Outcome
 

@@ -15,9 +15,7 @@ from enum import Enum
 
 import pytest
 
-from herdmesh.herder.state.model import RunState, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model.questions import AskReplay
 from herdmesh.herder.state.model.requests import (
     Answer,
     CreateConnector,
@@ -53,6 +51,8 @@ from herdmesh.herder.state.model.requests import (
     Written,
 )
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, NoWorker, Unavailable, WorkerNotFound
+from herdmesh.session.model import RunState, TargetState, UnitId
+from herdmesh.session.questions import AskReplay
 from services.herder.tests.world import BROKEN, World, sink
 
 #: more messages than any call needs until it is answered.

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.herder.state.model import TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model.questions import Question, ValidateOnWorker
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
     DeleteConnector,
@@ -37,6 +35,8 @@ from herdmesh.rpc.errors import (
     StatusNotFound,
     TaskNotFound,
 )
+from herdmesh.session.model import TargetState, UnitId
+from herdmesh.session.questions import Question, ValidateOnWorker
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from herdmesh.herder.state.model import RunState, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import (
@@ -22,6 +21,7 @@ from herdmesh.herder.state.model.requests import (
     WriteOptions,
 )
 from herdmesh.rpc.errors import ConnectorNotFound, NoLeader, NotLeader, StatusNotFound, TaskNotFound
+from herdmesh.session.model import RunState, TargetState, UnitId
 from services.herder.tests.world import BROKEN, World, sink
 
 A, A0, A1, A2 = UnitId("a"), UnitId("a", 0), UnitId("a", 1), UnitId("a", 2)

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from herdmesh.herder.state.calls.connector_names import NAME_BYTES_MAX
-from herdmesh.herder.state.model import ConnectorEntry, Properties, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import (
@@ -28,6 +28,7 @@ from herdmesh.rpc.errors import (
     NotLeader,
     StoreUnauthorized,
 )
+from herdmesh.session.model import Properties, RunState, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import Outcome, revision
 

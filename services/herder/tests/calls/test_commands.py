@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from herdmesh.herder.state.model import OffsetEntry, Plugin, PluginKind, Properties, RefusedPlugin, UnitId
+from herdmesh.herder.state.model import Plugin, PluginKind, RefusedPlugin
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model import questions as qu
 from herdmesh.herder.state.model.instructions import DeleteConfig, PutConfig
 from herdmesh.herder.state.model.requests import (
     Answer,
@@ -33,6 +32,8 @@ from herdmesh.rpc.errors import (
     PluginNotFound,
     Timeout,
 )
+from herdmesh.session import questions as qu
+from herdmesh.session.model import OffsetEntry, Properties, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_questions import AWAY, REFUSED
 from services.herder.tests.world_worker import SINK, SOURCE

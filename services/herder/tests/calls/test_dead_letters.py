@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model import Failure
-from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
     DeadLettersAnswer,
@@ -15,6 +13,8 @@ from herdmesh.herder.state.model.requests import (
     WriteOptions,
 )
 from herdmesh.rpc.errors import ConnectorNotFound, DeadLettersRefused, NoWorker, RequestInvalid, Timeout
+from herdmesh.session.model import Failure
+from herdmesh.session.questions import AskDeadLetters, AskReplay
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_questions import AWAY
 from services.herder.tests.world_worker import SINK, SOURCE

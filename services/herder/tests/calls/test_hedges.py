@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.herder.state.calls.hedged_commands import HEDGE_MS, WORKERS_MAX
-from herdmesh.herder.state.model import ClusterLevel, OffsetEntry, TargetState, UnitId
+from herdmesh.herder.state.model import ClusterLevel
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
-from herdmesh.herder.state.model import questions as qu
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
     GetPlugin,
@@ -22,6 +21,9 @@ from herdmesh.herder.state.model.requests import (
     Written,
 )
 from herdmesh.rpc.errors import Timeout
+from herdmesh.session import messages
+from herdmesh.session import questions as qu
+from herdmesh.session.model import OffsetEntry, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import SINK, SOURCE
 
@@ -35,7 +37,7 @@ class Asking(World):
 
     def _carry_out(self, instruction: ins.Instruction) -> None:
         match instruction:
-            case ins.Send(session=session, message=ins.Ask(question=question)):
+            case ins.Send(session=session, message=messages.Ask(question=question)):
                 worker = next(one.id for one in self.workers.values() if one.session == session)
                 self.asked.append((worker, type(question).__name__))
             case _:

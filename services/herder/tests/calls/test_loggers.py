@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model import ClusterLevel, Failure, TargetState
+from herdmesh.herder.state.model import ClusterLevel
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model.questions import SetLogger
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
     GetLoggers,
@@ -24,6 +23,8 @@ from herdmesh.rpc.errors import (
     Timeout,
     WorkerNotFound,
 )
+from herdmesh.session.model import Failure, TargetState
+from herdmesh.session.questions import SetLogger
 from services.herder.tests.world import World, sink
 
 DEBUG = SetLoggers("org.foo", "debug")

@@ -8,10 +8,8 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.herder.state.calls.offset_records import RECORDED_BYTES_MAX
-from herdmesh.herder.state.model import OffsetEntry, TargetState
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
-from herdmesh.herder.state.model import questions as qu
 from herdmesh.herder.state.model.requests import (
     ChangeOffsets,
     CreateConnector,
@@ -30,6 +28,8 @@ from herdmesh.rpc.errors import (
     Timeout,
     WriteOutcomeUnknown,
 )
+from herdmesh.session import questions as qu
+from herdmesh.session.model import OffsetEntry, TargetState
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_questions import AWAY, REFUSED
 from services.herder.tests.world_store import revision

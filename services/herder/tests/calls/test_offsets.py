@@ -10,9 +10,7 @@ from typing import TypeVar
 import pytest
 
 from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.herder.state.model import Failure, OffsetEntry, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model import questions as qu
 from herdmesh.herder.state.model.requests import (
     ChangeOffsets,
     CreateConnector,
@@ -39,6 +37,8 @@ from herdmesh.rpc.errors import (
     Unreachable,
     WriteOutcomeUnknown,
 )
+from herdmesh.session import questions as qu
+from herdmesh.session.model import Failure, OffsetEntry, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_questions import AWAY, REFUSED
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import Failure, Plugin, Properties, TargetState, UnitId
-from herdmesh.herder.state.model.questions import PlanTaskConfigs
+from herdmesh.herder.state.model import Plugin
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
     DrainWorker,
@@ -22,6 +21,8 @@ from herdmesh.herder.state.model.requests import (
     UpdateConnector,
 )
 from herdmesh.rpc.errors import ConnectorExists, InvalidConfig, NoWorker, Timeout
+from herdmesh.session.model import Failure, Properties, TargetState, UnitId
+from herdmesh.session.questions import PlanTaskConfigs
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import SINK, SOURCE
 from tests.support.sizes import soak_or

@@ -10,6 +10,7 @@ from herdmesh.herder.state.leadership.generations import RESERVE_AT, RESERVE_MS
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import CreateConnector, RestartConnector
+from herdmesh.session.messages import StartUnit
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 
@@ -78,7 +79,7 @@ def test_a_leader_that_gets_no_block_gives_its_epoch_up_and_restarts_nothing() -
 
 def started(instructions: list[ins.Instruction]) -> list[int]:
     messages = [one.message for one in instructions if isinstance(one, ins.Send)]
-    return [message.assignment.generation for message in messages if isinstance(message, ins.StartUnit)]
+    return [message.assignment.generation for message in messages if isinstance(message, StartUnit)]
 
 
 def test_a_block_reserved_for_another_epoch_or_told_twice_changes_nothing() -> None:

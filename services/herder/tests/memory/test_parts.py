@@ -17,9 +17,9 @@ from herdmesh.herder.state import Rules
 from herdmesh.herder.state.calls.handlers_by_request import handler_of
 from herdmesh.herder.state.memory import HerderMemory, Hold, Member, Step, new_memory
 from herdmesh.herder.state.memory.fleet import Window
-from herdmesh.herder.state.model import Assignment
 from herdmesh.herder.state.model.events import LeadershipGranted
 from herdmesh.herder.state.model.requests import Request
+from herdmesh.session.model import Assignment
 
 ROOMS = Path(state.__file__).parent
 #: `balance` is missing: its fields are those of one record, which `units/balance.py` alone writes.

@@ -11,17 +11,10 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.settings import HerderSettings
-from herdmesh.herder.state.model import (
-    Failure,
-    RestartNote,
-    RestartPolicy,
-    RunState,
-    StatusEntry,
-    UnitId,
-    restart_policy,
-)
+from herdmesh.herder.state.model import RestartNote, RestartPolicy, StatusEntry, restart_policy
 from herdmesh.herder.state.model.restart_policy import Account, Verdict
-from herdmesh.herder.wire import restart_notes
+from herdmesh.herder.wire import restart_notes, values
+from herdmesh.session.model import Failure, RunState, UnitId
 
 UNIT = UnitId("a", 0)
 POLICIES = st.builds(
@@ -198,7 +191,7 @@ def test_a_status_carries_the_account(
     note = RestartNote("0a1b2c3d", attempts_ms, len(attempts_ms) + 1, attempts_max, next_ms, None)
     written = restart_notes.conditions(note, state)
     assert all(len(one.message) <= 1_000 and "\n" not in one.message for one in written)
-    read, others = restart_notes.note(written)
+    read, others = restart_notes.note([values.condition(one) for one in written])
     assert others == ()
     assert read is not None
     assert (read.tag, len(read.attempts_ms)) == (note.tag, len(attempts_ms))
@@ -230,7 +223,7 @@ def test_the_text_of_a_status_and_what_is_none_of_ours() -> None:
             ("RESTARTING", "soon"),
         )
     ]
-    read, others = restart_notes.note(foreign)
+    read, others = restart_notes.note([values.condition(one) for one in foreign])
     assert read is None
     assert [one.type for one in others] == ["STALLED", "RESTARTS", "RESTARTING"]
 

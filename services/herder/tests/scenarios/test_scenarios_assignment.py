@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import RunState, TargetState, UnitId
 from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnector
 from herdmesh.herder.state.units.assignment import assign
+from herdmesh.session.model import RunState, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import Held
 

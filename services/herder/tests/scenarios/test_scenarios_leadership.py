@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.herder.state import Herder, Rules
-from herdmesh.herder.state.model import Holding, Lease, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import Lease
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import (
@@ -22,6 +22,8 @@ from herdmesh.herder.state.model.requests import (
     UpdateConnector,
 )
 from herdmesh.rpc.errors import NoLeader
+from herdmesh.session import messages
+from herdmesh.session.model import Holding, RunState, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import SINK, Held, Worker
@@ -87,7 +89,7 @@ def test_a_worker_that_dials_the_old_leader_is_sent_on_once_that_one_knows(world
     holdings = tuple(Holding(unit, held.assignment, held.state) for unit, held in worker.held.items())
     hello = ev.WorkerHello(900, "w1", worker.incarnation, "w1:1", 8, (SINK,), holdings, epoch_max=1)
     welcomed = [sent.message for sent in old.handle(hello, world.now) if isinstance(sent, ins.Send)]
-    assert [len(message.adopted) for message in welcomed if isinstance(message, ins.Welcome)] == [len(holdings)]
+    assert [len(message.adopted) for message in welcomed if isinstance(message, messages.Welcome)] == [len(holdings)]
     closed = [one for one in old.handle(ev.Tick(), world.now + 1_000) if isinstance(one, ins.CloseSession)]
     assert 900 in {one.session for one in closed}
     refused = old.handle(replace(hello, session=901), world.now + 1_100)
@@ -135,9 +137,9 @@ def test_messages_of_the_old_leader_that_arrive_late_are_not_heard(world: World)
     world.advance(2_000)
     assert worker.session is not None
     for message in (
-        ins.StopUnit(unit, before[unit].assignment, "late"),
-        ins.SetUnitTarget(unit, TargetState.PAUSED),
-        ins.Welcome((), 6_000, "h0"),
+        messages.StopUnit(unit, before[unit].assignment, "late"),
+        messages.SetUnitTarget(unit, TargetState.PAUSED),
+        messages.Welcome((), 6_000, "h0"),
     ):
         worker.hear(ins.Send(worker.session, old_epoch, message))
     world.run()

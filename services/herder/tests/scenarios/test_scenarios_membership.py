@@ -10,11 +10,14 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model import ConnectorEntry, Failure, RunState, UnitId
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import CreateConnector, RestartConnector, UpdateConnector
 from herdmesh.rpc.errors import NoLeader
+from herdmesh.session import messages
+from herdmesh.session.messages import GenerateTaskConfigs, StopUnit
+from herdmesh.session.model import Failure, RunState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 
@@ -35,7 +38,7 @@ class Watched(World):
 
     def asked_for_task_configs(self) -> list[str]:
         messages = [sent.message for sent in self.sent]
-        return [message.connector for message in messages if isinstance(message, ins.GenerateTaskConfigs)]
+        return [message.connector for message in messages if isinstance(message, GenerateTaskConfigs)]
 
 
 @pytest.fixture
@@ -81,11 +84,11 @@ def test_a_member_that_gives_units_up_needs_no_second_round(world: Watched) -> N
     since, told = len(world.starts), len(world.sent)
     world.worker("w2")
     world.share()
-    stops = [sent.message for sent in world.sent[told:] if isinstance(sent.message, ins.StopUnit)]
+    stops = [sent.message for sent in world.sent[told:] if isinstance(sent.message, StopUnit)]
     assert len(stops) == len(units(world, since)) == 2
     told = len(world.sent)
     world.advance(30_000)
-    assert {type(sent.message) for sent in world.sent[told:]} == {ins.Heartbeat}
+    assert {type(sent.message) for sent in world.sent[told:]} == {messages.Heartbeat}
 
 
 def test_what_stops_late_moves_once_and_nothing_else_in_its_place(world: Watched) -> None:
@@ -97,7 +100,7 @@ def test_what_stops_late_moves_once_and_nothing_else_in_its_place(world: Watched
     world.worker("w2")
     world.advance(10_000)
     assert units(world, since) == []
-    stops = [sent.message.unit for sent in world.sent[told:] if isinstance(sent.message, ins.StopUnit)]
+    stops = [sent.message.unit for sent in world.sent[told:] if isinstance(sent.message, StopUnit)]
     assert len(set(stops)) == len(stops) == 2
     owner.stop_silently = False
     for unit in stops:
@@ -230,7 +233,7 @@ def test_a_worker_that_is_slow_to_start_holds_nobody_up(world: Watched) -> None:
     assert {str(unit) for unit in world.workers["w2"].held} == {"b", "b-1"}, "the other's share waits for w1 alone"
     told = len(world.sent)
     world.advance(3_000)
-    beats = [sent.session for sent in world.sent[told:] if isinstance(sent.message, ins.Heartbeat)]
+    beats = [sent.session for sent in world.sent[told:] if isinstance(sent.message, messages.Heartbeat)]
     assert beats.count(world.workers["w2"].session or 0) == 3, "the herder says that it lives every second all along"
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.units.assignment import Move, assign
+from herdmesh.session.model import UnitId
 
 WORKERS = [f"w{number}" for number in range(7)]
 

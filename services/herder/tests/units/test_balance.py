@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
@@ -17,6 +16,8 @@ from herdmesh.herder.state.model.requests import (
     UndrainWorker,
     UpdateConnector,
 )
+from herdmesh.session import messages
+from herdmesh.session.model import UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import SINK, SOURCE
 
@@ -253,7 +254,9 @@ def test_a_move_for_balance_is_told_as_such() -> None:
     def note(event: object, now: int) -> list[ins.Instruction]:
         out = handle(event, now)  # pyright: ignore[reportArgumentType]
         stops.extend(
-            one.message.reason for one in out if isinstance(one, ins.Send) and isinstance(one.message, ins.StopUnit)
+            one.message.reason
+            for one in out
+            if isinstance(one, ins.Send) and isinstance(one.message, messages.StopUnit)
         )
         return out
 

@@ -13,7 +13,6 @@ import pytest
 
 from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model import Failure, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
@@ -24,6 +23,7 @@ from herdmesh.herder.state.model.requests import (
     UndrainWorker,
     UpdateConnector,
 )
+from herdmesh.session.model import Failure, TargetState, UnitId
 from services.herder.tests.world import World, sink
 
 GROUP = "connect-a"

@@ -9,9 +9,8 @@ import pytest
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.herder.state.model import Condition, Failure, RunState, StatusEntry, TargetState, UnitId
+from herdmesh.herder.state.model import StatusEntry
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model.instructions import SetUnitTarget
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
     DeleteConnector,
@@ -23,6 +22,8 @@ from herdmesh.herder.state.model.requests import (
     Written,
 )
 from herdmesh.rpc.errors import TaskNotFound
+from herdmesh.session.messages import SetUnitTarget
+from herdmesh.session.model import Condition, Failure, RunState, TargetState, UnitId
 from services.herder.tests.world import BROKEN, World, sink
 
 

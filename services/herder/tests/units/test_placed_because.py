@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model import Failure, RunState, UnitId
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
     DrainWorker,
@@ -15,6 +14,7 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.herder.state.views import views
 from herdmesh.herder.wire import views as wire
+from herdmesh.session.model import Failure, RunState, UnitId
 from services.herder.tests.world import BROKEN, World, sink
 
 AWAY = Failure("Kafka does not answer", error_class=ErrorClass.RETRIABLE)

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state.memory import Connector, HerderMemory, Hold, Member, new_memory
-from herdmesh.herder.state.model import Assignment, RateUse, TaskProgress, UnitId
-from herdmesh.herder.state.model.instructions import Send, SetRate
+from herdmesh.herder.state.model import RateUse, TaskProgress
+from herdmesh.herder.state.model.instructions import Send
 from herdmesh.herder.state.units.rate_limits import level, share_limits
+from herdmesh.session.messages import SetRate
+from herdmesh.session.model import Assignment, UnitId
 
 LIMIT = 90.0
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import RestartPolicy, RunState, StatusEntry, TargetState, UnitId
+from herdmesh.herder.state.model import RestartPolicy, StatusEntry
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import CreateConnector
 from herdmesh.herder.state.views.views import UnitView
 from herdmesh.rpc.errors import Unreachable
+from herdmesh.session.model import RunState, TargetState, UnitId
 from services.herder.tests.world import FLAKY, World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import Worker

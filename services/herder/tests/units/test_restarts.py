@@ -8,7 +8,7 @@ import pytest
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import Failure, RestartPolicy, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import RestartPolicy
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
@@ -20,6 +20,7 @@ from herdmesh.herder.state.model.requests import (
 from herdmesh.herder.state.model.restart_policy import OUTAGE_BACKOFF_MAX_MS, OUTAGE_OVER_MS
 from herdmesh.herder.state.views.views import UnitView
 from herdmesh.rpc.errors import RequestInvalid, Unreachable
+from herdmesh.session.model import Failure, RunState, TargetState, UnitId
 from services.herder.tests.world import BROKEN, FENCED, FLAKY, World, sink
 from services.herder.tests.world_worker import Worker
 

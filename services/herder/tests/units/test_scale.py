@@ -17,12 +17,13 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import ConnectorEntry, RunState
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnector, UpdateConnector
 from herdmesh.herder.state.units.lifecycle import STOPS_MAX
 from herdmesh.herder.state.units.placement import CHANGES_MAX
+from herdmesh.session import messages
+from herdmesh.session.model import RunState
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import Worker
@@ -53,7 +54,7 @@ class Fleet(World):
     def check(self) -> None:
         """Nothing; see above."""
 
-    def started(self, worker: Worker, start: ins.StartUnit) -> None:
+    def started(self, worker: Worker, start: messages.StartUnit) -> None:
         self.starts.append((worker.id, start))
 
     def _handle(self, event: ev.Event) -> None:

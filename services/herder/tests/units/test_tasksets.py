@@ -12,14 +12,14 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model import Failure, RunState, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
-from herdmesh.herder.state.model import questions as qu
 from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnector, SetTarget, UpdateConnector
 from herdmesh.herder.state.units import task_sets
 from herdmesh.herder.state.views.views import ConnectorView
 from herdmesh.rpc.errors import HerdmeshError, RevisionMismatch, StaleEpoch, Unreachable
+from herdmesh.session import questions as qu
+from herdmesh.session.model import Failure, RunState, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import Worker
 

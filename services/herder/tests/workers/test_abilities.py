@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.herder.state.model import OffsetEntry, Plugin, PluginKind
+from herdmesh.herder.state.model import Plugin, PluginKind
 from herdmesh.herder.state.model.requests import CreateConnector, DrainWorker, UpdateConnector, WriteOptions
+from herdmesh.session.model import OffsetEntry
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import SINK, SOURCE
 

@@ -6,9 +6,10 @@ import pytest
 
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.herder.state.memory import Member, new_memory
-from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Plugin, PluginKind, Properties, Rules
+from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Plugin, PluginKind, Rules
 from herdmesh.herder.state.model.requests import CreateConnector
 from herdmesh.herder.state.workers import plugin_catalog
+from herdmesh.session.model import Properties
 from services.herder.tests.world import World
 
 

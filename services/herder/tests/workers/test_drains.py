@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import Plugin, PluginKind, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import Plugin, PluginKind
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.plugin_versions import compare, meets
@@ -22,6 +22,7 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.herder.state.views.views import UnitView, WorkerState, WorkerView
 from herdmesh.rpc.errors import NoWorker, RequestIdExpired, RequestInvalid, Unavailable, WorkerNotFound
+from herdmesh.session.model import RunState, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import Outcome
 from services.herder.tests.world_worker import SINK, SOURCE

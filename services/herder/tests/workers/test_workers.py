@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.model import Holding, RunState, TargetState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import CreateConnector, DrainWorker, SetTarget, UpdateConnector
 from herdmesh.herder.state.views.views import WorkerState
 from herdmesh.rpc.errors import NoLeader, NotLeader, WorkerNotFound
+from herdmesh.session import messages
+from herdmesh.session.model import Holding, RunState, TargetState, UnitId
 from services.herder.tests.world import BROKEN, World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import SINK, SOURCE, Held, Worker
@@ -286,7 +287,7 @@ def test_an_older_claim_loses_also_when_the_newer_is_over_and_nobody_wrote_of_it
         (Holding(unit, replace(mine, generation=mine.generation - 1), RunState.RUNNING),), 1,
     )  # fmt: skip
     told = [one.message for one in world.herder.handle(thief, world.now) if isinstance(one, ins.Send)]
-    assert [one.unit for one in told if isinstance(one, ins.StopUnit)] == [unit]
+    assert [one.unit for one in told if isinstance(one, messages.StopUnit)] == [unit]
 
 
 @pytest.mark.parametrize(("ahead", "restarts"), [(1, 1), (1_000_000, 0)])

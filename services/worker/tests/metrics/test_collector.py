@@ -13,10 +13,12 @@ from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime.contract import ErrorCounts, PartitionProgress, Progress, RunEnd
 from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
 from herdmesh.rpc.telemetry import Buckets
+from herdmesh.session.model import Assignment, Failure, TargetState, UnitId
 from herdmesh.worker.metrics import collector, names
 from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
-from herdmesh.worker.state.model import Assignment, ConnectorSpec, Failure, TargetState, TaskSpec, UnitId
+from herdmesh.worker.state.model import ConnectorSpec, TaskSpec
+from services.worker.tests import leader
 
 SINK_CONFIG = {"connector.class": "FileStreamSink", "topics": "t"}
 SPEC = TaskSpec(SINK_CONFIG, {"file": "f"}, 1)
@@ -37,7 +39,7 @@ class World:
         self.state = WorkerState("life", Limits(TaskLimits(slots=8)))
         self.metrics = WorkerMetrics(_plugin, 8, "1.2.3")
         monkeypatch.setattr(collector.time, "monotonic", lambda: self.now_s)
-        self.handle(events.SessionOpened(1, frozenset()))
+        self.handle(leader.welcome(1, frozenset()))
 
     def handle(self, event: events.Event) -> list[instructions.Instruction]:
         out = self.state.handle(event, self.now_s)
@@ -48,11 +50,11 @@ class World:
         """Its run's id."""
         spec = ConnectorSpec(SINK_CONFIG, 1) if unit.task is None else SPEC
         target = TargetState.STARTED
-        out = self.handle(events.StartUnit(1, unit, Assignment(1, generation, incarnation), target, spec))
+        out = self.handle(leader.start_unit(1, unit, Assignment(1, generation, incarnation), target, spec))
         return next((one.run_id for one in out if isinstance(one, instructions.SubmitRun)), "")
 
     def stop(self, generation: int, run_id: str = "") -> None:
-        self.handle(events.StopUnit(1, TASK, Assignment(1, generation, "i"), "moved"))
+        self.handle(leader.stop_unit(1, TASK, Assignment(1, generation, "i"), "moved"))
         if run_id:
             self.handle(events.RunEnded(run_id))
 
@@ -173,7 +175,7 @@ def test_a_pause_keeps_the_counts_and_is_a_part_of_the_time(world: World) -> Non
     run_id = world.start()
     world.moved(run_id, 5)
     world.now_s += 10.0
-    world.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED))
+    world.handle(leader.set_target(1, TASK, TargetState.PAUSED))
     world.handle(events.RunFinished(run_id, RunEnd.STOPPED, Progress(5, 5), 0))
     world.handle(events.RunEnded(run_id))
     world.now_s += 30.0
@@ -200,8 +202,8 @@ def test_what_has_left_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(collector, "LEFT_MAX", 3)
     for number in range(5):
         unit = UnitId("c", number)
-        world.handle(events.StartUnit(1, unit, Assignment(1, 1, "i"), TargetState.PAUSED, SPEC))
-        world.handle(events.StopUnit(1, unit, Assignment(1, 1, "i"), "moved"))
+        world.handle(leader.start_unit(1, unit, Assignment(1, 1, "i"), TargetState.PAUSED, SPEC))
+        world.handle(leader.stop_unit(1, unit, Assignment(1, 1, "i"), "moved"))
     assert len(world.metrics.left) == 3
     assert world.series()[WORKER + "task_count"] == 0
 
@@ -254,7 +256,7 @@ def test_the_worker_counts_what_it_holds_and_how_starts_went(world: World) -> No
 
 def test_a_class_that_nobody_knows_has_no_numbers_of_sinks(world: World) -> None:
     spec = replace(SPEC, connector_config={"connector.class": "Nobodys"})
-    world.handle(events.StartUnit(1, TASK, Assignment(1, 1, "i"), TargetState.STARTED, spec))
+    world.handle(leader.start_unit(1, TASK, Assignment(1, 1, "i"), TargetState.STARTED, spec))
     found = world.series()
     assert ANY + "status status=unassigned" in found
     assert not [name for name in found if name.startswith(SINK)]

@@ -41,6 +41,11 @@ def from_proto(message: connector_pb2.Properties) -> dict[str, PropertyValue]:
     return {name: _value(message.entries[name]) for name in sorted(message.entries)}
 
 
+def texts(properties: Mapping[str, PropertyValue]) -> dict[str, str | None]:
+    """Properties as authors get them: a foreign writer's other JSON values become their JSON text."""
+    return {name: value.text if isinstance(value, JsonValue) else value for name, value in properties.items()}
+
+
 def _value(entry: connector_pb2.PropertyValue) -> PropertyValue:
     kind = entry.WhichOneof("kind")
     if kind is None:

@@ -26,6 +26,7 @@ from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import Answer, Request, WriteOptions
 from herdmesh.herder.wire.values import monotonic_ms
 from herdmesh.rpc.errors import HerdmeshError, QueueFull, ShuttingDown, Timeout, WriteOutcomeUnknown
+from herdmesh.session import messages
 
 QUEUE_MAX: Final = 10_000
 #: Callers that may wait, each with its request in memory; more are told to slow down.
@@ -348,19 +349,19 @@ class HerderLoop:
 def _log_message(sent: ins.Send) -> None:
     """One line for what moves a unit; heartbeats and the like are silent."""
     match sent.message:
-        case ins.StartUnit(unit=unit, assignment=assignment):
+        case messages.StartUnit(unit=unit, assignment=assignment):
             _log.info("start_unit", unit=unit.log_context, session=sent.session, generation=assignment.generation)
-        case ins.StopUnit(unit=unit, reason=reason):
+        case messages.StopUnit(unit=unit, reason=reason):
             _log.info("stop_unit", unit=unit.log_context, session=sent.session, reason=reason)
-        case ins.Welcome(adopted=adopted):
+        case messages.Welcome(adopted=adopted):
             _log.info("welcome", session=sent.session, epoch=sent.epoch, adopted=len(adopted))
         case (
-            ins.SetUnitTarget()
-            | ins.GenerateTaskConfigs()
-            | ins.SetRate()
-            | ins.Ask()
-            | ins.Heartbeat()
-            | ins.Released()
+            messages.SetUnitTarget()
+            | messages.GenerateTaskConfigs()
+            | messages.SetRate()
+            | messages.Ask()
+            | messages.Heartbeat()
+            | messages.Released()
         ):
             pass
         case _:

@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from herdmesh.herder.state.model import RunState, UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.rpc import telemetry
 from herdmesh.rpc.errors import HerdmeshError, NotLeader
+from herdmesh.session import messages
+from herdmesh.session.model import RunState, UnitId
 
 #: more than these under way is a bug elsewhere; the oldest are not timed then.
 #: Events without a figure of their own.
@@ -178,9 +179,9 @@ class HerderMetrics:
             case _:
                 assert_never(instruction)
 
-    def _time_message(self, worker: str, message: ins.Message) -> None:
+    def _time_message(self, worker: str, message: messages.Message) -> None:
         match message:
-            case ins.StartUnit(unit=unit):
+            case messages.StartUnit(unit=unit):
                 before = self._last_worker.get(unit)
                 moved = before is not None and before != worker
                 self._starts.add(1, {"kind": _kind(unit), "moved": moved})
@@ -190,15 +191,21 @@ class HerderMetrics:
                     del self._last_worker[next(iter(self._last_worker))]
                 self._moving.add(unit)
                 self._clock.begin(("start", unit), f"start {_kind(unit)}")
-            case ins.StopUnit(unit=unit):
+            case messages.StopUnit(unit=unit):
                 self._stops.add(1, {"kind": _kind(unit)})
                 self._moving.add(unit)
                 self._clock.begin(("stop", unit), f"stop {_kind(unit)}")
-            case ins.GenerateTaskConfigs(connector=connector):
+            case messages.GenerateTaskConfigs(connector=connector):
                 self._clock.begin(("generate", connector), "generate task configs")
-            case ins.Ask(command_id=command, question=question):
+            case messages.Ask(command_id=command, question=question):
                 self._clock.begin(("ask", command), type(question).__name__)
-            case ins.Welcome() | ins.SetUnitTarget() | ins.SetRate() | ins.Heartbeat() | ins.Released():
+            case (
+                messages.Welcome()
+                | messages.SetUnitTarget()
+                | messages.SetRate()
+                | messages.Heartbeat()
+                | messages.Released()
+            ):
                 pass
             case _:
                 assert_never(message)

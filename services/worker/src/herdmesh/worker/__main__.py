@@ -26,7 +26,8 @@ from herdmesh.kafka.librdkafka import LACKING, SUPPORTED, unsupported
 from herdmesh.rpc import process, revisions
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.sdk.spark import task_session
-from herdmesh.worker import wire
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.applications import Applications, SparkApplication
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
@@ -52,7 +53,6 @@ from herdmesh.worker.service.worker_service import WorkerServicer
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.spark.session import SparkHost, spark_conf
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events
-from herdmesh.worker.state.model import UnitId
 
 WORKER_SERVICE: Final = "herdmesh.api.worker.v1.WorkerService"
 RUN_SERVICE: Final = "herdmesh.api.worker.v1.RunService"
@@ -141,7 +141,7 @@ async def serve_on(
             plugins=plugins.all(),
             refused_plugins=plugins.refused(),
             has_plugin_folders=plugins.has_folders,
-            holdings=[wire.holding_to(one) for one in loop.holdings()],
+            holdings=[session_wire.holding_to(one) for one in loop.holdings()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
             leaving=loop.leaving(),

@@ -15,6 +15,8 @@ import structlog
 
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import Holding, UnitId
 from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
@@ -27,7 +29,6 @@ from herdmesh.worker.effects.statuses import StatusClient
 from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.state import WorkerState, events, instructions
 from herdmesh.worker.state.held import Task
-from herdmesh.worker.state.model import Holding, UnitId
 from herdmesh.worker.state.reconfigurations import LIMITED
 
 _QUEUE_MAX: Final = 10_000
@@ -128,7 +129,7 @@ class WorkerLoop:
             return
         match instruction:
             case instructions.SubmitRun(run_id=run_id, unit=unit):
-                _log.info("run_submitted", unit=str(unit), run_id=run_id)
+                _log.info("run_submitted", unit=unit.log_context, run_id=run_id)
                 effects.runs.submit(instruction)
             case instructions.StopRun(run_id=run_id, reason=reason):
                 _log.info("run_told_to_stop", unit=effects.runs.unit_of(run_id), run_id=run_id, reason=reason)
@@ -142,7 +143,7 @@ class WorkerLoop:
             case instructions.CancelRun(run_id=run_id, reason=reason):
                 effects.runs.cancel(run_id, reason)
             case instructions.WatchTask(unit=unit):
-                _log.info("task_idle", unit=str(unit))
+                _log.info("task_idle", unit=unit.log_context)
                 effects.watch.watch(instruction)
             case instructions.UnwatchTask(unit=unit, forget=forget):
                 effects.watch.unwatch(unit, forget=forget)
@@ -169,16 +170,22 @@ class WorkerLoop:
             case instructions.WriteStatus(unit=unit, state=state, failure=failure):
                 message = failure.message if failure is not None else None
                 said = [one.type for one in instruction.conditions]
-                _log.info("state", unit=str(unit), state=state, generation=instruction.generation, failure=message)
+                _log.info(
+                    "state", unit=unit.log_context, state=state, generation=instruction.generation, failure=message
+                )
                 if LIMITED in said:
-                    _log.warning("reconfiguration_limited", unit=str(unit), why=instruction.conditions[-1].message)
+                    _log.warning(
+                        "reconfiguration_limited", unit=unit.log_context, why=instruction.conditions[-1].message
+                    )
                 effects.statuses.write(instruction)
             case instructions.SendReport(unit=unit, assignment=assignment, state=state, failure=failure):
-                session.send(wire.report_to(unit, assignment, state, failure))
+                session.send(session_wire.report_to(unit, assignment, state, failure))
             case instructions.SendTaskConfigs(connector=name, assignment=assignment, tasks=tasks, failure=failure):
-                session.send(wire.task_configs_to(name, assignment, tasks, failure))
+                session.send(session_wire.task_configs_to(name, assignment, tasks, failure))
             case instructions.SendHeartbeat(moved=moved, waits=waits):
-                heartbeat = session_pb2.WorkerHeartbeat(progress=self._progress(moved), waits=wire.waits_to(waits))
+                heartbeat = session_pb2.WorkerHeartbeat(
+                    progress=self._progress(moved), waits=session_wire.waits_to(waits)
+                )
                 session.send(session_pb2.SessionRequest(heartbeat=heartbeat))
             case instructions.SendLeaving():
                 session.send(session_pb2.SessionRequest(leaving=session_pb2.WorkerLeaving()))

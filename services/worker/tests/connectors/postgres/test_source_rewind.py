@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from herdmesh.connect.errors import ConfigError
+from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka, run_here
 from services.worker.tests.test_offsets import bench
 

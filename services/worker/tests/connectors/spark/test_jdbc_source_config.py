@@ -9,6 +9,7 @@ import pytest
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.spark.source import JdbcSource
 from herdmesh.worker.connectors.spark.source_config import settings_of, topic_name
@@ -16,7 +17,7 @@ from herdmesh.worker.effects import validation
 from herdmesh.worker.effects.plan import planned_task_configs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 
 def config(**more: str | None) -> dict[str, str | None]:

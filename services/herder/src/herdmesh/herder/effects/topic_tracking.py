@@ -20,8 +20,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.herder.state.model import UnitId
 from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.session.model import UnitId
 
 INTERVAL_S: Final = 1.0
 AGAIN_S: Final = 60.0

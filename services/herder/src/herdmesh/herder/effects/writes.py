@@ -19,7 +19,6 @@ import structlog
 from herdmesh.api.configstore.v1.config_write_service_pb2_grpc import ConfigWriteServiceStub
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_pb
 from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceStub
-from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.wire import stores as wire
@@ -28,6 +27,7 @@ from herdmesh.rpc import revisions, tracing
 from herdmesh.rpc.client import RETRIABLE, connect, retrying
 from herdmesh.rpc.errors import HerdmeshError, WriteOutcomeUnknown
 from herdmesh.rpc.request_ids import new_request_id
+from herdmesh.session.model import UnitId
 
 if TYPE_CHECKING:
     import grpc.aio

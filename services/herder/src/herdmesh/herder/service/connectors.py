@@ -27,11 +27,12 @@ from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.loop import HerderLoop
 from herdmesh.herder.service.encoded_views import EncodedMeshViews
 from herdmesh.herder.service.offsets import OffsetRpcs
-from herdmesh.herder.state.model import TargetState
 from herdmesh.herder.state.model import requests as rq
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import encoded, properties, revisions, tracing
 from herdmesh.rpc.errors import ConnectorNotFound, RequestInvalid
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import TargetState
 
 CONNECTOR_SERVICE: Final = "herdmesh.api.herder.v1.ConnectorService"
 PAGE_SIZE_MAX: Final = 1000
@@ -79,7 +80,7 @@ class ConnectorServicer(OffsetRpcs):
             request.name,
             properties.from_proto(request.config),
             values.target_asked(request.initial_state, "initial_state"),
-            tuple(values.offset(offset) for offset in request.initial_offsets),
+            tuple(session_wire.offset_from(offset) for offset in request.initial_offsets),
         )
         written = await self._call(wanted, rq.Written, request.request_id, None, context)
         return pb.CreateConnectorResponse(

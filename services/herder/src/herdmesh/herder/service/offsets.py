@@ -12,8 +12,8 @@ import grpc.aio
 from herdmesh.api.herder.v1 import offset_messages_pb2 as pb
 from herdmesh.herder.service.queries import QueryRpcs
 from herdmesh.herder.state.model import requests as rq
-from herdmesh.herder.wire import values
 from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.session import wire as session_wire
 
 ALTER_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one request: herder and worker keep it in memory, and it shares a stream with heartbeats."""
@@ -33,7 +33,7 @@ class OffsetRpcs(QueryRpcs):
         if request.ByteSize() > ALTER_BYTES_MAX:
             raise RequestInvalid(f"at most {ALTER_BYTES_MAX} bytes of offsets at once", "offsets")
         wanted = rq.ChangeOffsets(
-            request.name, tuple(values.offset(one) for one in request.offsets), dry_run=request.dry_run
+            request.name, tuple(session_wire.offset_from(one) for one in request.offsets), dry_run=request.dry_run
         )
         told = await self._call(wanted, rq.OffsetsAnswer, request.request_id, None, context)
         return pb.AlterOffsetsResponse(meta=self._meta(), offsets=_entries(told), message=told.message)
@@ -58,4 +58,4 @@ class OffsetRpcs(QueryRpcs):
 
 
 def _entries(told: rq.OffsetsAnswer) -> list[pb.OffsetEntry]:
-    return [values.offset_to_proto(one) for one in told.offsets]
+    return [session_wire.offset_to(one) for one in told.offsets]

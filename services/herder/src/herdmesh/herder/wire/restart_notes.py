@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from herdmesh.api.common.v1 import connector_pb2 as common
-from herdmesh.herder.state.model import AutoRestart, Condition, RestartNote, RunState
+from herdmesh.herder.state.model import AutoRestart, RestartNote
 from herdmesh.herder.wire import values
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import Condition, RunState
 
 RESTARTING = "RESTARTING"
 RESTARTS = "RESTARTS"
@@ -30,18 +32,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
 
-def conditions(note: RestartNote | None, state: RunState) -> list[common.Condition]:
+def conditions(note: RestartNote | None, state: RunState) -> tuple[Condition, ...]:
     """What a status in `state` says of the account."""
     if note is None:
-        return []
+        return ()
     count = len(note.attempts_ms)
     times = "".join(f" {_text(at_ms)}" for at_ms in note.attempts_ms[-_TIMES_MAX:])
     account = f"{count} restart{'' if count == 1 else 's'} under config {note.tag}{':' if times else ''}{times}"
-    found = [common.Condition(type=RESTARTS, message=account)]
+    found = [Condition(RESTARTS, account)]
     if note.next_ms is not None or state is RunState.RESTARTING:
         message = progress(note.attempt, note.attempts_max, note.next_ms)
-        found.append(common.Condition(type=RESTARTING, message=message, since=values.wall_time(note.since_ms)))
-    return found
+        found.append(Condition(RESTARTING, message, note.since_ms))
+    return tuple(found)
 
 
 def note(messages: Sequence[common.Condition]) -> tuple[RestartNote | None, tuple[Condition, ...]]:
@@ -59,7 +61,7 @@ def note(messages: Sequence[common.Condition]) -> tuple[RestartNote | None, tupl
         if matched is not None and (matched[3] is None or _ms(matched[3]) is not None):
             comes = matched, _ms(matched[3]), since_ms
             continue
-        wait = values.wait(message.wait) if message.HasField("wait") else None
+        wait = session_wire.wait_from(message.wait) if message.HasField("wait") else None
         others.append(Condition(message.type, message.message, since_ms, wait))
     if account is None:
         return None, tuple(others)

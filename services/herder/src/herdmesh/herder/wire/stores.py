@@ -13,15 +13,7 @@ from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write_pb
-from herdmesh.herder.state.model import (
-    ClusterLevel,
-    ConnectorEntry,
-    Lease,
-    OffsetEntry,
-    SessionKey,
-    StatusEntry,
-    UnitId,
-)
+from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, SessionKey, StatusEntry
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import (
     ChangeOffsets,
@@ -32,6 +24,8 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import commit_scopes, properties, revisions
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import OffsetEntry, UnitId
 from herdmesh.topicstore.contract import Revision
 
 
@@ -99,7 +93,7 @@ def _status_put(change: ins.StatusChange) -> status_write_pb.StatusPut:
     status = status_pb2.Status(
         connector=over.unit.connector,
         task=over.unit.task,
-        state=values.RUN_STATES.to_wire(change.state),
+        state=session_wire.RUN_STATES.to_wire(change.state),
         trace=change.trace,
         worker_id=over.worker_id,
         generation=over.generation,
@@ -108,7 +102,7 @@ def _status_put(change: ins.StatusChange) -> status_write_pb.StatusPut:
         worker_incarnation=over.worker_incarnation,
         conditions=[values.condition(condition) for condition in over.conditions],
     )
-    status.conditions.extend(restart_notes.conditions(change.note, change.state))
+    status.conditions.extend(map(values.condition, restart_notes.conditions(change.note, change.state)))
     return status_write_pb.StatusPut(
         status=status,
         mode=status_write_pb.PUT_MODE_PUT_SAFE,
@@ -131,7 +125,7 @@ def put_config(wanted: ins.PutConfig, request_id: str) -> write_pb.PutConnectorC
     if wanted.patch is not None:
         request.patch.CopyFrom(properties.to_proto(wanted.patch))
     if wanted.initial_target is not None:
-        request.initial_target_state = values.TARGET_STATES.to_wire(wanted.initial_target)
+        request.initial_target_state = session_wire.TARGET_STATES.to_wire(wanted.initial_target)
     if isinstance(wanted.initial_offsets, offsets_pb2.PreparedOffsets):
         request.initial_offsets.CopyFrom(wanted.initial_offsets)
     return request
@@ -145,7 +139,7 @@ def put_target(wanted: ins.PutTarget, request_id: str) -> write_pb.SetTargetStat
     return write_pb.SetTargetStateRequest(
         options=_options(wanted.options, request_id),
         connector=wanted.connector,
-        target_state=values.TARGET_STATES.to_wire(wanted.target),
+        target_state=session_wire.TARGET_STATES.to_wire(wanted.target),
     )
 
 
@@ -212,7 +206,7 @@ def request_restart(wanted: ins.RequestRestart, request_id: str, leader_id: str)
         items=[
             config_pb2.RestartItem(
                 task=item.task,
-                state=values.RUN_STATES.to_wire(item.state),
+                state=session_wire.RUN_STATES.to_wire(item.state),
                 restarted=item.restarted,
                 worker_id=item.worker_id,
             )

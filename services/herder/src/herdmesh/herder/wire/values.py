@@ -1,7 +1,8 @@
-"""Values that several messages share: states, units, assignments, failures, plugins.
+"""Values that several messages of the herder share: wall-clock times, states, plugins.
 
-Owns the enum tables. Invariant: an enum value that only a newer release knows reads as the most careful known one, and
-one that a caller asks for is refused by name (`herdmesh.rpc.enums`).
+Owns the herder's clock as wall-clock time; `herdmesh.session.wire` has what it shares with its workers. Invariant: an
+enum value that only a newer release knows reads as the most careful known one, and one that a caller asks for is
+refused by name (`herdmesh.rpc.enums`).
 """
 
 from __future__ import annotations
@@ -12,30 +13,12 @@ from collections.abc import Sequence
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from herdmesh.api.common.v1 import connector_pb2 as common
-from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
-from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
-from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.waits import Wait
-from herdmesh.herder.state.model import (
-    Assignment,
-    Condition,
-    ConnectorType,
-    Failure,
-    OffsetEntry,
-    Plugin,
-    PluginKind,
-    RefusedPlugin,
-    RunState,
-    TargetState,
-    UnitId,
-)
-from herdmesh.rpc import revisions
+from herdmesh.herder.state.model import ConnectorType, Plugin, PluginKind, RefusedPlugin
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.session.model import Condition, RunState, TargetState
+from herdmesh.session.wire import RUN_STATES, TARGET_STATES, condition_to
 
-RUN_STATES = WireEnum(common.RunState, RunState)
-TARGET_STATES = WireEnum(common.TargetState, TargetState)
-ERROR_CLASSES = WireEnum(common.ErrorClass, ErrorClass)
 CONNECTOR_TYPES = WireEnum(common.ConnectorType, ConnectorType)
 PLUGIN_KINDS = WireEnum(common.PluginKind, PluginKind)
 
@@ -98,70 +81,9 @@ def target_asked(value: common.TargetState.ValueType, field: str) -> TargetState
     return wanted
 
 
-def unit(message: session_pb.Unit) -> UnitId:
-    return UnitId(message.connector, message.task if message.HasField("task") else None)
-
-
-def unit_to_proto(value: UnitId) -> session_pb.Unit:
-    return session_pb.Unit(connector=value.connector, task=value.task)
-
-
-def assignment(message: session_pb.Assignment) -> Assignment:
-    return Assignment(
-        message.epoch,
-        message.generation,
-        message.incarnation,
-        revisions.from_proto(message.config_revision),
-        message.task_digest,
-    )
-
-
-def assignment_to_proto(value: Assignment) -> session_pb.Assignment:
-    return session_pb.Assignment(
-        epoch=value.epoch,
-        generation=value.generation,
-        incarnation=value.incarnation,
-        config_revision=revisions.to_proto(value.config_revision),
-        task_digest=value.task_digest,
-    )
-
-
-def failure(message: common.Failure) -> Failure:
-    error_class = ERROR_CLASSES.enum_from(message.error_class, ErrorClass.UNKNOWN)
-    return Failure(message.message or "failed without a message", message.trace, error_class)
-
-
-def failure_to_proto(value: Failure | None) -> common.Failure | None:
-    if value is None:
-        return None
-    return common.Failure(
-        message=value.message, trace=value.trace, error_class=ERROR_CLASSES.to_wire(value.error_class)
-    )
-
-
-def offset(message: offset_pb.OffsetEntry) -> OffsetEntry:
-    return OffsetEntry(message.partition_json, message.offset_json if message.HasField("offset_json") else None)
-
-
-def offset_to_proto(value: OffsetEntry) -> offset_pb.OffsetEntry:
-    return offset_pb.OffsetEntry(partition_json=value.partition_json, offset_json=value.offset_json)
-
-
 def condition(value: Condition) -> common.Condition:
-    message = common.Condition(type=value.type, message=value.message, since=wall_time(value.since_ms))
-    if (told := value.wait) is not None:
-        message.wait.waits_for, message.wait.message, message.wait.tries = told.waits_for, told.message, told.tries
-        if told.since_ms:
-            message.wait.since.FromMilliseconds(told.since_ms)
-        if told.next_ms:
-            message.wait.next_time.FromMilliseconds(told.next_ms)
-    return message
-
-
-def wait(message: common.Wait) -> Wait:
-    """With epoch times, as it is told on."""
-    next_ms = message.next_time.ToMilliseconds() if message.HasField("next_time") else 0
-    return Wait(message.waits_for, message.message, message.since.ToMilliseconds(), message.tries, next_ms)
+    """A condition whose time is the herder's clock's."""
+    return condition_to(value, wall_ms)
 
 
 def plugin(message: common.Plugin) -> Plugin | None:

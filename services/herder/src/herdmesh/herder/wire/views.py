@@ -14,7 +14,7 @@ from herdmesh.api.herder.v1 import connector_pb2 as pb
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.connect.lag import Lag
-from herdmesh.herder.state.model import AutoRestart, LoggerLevel, RunState, UnitId
+from herdmesh.herder.state.model import AutoRestart, LoggerLevel
 from herdmesh.herder.state.model.requests import PlanAction, PlanStep, Restarting
 from herdmesh.herder.state.views.views import (
     ClusterView,
@@ -27,6 +27,8 @@ from herdmesh.herder.state.views.views import (
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.enums import WireEnum
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import RunState, UnitId
 from herdmesh.topicstore.contract import Revision
 
 _WORKER_STATES = WireEnum(pb.WorkerState, WorkerState)
@@ -38,7 +40,7 @@ def connector_status(view: ConnectorView) -> pb.Connector:
     message = pb.Connector(
         name=view.name,
         type=values.CONNECTOR_TYPES.to_wire(view.type),
-        target_state=values.TARGET_STATES.to_wire(view.entry.wanted_state),
+        target_state=session_wire.TARGET_STATES.to_wire(view.entry.wanted_state),
         incarnation=view.entry.incarnation,
     )
     _fill_lag(message, view.lag)
@@ -55,7 +57,7 @@ def connector(view: ConnectorView) -> pb.Connector:
         name=view.name,
         type=values.CONNECTOR_TYPES.to_wire(view.type),
         config=properties.to_proto(view.entry.config),
-        target_state=values.TARGET_STATES.to_wire(view.entry.wanted_state),
+        target_state=session_wire.TARGET_STATES.to_wire(view.entry.wanted_state),
         status=_status(view.status),
         tasks=[_task(task) for task in view.tasks],
         incarnation=view.entry.incarnation,
@@ -79,7 +81,7 @@ def _fill_lag(message: pb.Connector, lag: Lag) -> None:
 def gone_connector(name: str) -> pb.Connector:
     """How the answer to a change tells that the connector is no longer there."""
     return pb.Connector(
-        name=name, status=pb.UnitStatus(state=values.RUN_STATES.to_wire(RunState.DESTROYED)), lag_records=-1
+        name=name, status=pb.UnitStatus(state=session_wire.RUN_STATES.to_wire(RunState.DESTROYED)), lag_records=-1
     )
 
 
@@ -121,7 +123,7 @@ def restart_items(answer: Restarting) -> list[lifecycle_pb.RestartPlanItem]:
     return [
         lifecycle_pb.RestartPlanItem(
             task=item.task,
-            state=values.RUN_STATES.to_wire(item.state),
+            state=session_wire.RUN_STATES.to_wire(item.state),
             restarted=item.restarted,
             worker_id=item.worker_id,
         )
@@ -149,9 +151,9 @@ def _task(view: TaskView) -> pb.Task:
 
 def _status(view: UnitView) -> pb.UnitStatus:
     return pb.UnitStatus(
-        state=values.RUN_STATES.to_wire(view.state),
+        state=session_wire.RUN_STATES.to_wire(view.state),
         worker_id=view.worker_id,
-        failure=values.failure_to_proto(view.failure),
+        failure=session_wire.failure_to(view.failure),
         conditions=[*map(values.condition, view.conditions), *restart_notes.shown(view.auto_restart)],
         generation=view.generation,
         start_count=view.start_count,
@@ -176,7 +178,7 @@ def _fill_status(message: pb.UnitStatus, view: UnitView) -> None:
         if view.auto_restart is None:
             message.ClearField("auto_restart")
         return
-    message.state = values.RUN_STATES.to_wire(view.state)
+    message.state = session_wire.RUN_STATES.to_wire(view.state)
     message.worker_id = view.worker_id
     message.generation = view.generation
     message.start_count = view.start_count
@@ -200,7 +202,7 @@ def _auto_restart(value: AutoRestart | None) -> pb.AutoRestart | None:
         attempt=value.attempt,
         attempts_max=value.attempts_max,
         next_time=values.wall_time(value.next_ms),
-        last_failure=values.failure_to_proto(value.failure),
+        last_failure=session_wire.failure_to(value.failure),
     )
 
 

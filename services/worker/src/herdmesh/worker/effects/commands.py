@@ -19,7 +19,10 @@ from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime import Properties, TaskFailed, classify
 from herdmesh.rpc import properties
-from herdmesh.worker import wire
+from herdmesh.rpc.properties import texts
+from herdmesh.session import questions
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import Failure
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.fence import fence
 from herdmesh.worker.effects.loggers import Loggers
@@ -32,8 +35,6 @@ from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.effects.uncertain import OutcomeUncertain
 from herdmesh.worker.effects.validation import validate
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state import questions
-from herdmesh.worker.state.model import Failure
 
 _PLAN_TIMEOUT_S: Final = 10.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -97,7 +98,7 @@ class Commands:
         try:
             reply = await self._reply(question)
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
-            reply = session_pb2.CommandReply(failure=wire.failure_to(Failure(*classify(error))))
+            reply = session_pb2.CommandReply(failure=session_wire.failure_to(Failure(*classify(error))))
             if isinstance(error, OutcomeUncertain):
                 reply.offsets.uncertain = True
         if command_id:
@@ -106,11 +107,11 @@ class Commands:
 
     async def _reply(self, question: questions.Question) -> session_pb2.CommandReply:
         match question:
-            case questions.FenceIds(connector=connector, task_count=task_count):
+            case questions.FenceTasks(connector=connector, task_count=task_count):
                 await self.fence_tasks(connector, task_count)
                 return session_pb2.CommandReply()
-            case questions.ValidateConfig(config=config):
-                return session_pb2.CommandReply(validation=await self.validated(config))
+            case questions.ValidateOnWorker(config=config):
+                return session_pb2.CommandReply(validation=await self.validated(texts(config)))
             case questions.DescribePlugin(class_name=class_name):
                 fields = await in_thread("description", lambda: self._plugins.fields(class_name))
                 return session_pb2.CommandReply(plugin_fields=fields)
@@ -125,11 +126,13 @@ class Commands:
             case questions.AlterOffsets():
                 return _offsets_reply(await self._offsets.alter(question))
             case questions.PlanTaskConfigs(config=config, tasks_max=tasks_max):
-                return session_pb2.CommandReply(tasks=await self._planned(config, tasks_max))
-            case questions.ListDeadLetters():
+                return session_pb2.CommandReply(tasks=await self._planned(texts(config), tasks_max))
+            case questions.AskDeadLetters():
                 return session_pb2.CommandReply(dead_letters=await self._dead_letters.listed(question))
-            case questions.ReplayDeadLetters():
+            case questions.AskReplay():
                 return session_pb2.CommandReply(dead_letters_replayed=await self._dead_letters.replayed(question))
+            case questions.SetDraining():
+                raise AssertionError("the state answers it")
             case _:
                 assert_never(question)
 

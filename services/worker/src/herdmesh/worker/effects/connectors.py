@@ -20,13 +20,14 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import error_text
 from herdmesh.connect.waits import Wait, Waits, entered
 from herdmesh.engine.runtime import classify
+from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import Started, planned_task_configs, started, task_configs
 from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import Config, Failure, UnitId
+from herdmesh.worker.state.model import Config
 
 T = TypeVar("T")
 #: Between two looks at what connectors wait for.

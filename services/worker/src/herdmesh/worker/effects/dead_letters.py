@@ -21,15 +21,18 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import redacted
 from herdmesh.engine.runtime import Properties, RunSpec
+from herdmesh.rpc.properties import texts
+from herdmesh.session import questions
+from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.letter_log import TopicLog, page, picked
 from herdmesh.worker.effects.letter_memory import Memory
 from herdmesh.worker.effects.letter_replay import Replay, replay_spec
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
-from herdmesh.worker.state import letters, questions
+from herdmesh.worker.state import letters
 from herdmesh.worker.state.letters import Letter, Wanted
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 from herdmesh.worker.state.replays import Replays
 
 LETTER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -48,7 +51,7 @@ class DeadLetters:
         self._limit = asyncio.Semaphore(_AT_A_TIME)
         self._one_replay = asyncio.Lock()
 
-    async def listed(self, question: questions.ListDeadLetters) -> admin_pb.ListDeadLettersResponse:
+    async def listed(self, question: questions.AskDeadLetters) -> admin_pb.ListDeadLettersResponse:
         """A page of them.
 
         Raises:
@@ -58,9 +61,9 @@ class DeadLetters:
         request = question.wire
         assert isinstance(request, admin_pb.ListDeadLettersRequest)
         async with self._limit:
-            return await in_thread("dead letters", lambda: self._listed(question.config, request))
+            return await in_thread("dead letters", lambda: self._listed(texts(question.config), request))
 
-    async def replayed(self, question: questions.ReplayDeadLetters) -> admin_pb.ReplayDeadLettersResponse:
+    async def replayed(self, question: questions.AskReplay) -> admin_pb.ReplayDeadLettersResponse:
         """Put letters back: those named, all or none, or a step of all.
 
         Raises:
@@ -72,7 +75,7 @@ class DeadLetters:
         request = question.wire
         assert isinstance(request, admin_pb.ReplayDeadLettersRequest)
         async with self._one_replay:
-            response, remembered = await in_thread("replay", lambda: self._replayed(question.config, request))
+            response, remembered = await in_thread("replay", lambda: self._replayed(texts(question.config), request))
             if self._offset_file is not None and remembered:
                 await self._offset_file.store(remembered)
         return response

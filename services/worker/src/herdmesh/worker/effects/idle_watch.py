@@ -32,13 +32,14 @@ from herdmesh.engine.sink import owns
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import accepts
 from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets
+from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.arrivals import PARTITIONS_MAX, Arrivals
 from herdmesh.worker.effects.signs import Signs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state.events import TaskHasWork, TaskWaits
 from herdmesh.worker.state.instructions import WatchTask
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 PartitionId = tuple[str, int]
 
@@ -161,7 +162,9 @@ class IdleWatch:
         self.unwatch(unit, forget=False)
         spec = self._specs.without_class(unit, instruction.spec)
         if spec.kind is TaskKind.SOURCE:
-            self._sources[unit] = asyncio.create_task(self._wait_for_source(instruction), name=f"source {unit}")
+            self._sources[unit] = asyncio.create_task(
+                self._wait_for_source(instruction), name=f"source {unit.log_context}"
+            )
             return
         parts = instruction.progress.partitions if instruction.progress is not None else ()
         # Not from the end that the run knew: a record may have come to its client, unread, while it committed its last.
@@ -223,7 +226,7 @@ class IdleWatch:
         try:
             found = await self._asked_signs.now(unit, spec)
         except RetriableError as error:
-            _log.debug("source_away", unit=str(unit), error=str(error))
+            _log.debug("source_away", unit=unit.log_context, error=str(error))
             away.failed(error)
             return before
         else:

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from herdmesh.api.herder.v1 import admin_messages_pb2
+from herdmesh.session.questions import SetLogger
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state.levels import Levels
-from herdmesh.worker.state.questions import SetLogger
 
 ROOT: Final = "root"
 _LEVELS: Final = {

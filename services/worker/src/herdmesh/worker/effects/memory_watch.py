@@ -31,9 +31,9 @@ import structlog
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.sizes import text_of_bytes
+from herdmesh.session.model import Failure
 from herdmesh.worker.effects.process_trees import ProcessId, is_there, started_by
 from herdmesh.worker.effects.processes import RunLine
-from herdmesh.worker.state.model import Failure
 
 LOOK_S: Final = 0.2
 STARTED_S: Final = 1.0

@@ -38,6 +38,9 @@ from herdmesh.engine.fencing import Fence, task_set_check
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import RunSpec, TaskFailed, TaskKind, source_settings
 from herdmesh.engine.source import SourceOffsets, stored_offsets
+from herdmesh.rpc.properties import texts
+from herdmesh.session.model import UnitId
+from herdmesh.session.questions import AlterOffsets, ReadOffsets
 from herdmesh.worker.effects import sink_offsets
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offset_forms import (
@@ -52,8 +55,7 @@ from herdmesh.worker.effects.offset_forms import (
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.effects.uncertain import refuse_late, taking_over, writing
-from herdmesh.worker.state.model import Config, TaskSpec, UnitId
-from herdmesh.worker.state.questions import AlterOffsets, ReadOffsets
+from herdmesh.worker.state.model import Config, TaskSpec
 
 _Records = dict[bytes, bytes | None]
 
@@ -96,7 +98,7 @@ class Offsets:
         given_up_s = time.monotonic() + question.timeout_ms / 1000
         if self._offset_file is not None:  # of sinks, too: no store of a standalone worker writes to Kafka
             question = replace(question, prepare=False)
-        if self._is_sink(question.config):
+        if self._is_sink(texts(question.config)):
             return bounded(await in_thread("sink offsets", lambda: self._alter_sink(question, given_up_s)))
         if self._offset_file is None:
             return bounded(await in_thread("source offsets", lambda: self._alter_topic(question, given_up_s)))
@@ -131,7 +133,7 @@ class Offsets:
         return self._specs.plugin(config).connector.kind == TaskKind.SINK.value
 
     def _told(self, question: ReadOffsets) -> OffsetsTold:
-        if not self._is_sink(question.config) and self._offset_file is not None:
+        if not self._is_sink(texts(question.config)) and self._offset_file is not None:
             stored: Mapping[bytes, bytes] = self._offset_file.of(question.connector)
             return OffsetsTold(source_told(stored), self._note(question, stored))
         spec = self._spec(question)
@@ -156,7 +158,7 @@ class Offsets:
         return stored_offsets.read(spec, settings, clients.admin(spec, settings.admin, for_worker=True), None)
 
     def _spec(self, question: AlterOffsets | ReadOffsets) -> RunSpec:
-        return self._spec_of(question.connector, question.config)
+        return self._spec_of(question.connector, texts(question.config))
 
     def _spec_of(self, connector: str, config: Config) -> RunSpec:
         return self._specs.without_class(UnitId(connector, 0), TaskSpec(config, config, 1))
@@ -165,7 +167,7 @@ class Offsets:
         named = sink_offsets.parsed(question)
 
         def agree(offsets: Mapping[PartitionId, int | None]) -> bool:
-            config = self._specs.providers.resolve(question.config).config
+            config = self._specs.providers.resolve(texts(question.config)).config
             connector = self._specs.plugin(config).load()
             assert isinstance(connector, SinkConnector)
             return checked_agreement(connector.alter_offsets(config, offsets))
@@ -208,7 +210,7 @@ class Offsets:
         return checked_agreement(connector.alter_offsets(config, change.offsets))
 
     def _source(self, question: AlterOffsets | ReadOffsets) -> tuple[Config, SourceConnector]:
-        config = self._specs.providers.resolve(question.config).config
+        config = self._specs.providers.resolve(texts(question.config)).config
         connector = self._specs.plugin(config).load()
         assert isinstance(connector, SourceConnector)
         return config, connector

@@ -24,9 +24,9 @@ import structlog
 
 from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.session.model import Failure
 from herdmesh.worker.effects.run_link import Launch, RunOrder
 from herdmesh.worker.errors import RunLost
-from herdmesh.worker.state.model import Failure
 
 _COMMANDS_MAX: Final = 100
 #: A launch takes 100 ms of processor time. The run that begins has it to itself for so long, unless nobody waits.

@@ -17,9 +17,9 @@ import structlog
 
 from herdmesh.connect.config_providers.resolver import Resolved
 from herdmesh.engine.runtime import Properties, message_of
+from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import UnitId
 
 ACTION = "config.action.reload"
 #: What a run reads of its connector's config itself; all else it knows by its task config alone.
@@ -94,14 +94,14 @@ class Reloads:
             await self._emit(events.ValuesUnknown(unit, made_by))
             return
         try:
-            now = await in_thread(f"values of {unit}", lambda: self._resolve(given))
+            now = await in_thread(f"values of {unit.log_context}", lambda: self._resolve(given))
         except Exception as error:  # noqa: BLE001 - an author's provider may raise anything
-            _log.warning("values_not_looked_up", unit=str(unit), error=message_of(error))
+            _log.warning("values_not_looked_up", unit=unit.log_context, error=message_of(error))
             await self._emit(events.ValuesUnknown(unit, made_by))
             return
         changed = given.differ(now)
         if changed:
-            _log.info("values_changed", unit=str(unit))
+            _log.info("values_changed", unit=unit.log_context)
         await self._emit(events.ValuesChecked(unit, made_by, changed, now.ttl_ms))
 
 

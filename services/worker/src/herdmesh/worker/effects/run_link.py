@@ -24,6 +24,7 @@ from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.connect import waits
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime import Command, Progress, Rate, Rest, RunSpec, Share, Stop, TaskFailed, progress_ticks
+from herdmesh.session import wire as session_wire
 from herdmesh.worker import wire
 from herdmesh.worker.effects.run_watch import RunWatch
 from herdmesh.worker.errors import RunLost
@@ -230,7 +231,7 @@ class WorkerLink:
         found.moved_time.FromMilliseconds(self._moved_ms)
         wait = waits.current().shown()
         if wait is not None:
-            found.wait.CopyFrom(wire.wait_to(wait))
+            found.wait.CopyFrom(session_wire.wait_to(wait))
         return found
 
     def _read(self, responses: Iterator[run_service_pb2.RunResponse]) -> None:

@@ -19,6 +19,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.waits import Wait, Waits, entered
 from herdmesh.engine.runtime import Rate, RunSpec, classify
+from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.effects.applications import Applications
 from herdmesh.worker.effects.processes import RunLine
 from herdmesh.worker.effects.run_link import RunOrder
@@ -26,7 +27,7 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import Failure, TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 LOOK_S: Final = 1.0
 """How often it is looked at what the preparation of a run waits for."""
@@ -166,12 +167,12 @@ class Runs:
                 async with asyncio.timeout(_LINE_CLOSE_TIMEOUT_S):
                     await line.closed.wait()
             except TimeoutError:
-                _log.warning("run_line_open", unit=str(unit), run_id=run_id)
+                _log.warning("run_line_open", unit=unit.log_context, run_id=run_id)
         del self._lines[run_id]
         del self._units[run_id]
         line.end()
         if error is not None:
-            _log.warning("run_lost", unit=str(unit), run_id=run_id, error=error)
+            _log.warning("run_lost", unit=unit.log_context, run_id=run_id, error=error)
         await self._emit(events.RunEnded(run_id, error))
 
 

@@ -24,7 +24,8 @@ from herdmesh.api.herder.v1 import worker_session_service_pb2_grpc as session_pb
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError, NotLeader
 from herdmesh.rpc.leader import LeaderSearch
-from herdmesh.worker import wire
+from herdmesh.session import wire as session_wire
+from herdmesh.session.messages import Heartbeat, Released
 from herdmesh.worker.state import events
 
 _QUEUE_MAX: Final = 10_000
@@ -157,11 +158,11 @@ class HerderSession:
                     opened = True
                     self._search.reached()
                     _log.info("session_open", herder=address, leader=response.welcome.leader_id, epoch=response.epoch)
-                event = wire.command_from(response)
-                if isinstance(event, events.Released) and self._leaving:
+                message = session_wire.message_from(response)
+                if isinstance(message, Released) and self._leaving:
                     self._released = True
-                if event is not None:
-                    await self._emit(event)
+                if message is not None and not isinstance(message, Heartbeat):
+                    await self._emit(events.Command(response.epoch, message))
         finally:
             self._outbox = None
             _end(outbox)

@@ -17,8 +17,9 @@ import structlog
 
 from herdmesh.connect.errors import RetriableError
 from herdmesh.engine.runtime import as_exceptions
+from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.threads import in_thread
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 SIGN_MAX_S: Final = 10.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -37,7 +38,7 @@ class Signs:
         """The sign, None = it is not known. Raises RetriableError while the source is away."""
         try:
             async with asyncio.timeout(SIGN_MAX_S):
-                return await in_thread(f"sign of {unit}", lambda: self._asked(unit, spec))
+                return await in_thread(f"sign of {unit.log_context}", lambda: self._asked(unit, spec))
         except TimeoutError:
             return self._late(unit)
 
@@ -53,7 +54,7 @@ class Signs:
             finally:
                 done.set()
 
-        threading.Thread(target=ask, name=f"sign of {unit}", daemon=True).start()
+        threading.Thread(target=ask, name=f"sign of {unit.log_context}", daemon=True).start()
         if not done.wait(SIGN_MAX_S):
             return self._late(unit)
         (sign,) = found
@@ -72,7 +73,7 @@ class Signs:
         except RetriableError:
             raise
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
-            _log.exception("no_sign", unit=str(unit))
+            _log.exception("no_sign", unit=unit.log_context)
             return None
         finally:
             with self._lock:
@@ -80,6 +81,6 @@ class Signs:
 
     def _late(self, unit: UnitId) -> None:
         _log.warning(
-            "sign_late", unit=str(unit), why=f"the connector's sign did not return within {SIGN_MAX_S:g} s",
+            "sign_late", unit=unit.log_context, why=f"the connector's sign did not return within {SIGN_MAX_S:g} s",
             fix="its task runs at each interval instead; look what sign waits for",
         )  # fmt: skip

@@ -38,6 +38,7 @@ from herdmesh.engine.runtime import ForeignMembers, ManifestInvalid, RunSpec, Si
 from herdmesh.engine.sink import earlier_topics_note, manifest, partitions
 from herdmesh.kafka.groups import delete_group, find_coordinator
 from herdmesh.kafka.listed_offsets import list_offsets
+from herdmesh.session.questions import AlterOffsets
 from herdmesh.worker.effects.offset_forms import (
     LATER,
     OffsetsTold,
@@ -47,7 +48,6 @@ from herdmesh.worker.effects.offset_forms import (
     sink_told,
 )
 from herdmesh.worker.effects.uncertain import Progress, refuse_late, taking_over, writing
-from herdmesh.worker.state.questions import AlterOffsets
 
 _NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _MEMBERS: Final = (KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC)

@@ -27,10 +27,11 @@ from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.sizes import bytes_of, text_of_bytes
 from herdmesh.engine.librdkafka import poll_interval_max_ms
 from herdmesh.engine.runtime import Properties, RunSpec, TaskKind, TaskSetClaim
+from herdmesh.session.model import Assignment, UnitId
 from herdmesh.worker.effects.memory_watch import MEMORY_MAX
 from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.model import Assignment, TaskSpec, UnitId
+from herdmesh.worker.state.model import TaskSpec
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -96,7 +97,7 @@ class RunSpecs:
         except RetriableError:
             raise
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
-            _log.exception("no_sign", unit=str(unit))
+            _log.exception("no_sign", unit=unit.log_context)
             return None
 
     def transactional_id(self, connector: str, task: int) -> str:

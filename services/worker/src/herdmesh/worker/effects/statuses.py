@@ -24,11 +24,13 @@ from herdmesh.rpc import commit_scopes
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.enums import WireEnum, name_of
 from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import RunState, UnitId
 from herdmesh.worker import wire
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.state.events import StatusStale
 from herdmesh.worker.state.instructions import WriteStatus
-from herdmesh.worker.state.model import PutMode, RunState, UnitId
+from herdmesh.worker.state.model import PutMode
 
 _BATCH_MAX: Final = 500
 #: A connector and its tasks are RUNNING, and have committed, within about so much of each other.
@@ -144,24 +146,24 @@ class StatusClient:
         response = await self._stub.PutStatuses(request, timeout=_CALL_TIMEOUT_S)
         for one, outcome in zip(batch, response.outcomes, strict=True):
             if outcome.result == status_write_service_pb2.PUT_RESULT_STALE_GENERATION:
-                _log.warning("status_stale", unit=str(one.unit), generation=one.generation)
+                _log.warning("status_stale", unit=one.unit.log_context, generation=one.generation)
                 await self._emit(StatusStale(one.unit, one.generation))
             elif outcome.result != status_write_service_pb2.PUT_RESULT_APPLIED:
                 name = name_of(status_write_service_pb2.PutResult, outcome.result)
-                _log.info("status_refused", unit=str(one.unit), state=one.state, result=name)
+                _log.info("status_refused", unit=one.unit.log_context, state=one.state, result=name)
 
     def _status(self, one: WriteStatus) -> status_pb2.Status:
         return status_pb2.Status(
             connector=one.unit.connector,
             task=one.unit.task,
-            state=wire.run_state_to(one.state),
+            state=session_wire.RUN_STATES.to_wire(one.state),
             trace=wire.trace_to(one.failure),
             worker_id=self._worker.worker_id,
             generation=one.generation,
             version=self._specs.version(one.config),
             commit_scope=commit_scopes.to_proto(one.commit_scope),
             worker_incarnation=self._worker.incarnation,
-            conditions=map(wire.condition_to, one.conditions),
+            conditions=map(session_wire.condition_to, one.conditions),
         )
 
     # --- lease

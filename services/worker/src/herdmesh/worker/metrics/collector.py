@@ -22,6 +22,8 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_class import PluginDescriptor
 from herdmesh.rpc import telemetry
 from herdmesh.rpc.telemetry import Buckets, Family, Labels
+from herdmesh.session.messages import StartUnit
+from herdmesh.session.model import RunState, UnitId
 from herdmesh.worker.metrics.connectors import ConnectorMeter, Startups, StateCount, WorkerMeter
 from herdmesh.worker.metrics.names import (
     CONNECTOR_METRICS,
@@ -35,19 +37,11 @@ from herdmesh.worker.metrics.tasks import TaskMeter
 from herdmesh.worker.state import WorkerState, events, instructions
 from herdmesh.worker.state.connectors import Connector
 from herdmesh.worker.state.held import Task
-from herdmesh.worker.state.model import Config, RunState, UnitId
+from herdmesh.worker.state.model import Config
 
 #: Events without a figure of their own.
 _NotMeasured = (
-    events.SessionOpened
-    | events.StopUnit
-    | events.SetUnitTargetState
-    | events.GenerateTaskConfigs
-    | events.SetRate
-    | events.Asked
-    | events.SetDraining
-    | events.Released
-    | events.RunHello
+    events.RunHello
     | events.RunPulse
     | events.RunFailed
     | events.TaskHasWork
@@ -138,8 +132,9 @@ class WorkerMetrics:
             case events.RunEnded(run_id=run_id):
                 if (task := self._runs.pop(run_id, None)) is not None:
                     task.ended()
-            case events.StartUnit(unit=unit):
-                touched[unit] = None
+            case events.Command(message=message):
+                if isinstance(message, StartUnit):
+                    touched[message.unit] = None
             case events.HeartbeatDue(only_if_moved=only_if_moved):
                 if not only_if_moved:
                     self._look_at_waits(state)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from herdmesh.connect.waits import Wait
-from herdmesh.worker.state.model import RunState
+from herdmesh.session.model import RunState
 
 
 @dataclass(slots=True)

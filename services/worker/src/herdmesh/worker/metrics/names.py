@@ -22,9 +22,9 @@ from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime import LATENCY_BOUNDS_MS
 from herdmesh.rpc.telemetry import Buckets, Kind
+from herdmesh.session.model import RunState
 from herdmesh.worker.metrics.connectors import ConnectorMeter, StateCount, WorkerMeter
 from herdmesh.worker.metrics.tasks import TaskMeter
-from herdmesh.worker.state.model import RunState
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from herdmesh.connect import lag
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime import ErrorCounts, Latency, Progress
+from herdmesh.session.model import RunState, UnitId
 from herdmesh.worker.metrics.windows import Window
-from herdmesh.worker.state.model import RunState, UnitId
 
 _NONE: Final = Progress()
 

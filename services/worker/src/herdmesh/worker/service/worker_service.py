@@ -7,12 +7,14 @@ from typing import Any
 import grpc.aio
 
 from herdmesh.api.worker.v1 import worker_service_pb2, worker_service_pb2_grpc
+from herdmesh.rpc import properties
 from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import UnitId
 from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.plugins import Plugins
 from herdmesh.worker.loop import WorkerLoop
-from herdmesh.worker.state.model import UnitId
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -32,7 +34,7 @@ class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
         tasks = [
             worker_service_pb2.HeldTask(
                 task=wire.task_id_to(task.unit),
-                state=wire.run_state_to(task.state),
+                state=session_wire.RUN_STATES.to_wire(task.state),
                 generation=task.assignment.generation,
                 start_count=self._loop.start_count(task.unit),
                 progress=wire.task_progress_to(task),
@@ -53,7 +55,7 @@ class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
         self, request: worker_service_pb2.ValidateConfigRequest, context: _Context
     ) -> worker_service_pb2.ValidateConfigResponse:
         """Connect's validation result; errors of the config are data, not an error of the call."""
-        validation = await self._commands.validated(wire.config_from(request.config))
+        validation = await self._commands.validated(properties.texts(properties.from_proto(request.config)))
         return worker_service_pb2.ValidateConfigResponse(validation=validation)
 
     async def ListPlugins(

@@ -26,13 +26,14 @@ from herdmesh.connect.redaction import hide_in_output
 from herdmesh.engine.runtime import classify, log_context
 from herdmesh.rpc import tracing
 from herdmesh.rpc.process import configure_logging, log_with
+from herdmesh.session import wire as session_wire
+from herdmesh.session.model import Failure
 from herdmesh.worker import wire
 from herdmesh.worker.effects import loggers
 from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
 from herdmesh.worker.effects.run_spans import RunSpans
 from herdmesh.worker.output_limit import LimitedLoggers, LimitedStream, OutputLimit
 from herdmesh.worker.spark.deaths import say_begun
-from herdmesh.worker.state.model import Failure
 
 #: Where a job says what its process is launched with (`Launch.to_text`).
 LAUNCH_PROPERTY: Final = "herdmesh.launch"
@@ -120,4 +121,4 @@ def _last_word(order: RunOrder, link: WorkerLink, spans: RunSpans | None) -> run
             spans.failed(message)
         _log.info("run_failed", message=message, error_class=error_class)
         failure = Failure(message, trace or traceback.format_exc(), error_class)
-        return run_service_pb2.RunRequest(failed=run_service_pb2.RunFailed(failure=wire.failure_to(failure)))
+        return run_service_pb2.RunRequest(failed=run_service_pb2.RunFailed(failure=session_wire.failure_to(failure)))

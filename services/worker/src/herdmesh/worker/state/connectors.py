@@ -15,20 +15,12 @@ from enum import StrEnum, unique
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.worker.state import events, instructions
+from herdmesh.session.messages import GenerateTaskConfigs, StartUnit
+from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
+from herdmesh.worker.state import instructions
 from herdmesh.worker.state.held import waiting
 from herdmesh.worker.state.instructions import Instruction
-from herdmesh.worker.state.model import (
-    Assignment,
-    Condition,
-    Config,
-    ConnectorSpec,
-    Failure,
-    PutMode,
-    RunState,
-    TargetState,
-    UnitId,
-)
+from herdmesh.worker.state.model import Config, ConnectorSpec, PutMode
 from herdmesh.worker.state.reconfigurations import Reconfigurations
 
 _RESTING = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.STOPPED}
@@ -77,7 +69,7 @@ class Connector:
     wait: Wait | None = None
     """As its status and its leader were told."""
     giving_up: bool = False
-    successor: events.StartUnit | None = None
+    successor: StartUnit | None = None
 
 
 class Connectors:
@@ -121,7 +113,7 @@ class Connectors:
 
     # --- the herder's commands
 
-    def start(self, event: events.StartUnit, spec: ConnectorSpec, now: float) -> list[Instruction]:
+    def start(self, event: StartUnit, now: float) -> list[Instruction]:
         """Hold the connector, and start its instance unless it is to rest."""
         name = event.unit.connector
         held = self._connectors.get(name)
@@ -134,7 +126,7 @@ class Connectors:
         if held is not None:
             held.successor = event
             return self._give_up(held, now)
-        connector = Connector(event.unit, event.assignment, spec, event.target, event.conditions)
+        connector = Connector(event.unit, event.assignment, ConnectorSpec.of(event), event.target, event.conditions)
         self._connectors[name] = connector
         if event.target is not TargetState.STARTED:
             return self._say(connector, _RESTING[event.target])
@@ -164,7 +156,7 @@ class Connectors:
             out += self._say(connector, resting)
         return out
 
-    def generate(self, event: events.GenerateTaskConfigs, now: float) -> list[Instruction]:
+    def generate(self, event: GenerateTaskConfigs, now: float) -> list[Instruction]:
         """Ask for task configs; answered also when the connector is not held, so that the leader need not wait."""
         connector = self._connectors.get(event.connector)
         if connector is None or connector.giving_up or connector.assignment != event.assignment:
@@ -343,8 +335,7 @@ class Connectors:
         del self._connectors[connector.unit.connector]
         successor = connector.successor
         if successor is not None:
-            assert isinstance(successor.spec, ConnectorSpec)
-            return self.start(successor, successor.spec, now)
+            return self.start(successor, now)
         keep = connector.state is RunState.FAILED
         connector.state, connector.failure = RunState.UNASSIGNED, None
         return [*([] if keep else [self._status(connector)]), self._report(connector)]

@@ -8,129 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.waits import Wait
-from herdmesh.engine.runtime import Progress, Rate, RunEnd
-from herdmesh.worker.state.model import (
-    Assignment,
-    Condition,
-    Config,
-    ConnectorSpec,
-    Failure,
-    TargetState,
-    TaskSpec,
-    UnitId,
-)
-from herdmesh.worker.state.questions import Question
+from herdmesh.engine.runtime import Progress, RunEnd
+from herdmesh.session.messages import Message
+from herdmesh.session.model import Failure, UnitId
+from herdmesh.worker.state.model import Config
 
 # --- commands of the leading herder; the session checks nothing, the state compares epochs
 
 
 @dataclass(frozen=True, slots=True)
-class SessionOpened:
-    """The leader welcomed us. Whatever is held and not in `adopted` must be given up."""
+class Command:
+    """A message of a leading herder, under its epoch."""
 
     epoch: int
-    adopted: frozenset[UnitId]
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed:
     """The stream to the leader is gone. Tasks go on."""
 
-
-@dataclass(frozen=True, slots=True)
-class StartUnit:
-    """Start a task (`spec` is a TaskSpec) or a connector (ConnectorSpec)."""
-
-    epoch: int
-    unit: UnitId
-    assignment: Assignment
-    target: TargetState
-    spec: TaskSpec | ConnectorSpec
-    commit_scope: CommitScope | None = None
-    conditions: tuple[Condition, ...] = ()
-    config_offset: int | None = None
-    """A task's set was in force at this offset of the config topic; None = told of no such place."""
-    traceparent: str = ""
-    """W3C trace context of the call this start comes of; empty = of none."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopUnit:
-    """Stop a unit and give it up; answered by a report of UNASSIGNED."""
-
-    epoch: int
-    unit: UnitId
-    assignment: Assignment
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetUnitTargetState:
-    """Pause, resume or (a connector) stop in place."""
-
-    epoch: int
-    unit: UnitId
-    target: TargetState
-
-
-@dataclass(frozen=True, slots=True)
-class GenerateTaskConfigs:
-    """Ask a held connector for its task configs."""
-
-    epoch: int
-    connector: str
-    assignment: Assignment
-    tasks_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetRate:
-    """So much each task of a connector may take of its rate limits, by what all of them, here and elsewhere, use."""
-
-    epoch: int
-    connector: str
-    rate: Rate
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Answer a question. An empty `command_id` wants no reply."""
-
-    epoch: int
-    command_id: str
-    question: Question
-
-
-@dataclass(frozen=True, slots=True)
-class SetDraining:
-    """Want no work, or work again: the leader moves what is held, and every later hello says it. Answered by a reply
-    with `command_id` where there is one."""
-
-    epoch: int
-    draining: bool
-    command_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """The leader moved everything away after we said that we leave."""
-
-    epoch: int
-
-
-Command = (
-    SessionOpened
-    | StartUnit
-    | StopUnit
-    | SetUnitTargetState
-    | GenerateTaskConfigs
-    | SetRate
-    | Asked
-    | SetDraining
-    | Released
-)
 
 # --- runs
 

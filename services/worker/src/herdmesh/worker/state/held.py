@@ -14,19 +14,11 @@ from dataclasses import dataclass, field
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.waits import WAITING, Wait
 from herdmesh.engine.runtime import Progress
-from herdmesh.worker.state import events, instructions
+from herdmesh.session.messages import StartUnit
+from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
+from herdmesh.worker.state import instructions
 from herdmesh.worker.state.instructions import Instruction
-from herdmesh.worker.state.model import (
-    Assignment,
-    Condition,
-    Failure,
-    Phase,
-    PutMode,
-    RunState,
-    TargetState,
-    TaskSpec,
-    UnitId,
-)
+from herdmesh.worker.state.model import Phase, PutMode, TaskSpec
 from herdmesh.worker.state.runs import Run
 
 
@@ -88,7 +80,7 @@ class Task:
     wait: Wait | None = None
     """As its status and its leader were told."""
     giving_up: bool = False
-    successor: events.StartUnit | None = None
+    successor: StartUnit | None = None
     """Starts once this one is given up."""
 
 

@@ -12,17 +12,9 @@ from dataclasses import dataclass
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime import Progress, Rate
-from herdmesh.worker.state.model import (
-    Assignment,
-    Condition,
-    Config,
-    Failure,
-    PutMode,
-    RunState,
-    TaskSpec,
-    UnitId,
-)
-from herdmesh.worker.state.questions import Question
+from herdmesh.session.model import Assignment, Condition, Failure, RunState, UnitId
+from herdmesh.session.questions import Question
+from herdmesh.worker.state.model import Config, PutMode, TaskSpec
 
 # --- runs
 

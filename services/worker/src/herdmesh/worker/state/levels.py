@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from herdmesh.connect.errors import ConfigError
+from herdmesh.session.questions import SetLogger
 from herdmesh.topicstore.contract import Revision
-from herdmesh.worker.state.questions import SetLogger
 
 REMEMBERED_MAX: Final = 1_000
 

@@ -13,17 +13,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from herdmesh.engine.runtime.contract import Rate
+from herdmesh.session.messages import (
+    Ask,
+    GenerateTaskConfigs,
+    Heartbeat,
+    Released,
+    SetRate,
+    SetUnitTarget,
+    StartUnit,
+    StopUnit,
+    Welcome,
+)
+from herdmesh.session.model import Holding, RunState, UnitId
+from herdmesh.session.questions import SetDraining
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.connectors import Connectors
 from herdmesh.worker.state.held import TaskLimits
 from herdmesh.worker.state.instructions import Instruction
-from herdmesh.worker.state.model import (
-    ConnectorSpec,
-    Holding,
-    RunState,
-    TaskSpec,
-    UnitId,
-)
 from herdmesh.worker.state.reloads import Reloads
 from herdmesh.worker.state.tasks import Tasks
 from herdmesh.worker.state.waiting import Waiting
@@ -98,7 +105,8 @@ class WorkerState:
         that divides the partitions otherwise. Runs that were under way are fenced already. This makes that rare, and
         nothing safe: a worker that is only cut off from its leader cannot know.
         """
-        if isinstance(event, events.SessionOpened | events.SessionClosed):
+        opened = isinstance(event, events.Command) and isinstance(event.message, Welcome)
+        if opened or isinstance(event, events.SessionClosed):
             self._beat_at = None
         elif self._beat_at is not None and now - self._beat_at >= self._limits.stall_ms / 1000:
             self.tasks.hold_runs(now + self._limits.stall_hold_ms / 1000)
@@ -106,36 +114,39 @@ class WorkerState:
         if isinstance(event, events.HeartbeatDue):
             self._beat_at = now if self.session_open else None
 
-    def _command(self, event: events.Command, now: float) -> list[Instruction]:
-        if event.epoch < self.epoch_max:
-            if isinstance(event, events.SessionOpened):
-                return [instructions.DropSession(f"its epoch {event.epoch} is below {self.epoch_max}")]
+    def _command(self, command: events.Command, now: float) -> list[Instruction]:
+        epoch, message = command.epoch, command.message
+        if epoch < self.epoch_max:
+            if isinstance(message, Welcome):
+                return [instructions.DropSession(f"its epoch {epoch} is below {self.epoch_max}")]
             return []
-        self.epoch_max = event.epoch
-        match event:
-            case events.SessionOpened():
-                return self._welcome(event, now)
-            case events.StartUnit():
-                return self._start(event, now)
-            case events.StopUnit():
-                return self._stop(event, now)
-            case events.SetUnitTargetState(unit=unit, target=target):
+        self.epoch_max = epoch
+        match message:
+            case Welcome():
+                return self._welcome(message, now)
+            case StartUnit():
+                return self._start(message, now)
+            case StopUnit():
+                return self._stop(message, now)
+            case SetUnitTarget(unit=unit, target=target):
                 if unit.task is None:
                     return self.connectors.set_target(unit.connector, target, now)
                 return self.tasks.set_target(unit, target, now)
-            case events.GenerateTaskConfigs():
-                return self.connectors.generate(event, now)
-            case events.SetRate(connector=connector, rate=rate):
-                return self.tasks.set_rate(connector, rate)
-            case events.Asked(command_id=command_id, question=question):
-                return [instructions.Answer(command_id, question)]
-            case events.SetDraining(draining=draining, command_id=command_id):
+            case GenerateTaskConfigs():
+                return self.connectors.generate(message, now)
+            case SetRate(connector=connector, records_per_second=records, bytes_per_second=bytes_):
+                return self.tasks.set_rate(connector, Rate(records, bytes_))
+            case Ask(command_id=command_id, question=SetDraining(draining=draining)):
                 self.draining = draining
                 return [instructions.SendReply(command_id)] if command_id else []
-            case events.Released():
+            case Ask(command_id=command_id, question=question):
+                return [instructions.Answer(command_id, question)]
+            case Heartbeat():
+                return []
+            case Released():
                 return self._stop_all("released", now) if self._exit_code is not None else []
             case _:
-                assert_never(event)
+                assert_never(message)
 
     def _other(self, event: events.Observation, now: float) -> list[Instruction]:
         if isinstance(event, events.AboutWorker):
@@ -230,13 +241,13 @@ class WorkerState:
 
     # --- session
 
-    def _welcome(self, event: events.SessionOpened, now: float) -> list[Instruction]:
+    def _welcome(self, message: Welcome, now: float) -> list[Instruction]:
         self.session_open = True
         self.tasks.tell_all()
         self.waiting.tell_all()
         out: list[Instruction] = []
         for holding in self.holdings():
-            if holding.unit not in event.adopted:
+            if holding.unit not in message.adopted:
                 out += self._give_up(holding.unit, "the herder did not adopt it", now)
         out += self.connectors.session_opened(now)
         out += self.tasks.release_runs(now)
@@ -244,20 +255,19 @@ class WorkerState:
             out.append(instructions.SendLeaving())
         return out
 
-    def _start(self, event: events.StartUnit, now: float) -> list[Instruction]:
+    def _start(self, start: StartUnit, now: float) -> list[Instruction]:
         if self.draining or self._exit_code is not None:
-            return [instructions.SendReport(event.unit, event.assignment, RunState.UNASSIGNED)]
-        if isinstance(event.spec, TaskSpec):
-            return self.tasks.start(event, event.spec, now)
-        assert isinstance(event.spec, ConnectorSpec)
-        return self.connectors.start(event, event.spec, now)
+            return [instructions.SendReport(start.unit, start.assignment, RunState.UNASSIGNED)]
+        if start.unit.task is None:
+            return self.connectors.start(start, now)
+        return self.tasks.start(start, now)
 
-    def _stop(self, event: events.StopUnit, now: float) -> list[Instruction]:
-        held = self.connectors.get(event.unit.connector) if event.unit.task is None else self.tasks.get(event.unit)
-        if held is None or held.assignment.order > event.assignment.order:
-            # Already gone, or a newer claim holds it: the one spoken of is not here.
-            return [instructions.SendReport(event.unit, event.assignment, RunState.UNASSIGNED)]
-        return self._give_up(event.unit, event.reason, now)
+    def _stop(self, stop: StopUnit, now: float) -> list[Instruction]:
+        held = self.connectors.get(stop.unit.connector) if stop.unit.task is None else self.tasks.get(stop.unit)
+        if held is None or held.assignment.order > stop.assignment.order:
+            # Already gone, or held under a newer claim than the one that this stop is about.
+            return [instructions.SendReport(stop.unit, stop.assignment, RunState.UNASSIGNED)]
+        return self._give_up(stop.unit, stop.reason, now)
 
     def _stale(self, unit: UnitId, generation: int, now: float) -> list[Instruction]:
         held = self.connectors.get(unit.connector) if unit.task is None else self.tasks.get(unit)

@@ -1,39 +1,20 @@
-"""The words of the worker's state: units, assignments, failures. Plain values, equal when their contents are.
+"""The words of the worker's state that its herder does not share: phases of a task, specs, modes of a status write.
 
-Owns no behaviour beyond comparing. The wire's messages say the same; `herdmesh.worker.wire` translates both ways.
-Invariant: every value here is immutable, so events, instructions and state may share it.
+Owns no behaviour. What herder and worker both say is in `herdmesh.session.model`. Invariant: every value here is
+immutable, so events, instructions and state may share it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum, unique
+from typing import Self
 
-from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime import Properties
+from herdmesh.rpc.properties import texts
+from herdmesh.session.messages import StartUnit
 
 Config = Properties
-
-
-@unique
-class RunState(StrEnum):
-    """State of a unit as its status says; names are those of the proto's `RunState`."""
-
-    UNASSIGNED = "UNASSIGNED"
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    FAILED = "FAILED"
-    STOPPED = "STOPPED"
-
-
-@unique
-class TargetState(StrEnum):
-    """What the user asked for."""
-
-    STARTED = "STARTED"
-    PAUSED = "PAUSED"
-    STOPPED = "STOPPED"
 
 
 @unique
@@ -63,54 +44,6 @@ class PutMode(StrEnum):
     PUT_SAFE = "PUT_SAFE"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class UnitId:
-    """A connector (task None) or one of its tasks: what a herder assigns."""
-
-    connector: str
-    task: int | None = None
-
-    def __str__(self) -> str:
-        """As log lines carry it: `[connector|worker]` for the connector itself, `[connector|task-0]` for a task."""
-        return f"[{self.connector}|worker]" if self.task is None else f"[{self.connector}|task-{self.task}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """Exactly what was started. Equal assignments are adopted; of two, the higher `order` wins."""
-
-    epoch: int
-    generation: int
-    incarnation: str = ""
-    config_revision: tuple[str, tuple[int, ...]] = ("", ())
-    task_digest: str = ""
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """(epoch, generation): the highest wins a double claim."""
-        return (self.epoch, self.generation)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a unit is FAILED. `message` is one line and never empty."""
-
-    message: str
-    trace: str = ""
-    error_class: ErrorClass = ErrorClass.UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What a status says besides its state: the leader's words, which the worker only carries, or the worker's own."""
-
-    type: str
-    message: str
-    since_ms: int = 0
-    wait: Wait | None = None
-    """Of a condition WAITING, part by part."""
-
-
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
     """What a task was started with. `task_count` is the size of its set; partitions are divided by it."""
@@ -118,6 +51,11 @@ class TaskSpec:
     connector_config: Config
     task_config: Config
     task_count: int
+
+    @classmethod
+    def of(cls, start: StartUnit) -> Self:
+        """The spec of a start of a task."""
+        return cls(texts(start.connector_config), texts(start.task_config or {}), max(1, start.task_count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +65,7 @@ class ConnectorSpec:
     config: Config
     tasks_max: int
 
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """One unit as hello reports it."""
-
-    unit: UnitId
-    assignment: Assignment
-    state: RunState
-    failure: Failure | None
-    stopping: bool
-    """It is on its way out: no leader can adopt it, and its end will be reported."""
+    @classmethod
+    def of(cls, start: StartUnit) -> Self:
+        """The spec of a start of a connector."""
+        return cls(texts(start.connector_config), start.tasks_max)

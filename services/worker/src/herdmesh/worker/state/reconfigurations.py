@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from herdmesh.worker.state.model import Condition
+from herdmesh.session.model import Condition
 
 BURST: Final = 5
 WAIT_S_FIRST: Final = 0.5

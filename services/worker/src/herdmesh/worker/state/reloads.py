@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from herdmesh.session.model import UnitId
 from herdmesh.worker.state.instructions import CheckValues
-from herdmesh.worker.state.model import UnitId
 
 _TTL_MS_MIN = 1_000
 _RETRY_MS_MAX = 60_000

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from herdmesh.engine.runtime import Rate
+from herdmesh.session.model import UnitId
 from herdmesh.worker.state import instructions
 from herdmesh.worker.state.held import Task, TaskLimits
 from herdmesh.worker.state.instructions import Instruction
-from herdmesh.worker.state.model import Phase, UnitId
+from herdmesh.worker.state.model import Phase
 from herdmesh.worker.state.runs import Run
 from herdmesh.worker.state.slots import Queue, left_waiting, to_ask, to_rest
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime import Progress
+from herdmesh.session.model import Failure
 from herdmesh.worker.state import events
-from herdmesh.worker.state.model import Failure
 from herdmesh.worker.state.watchdog import Silence
 
 _LATE_S = 1.0

@@ -22,7 +22,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
-from herdmesh.worker.state.model import UnitId
+from herdmesh.session.model import UnitId
 from herdmesh.worker.state.runs import Run
 
 

@@ -16,10 +16,12 @@ from typing import assert_never
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
 from herdmesh.engine.runtime import Progress, Rate, RunEnd
+from herdmesh.session.messages import StartUnit
+from herdmesh.session.model import Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.held import Task, TaskLimits, report, say, say_condition, status
 from herdmesh.worker.state.instructions import Instruction
-from herdmesh.worker.state.model import Failure, Phase, RunState, TargetState, TaskSpec, UnitId
+from herdmesh.worker.state.model import Phase, TaskSpec
 from herdmesh.worker.state.progress import added, caught_up, with_ends
 from herdmesh.worker.state.running import Running
 from herdmesh.worker.state.runs import Run
@@ -103,7 +105,7 @@ class Tasks:
 
     # --- the herder's commands
 
-    def start(self, event: events.StartUnit, spec: TaskSpec, now: float) -> list[Instruction]:
+    def start(self, event: StartUnit, now: float) -> list[Instruction]:
         """Hold the task; run it unless it is to be paused."""
         held = self._tasks.get(event.unit)
         if held is not None and not (held.giving_up and held.successor is None):
@@ -119,7 +121,9 @@ class Tasks:
         self._start_counts[event.unit] = self._start_counts.pop(event.unit, 0) + 1
         if len(self._start_counts) > _START_COUNTS_MAX:
             del self._start_counts[next(iter(self._start_counts))]
-        task = Task(event.unit, event.assignment, spec, event.target, event.commit_scope, event.conditions)
+        task = Task(
+            event.unit, event.assignment, TaskSpec.of(event), event.target, event.commit_scope, event.conditions
+        )
         task.progress = Progress(config_offset=event.config_offset)
         task.traceparent = event.traceparent
         self._tasks[event.unit] = task
@@ -356,8 +360,7 @@ class Tasks:
             keep = task.state is RunState.FAILED
             task.state, task.failure = RunState.UNASSIGNED, None
             return [*out, *([] if keep else [status(task)]), report(task)]
-        assert isinstance(successor.spec, TaskSpec)
-        return [*out, *self.start(successor, successor.spec, now)]
+        return [*out, *self.start(successor, now)]
 
     def _stop_run(self, task: Task, reason: str, now: float) -> list[Instruction]:
         run = task.run

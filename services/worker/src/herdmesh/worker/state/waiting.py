@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from herdmesh.connect.waits import SHOWN_AFTER_S, Wait
+from herdmesh.session.model import UnitId
 from herdmesh.worker.state.connectors import Call, Connector, Connectors
 from herdmesh.worker.state.held import Task, say_condition
 from herdmesh.worker.state.instructions import Instruction
-from herdmesh.worker.state.model import Phase, UnitId
+from herdmesh.worker.state.model import Phase
 from herdmesh.worker.state.tasks import Tasks
 
 REWRITE_S: Final = 10.0

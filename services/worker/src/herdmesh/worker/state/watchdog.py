@@ -22,7 +22,7 @@ from typing import Final
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.waits import Wait
-from herdmesh.worker.state.model import Condition, Failure, UnitId
+from herdmesh.session.model import Condition, Failure, UnitId
 
 STALLED: Final = "STALLED"
 CONFIRM_S: Final = 2.5

@@ -30,10 +30,9 @@ from herdmesh.herder.state.memory import (
     OpKind,
     Stage,
 )
-from herdmesh.herder.state.model import NAME_KEY, Properties
+from herdmesh.herder.state.model import NAME_KEY
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.instructions import DeleteConfig, PutConfig, PutTarget, RequestRestart
-from herdmesh.herder.state.model.questions import ValidateOnWorker
 from herdmesh.herder.state.model.requests import (
     Answer,
     CreateConnector,
@@ -46,6 +45,8 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, InvalidConfig, RevisionMismatch
+from herdmesh.session.model import Properties
+from herdmesh.session.questions import ValidateOnWorker
 
 PATCH_ATTEMPTS_MAX = 5
 

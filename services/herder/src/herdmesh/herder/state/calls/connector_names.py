@@ -8,9 +8,10 @@ from __future__ import annotations
 from herdmesh.herder.state.memory import (
     StoreViews,
 )
-from herdmesh.herder.state.model import NAME_KEY, Properties
+from herdmesh.herder.state.model import NAME_KEY
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
 from herdmesh.rpc.properties import PropertyValue
+from herdmesh.session.model import Properties
 
 #: What `String.trim` takes off both ends; a space that is none of these belongs to the name.
 _TRIMMED = "".join(map(chr, range(0x21)))

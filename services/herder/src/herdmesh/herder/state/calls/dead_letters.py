@@ -23,10 +23,10 @@ from herdmesh.herder.state.memory import (
 )
 from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model.events import CommandReplied
-from herdmesh.herder.state.model.questions import AskDeadLetters, AskReplay
 from herdmesh.herder.state.model.requests import Answer, DeadLettersAnswer, ListDeadLetters, ReplayDeadLetters
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, DeadLettersRefused, NoWorker
+from herdmesh.session.questions import AskDeadLetters, AskReplay
 
 _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 

@@ -31,10 +31,10 @@ from herdmesh.herder.state.memory import (
 from herdmesh.herder.state.model import HELD_STATES
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.instructions import RecordDrain
-from herdmesh.herder.state.model.questions import SetDraining
 from herdmesh.herder.state.model.requests import Answer, Draining, DrainWorker, UndrainWorker
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import HerdmeshError, NoWorker, RequestIdUnknown, StaleEpoch, WorkerNotFound
+from herdmesh.session.questions import SetDraining
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,8 @@ from herdmesh.herder.state.memory import (
     Member,
     Step,
 )
-from herdmesh.herder.state.model.questions import (
-    DescribePlugin,
-    PlanTaskConfigs,
-    Question,
-    ReadOffsets,
-    ValidateOnWorker,
-)
 from herdmesh.herder.state.workers import commands, plugin_catalog
+from herdmesh.session.questions import DescribePlugin, PlanTaskConfigs, Question, ReadOffsets, ValidateOnWorker
 
 #: How long one worker may take before another is asked; a validation takes some milliseconds.
 HEDGE_MS: Final = 2_000

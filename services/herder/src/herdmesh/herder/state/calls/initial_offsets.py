@@ -29,10 +29,10 @@ from herdmesh.herder.state.memory import (
     Stage,
 )
 from herdmesh.herder.state.model.events import CommandReplied
-from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks
 from herdmesh.herder.state.model.requests import CreateConnector
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorExists, FieldViolation, InvalidConfig, NoWorker, OffsetsRefused
+from herdmesh.session.questions import AlterOffsets, FenceTasks
 
 WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN, Stage.OTHER_OFFSETS)
 """Stages in which `hold` is to be asked again when time has passed."""

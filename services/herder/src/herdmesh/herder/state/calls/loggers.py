@@ -40,8 +40,7 @@ from herdmesh.herder.state.memory import (
 )
 from herdmesh.herder.state.model import ClusterLevel
 from herdmesh.herder.state.model.events import CommandReplied, LoggerRecorded
-from herdmesh.herder.state.model.instructions import Ask, PutLogger
-from herdmesh.herder.state.model.questions import ListLoggers, SetLogger
+from herdmesh.herder.state.model.instructions import PutLogger
 from herdmesh.herder.state.model.requests import Answer, GetLoggers, LoggersListed, LoggersSet, SetLoggers
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import (
@@ -52,6 +51,8 @@ from herdmesh.rpc.errors import (
     RequestInvalid,
     WorkerNotFound,
 )
+from herdmesh.session.messages import Ask
+from herdmesh.session.questions import ListLoggers, SetLogger
 from herdmesh.topicstore.contract import Revision
 
 LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")

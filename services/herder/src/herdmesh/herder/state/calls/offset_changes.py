@@ -44,10 +44,9 @@ from herdmesh.herder.state.memory import (
     Step,
     StoreViews,
 )
-from herdmesh.herder.state.model import ConnectorEntry, TargetState
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.instructions import DeleteStatuses
-from herdmesh.herder.state.model.questions import AlterOffsets, FenceTasks, ReadOffsets
 from herdmesh.herder.state.model.requests import Answer, ChangeOffsets, GetOffsets, OffsetsAnswer
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import (
@@ -59,6 +58,8 @@ from herdmesh.rpc.errors import (
     RequestInvalid,
     WriteOutcomeUnknown,
 )
+from herdmesh.session.model import TargetState
+from herdmesh.session.questions import AlterOffsets, FenceTasks, ReadOffsets
 
 _WAITING: Final = (Stage.OTHER_OFFSETS, Stage.STOPPING)
 _WRITING: Final = (Stage.WRITING, Stage.READING_BACK)

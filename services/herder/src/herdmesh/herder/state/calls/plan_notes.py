@@ -19,9 +19,10 @@ from herdmesh.herder.state.memory import (
     Fleet,
     Step,
 )
-from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Failure, Properties, TargetState
+from herdmesh.herder.state.model import ConnectorEntry, ConnectorType
 from herdmesh.herder.state.model.restart_policy import policy_of
 from herdmesh.herder.state.workers import plugin_catalog
+from herdmesh.session.model import Failure, Properties, TargetState
 
 _SHOWN_MAX = 10
 _GROUP_KEY = "consumer.override.group.id"

@@ -27,12 +27,13 @@ from herdmesh.herder.state.memory import (
     Stage,
     Unit,
 )
-from herdmesh.herder.state.model import NAME_KEY, ConnectorEntry, Failure, Properties, TargetState, UnitId
+from herdmesh.herder.state.model import NAME_KEY, ConnectorEntry
 from herdmesh.herder.state.model.events import CommandReplied
-from herdmesh.herder.state.model.questions import PlanTaskConfigs, ValidateOnWorker
 from herdmesh.herder.state.model.requests import Answer, PlanAction, PlanConfig, Planned, PlanStep
 from herdmesh.herder.state.units import holds, lifecycle, placement, task_sets
 from herdmesh.herder.state.workers import commands, plugin_eligibility
+from herdmesh.session.model import Failure, Properties, TargetState, UnitId
+from herdmesh.session.questions import PlanTaskConfigs, ValidateOnWorker
 
 
 @dataclass(frozen=True)

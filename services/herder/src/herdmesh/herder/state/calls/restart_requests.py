@@ -32,7 +32,7 @@ from herdmesh.herder.state.memory import (
     HerderMemory,
     StoreViews,
 )
-from herdmesh.herder.state.model import ConnectorEntry, RunState, UnitId
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model.events import RestartRecorded
 from herdmesh.herder.state.model.instructions import RequestRestart
 from herdmesh.herder.state.model.requests import (
@@ -46,6 +46,7 @@ from herdmesh.herder.state.model.requests import (
 from herdmesh.herder.state.units import restarts
 from herdmesh.herder.state.views import views
 from herdmesh.rpc.errors import ConnectorNotFound, StatusNotFound, TaskNotFound
+from herdmesh.session.model import RunState, UnitId
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from herdmesh.herder.state.memory import (
     HerderMemory,
     Stage,
 )
-from herdmesh.herder.state.model import Properties
 from herdmesh.herder.state.model.events import CommandReplied
-from herdmesh.herder.state.model.questions import ValidateOnWorker
 from herdmesh.herder.state.model.requests import Answer, ValidateConfig, Validated
 from herdmesh.herder.state.workers import commands
+from herdmesh.session.model import Properties
+from herdmesh.session.questions import ValidateOnWorker
 
 
 @dataclass(frozen=True)

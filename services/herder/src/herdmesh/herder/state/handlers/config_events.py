@@ -20,9 +20,10 @@ from herdmesh.herder.state.memory import (
     Role,
     StoreViews,
 )
-from herdmesh.herder.state.model import ConnectorEntry, TargetState
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.workers import plugin_eligibility
+from herdmesh.session.model import TargetState
 
 #: One change of ours is several records, the manifest last; in between the watch shows the connector as foreign. An
 #: entry is believed to be a foreign writer's only after it stayed so for this time: a transaction is read in far less.

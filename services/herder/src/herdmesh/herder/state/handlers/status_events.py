@@ -15,9 +15,10 @@ from herdmesh.herder.state.memory import (
     Leadership,
     Role,
 )
-from herdmesh.herder.state.model import StatusEntry, UnitId
+from herdmesh.herder.state.model import StatusEntry
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.units import holds
+from herdmesh.session.model import UnitId
 
 StatusEvent = ev.StatusSnapshot | ev.StatusPut | ev.StatusDeleted | ev.LeasesChanged
 

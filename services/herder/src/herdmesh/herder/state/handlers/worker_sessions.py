@@ -23,7 +23,6 @@ from herdmesh.herder.state.memory import (
     Step,
     Unit,
 )
-from herdmesh.herder.state.model import Holding, RunState, TargetState, UnitId
 from herdmesh.herder.state.model.events import (
     CommandReplied,
     StreamBroken,
@@ -33,10 +32,12 @@ from herdmesh.herder.state.model.events import (
     WorkerHello,
     WorkerLeft,
 )
-from herdmesh.herder.state.model.instructions import CloseSession, Released, StopUnit, Welcome
+from herdmesh.herder.state.model.instructions import CloseSession
 from herdmesh.herder.state.units import holds, rate_limits, task_sets
 from herdmesh.herder.state.workers import drains, duplicate_ids
 from herdmesh.rpc.errors import NoLeader, StaleGeneration
+from herdmesh.session.messages import Released, StopUnit, Welcome
+from herdmesh.session.model import Holding, RunState, TargetState, UnitId
 
 _TOLD = {
     RunState.RUNNING: TargetState.STARTED,

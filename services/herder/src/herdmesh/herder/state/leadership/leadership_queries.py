@@ -12,8 +12,9 @@ from herdmesh.herder.state.memory import (
     Role,
     Step,
 )
-from herdmesh.herder.state.model import HELD_STATES, UnitId
+from herdmesh.herder.state.model import HELD_STATES
 from herdmesh.rpc.errors import HerdmeshError, NoLeader, NotLeader
+from herdmesh.session.model import UnitId
 
 
 def refusal(step: Step, leadership: Leadership) -> HerdmeshError | None:

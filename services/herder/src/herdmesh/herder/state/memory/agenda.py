@@ -11,8 +11,8 @@ import heapq
 from collections.abc import Container
 
 from herdmesh.herder.state.memory.step import Step
-from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.model.instructions import ViewsChanged
+from herdmesh.session.model import UnitId
 
 #: in the place of a task's number among timers: of the connector itself, and of all that it has.
 _CONNECTOR, _WHOLE = -1, -2

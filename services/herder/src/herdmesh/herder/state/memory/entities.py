@@ -14,26 +14,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
 from herdmesh.connect.waits import Wait
-from herdmesh.herder.state.model import (
-    Assignment,
-    ConnectorEntry,
-    Failure,
-    LoggerLevel,
-    Plugin,
-    Properties,
-    RefusedPlugin,
-    RunState,
-    TargetState,
-    TaskProgress,
-    UnitId,
-    Validation,
-)
+from herdmesh.herder.state.model import ConnectorEntry, LoggerLevel, Plugin, RefusedPlugin, TaskProgress, Validation
 from herdmesh.herder.state.model.instructions import StatusChange
 from herdmesh.herder.state.model.plugin_versions import meets
-from herdmesh.herder.state.model.questions import Question
 from herdmesh.herder.state.model.requests import OffsetsAnswer, Request, RestartItem, WriteOptions
 from herdmesh.herder.state.model.restart_policy import Account
 from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.session.model import Assignment, Failure, Properties, RunState, TargetState, UnitId
+from herdmesh.session.questions import Question
 from herdmesh.topicstore.contract import Revision
 
 

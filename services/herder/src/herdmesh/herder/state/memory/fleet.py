@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from herdmesh.herder.state.memory.entities import Member
 from herdmesh.herder.state.memory.leadership import Leadership
 from herdmesh.herder.state.memory.step import Step
-from herdmesh.herder.state.model import Plugin
-from herdmesh.herder.state.model.instructions import CloseSession, Heartbeat, Message, Send
+from herdmesh.herder.state.model import Plugin, RestartNote
+from herdmesh.herder.state.model.instructions import CloseSession, Send
 from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.session.messages import Heartbeat, Message
 
 DEPARTED_MAX = 100
 #: a thousand restarts of workers under one leader.
@@ -103,16 +104,16 @@ class Fleet:
 
     # --- messages
 
-    def send(self, session: int, message: Message) -> None:
+    def send(self, session: int, message: Message, note: RestartNote | None = None) -> None:
         """Send over a session, under the epoch."""
-        self._step.emit(Send(session, self._leadership.epoch, message))
+        self._step.emit(Send(session, self._leadership.epoch, message, note))
 
-    def send_to(self, worker_id: str, message: Message) -> bool:
+    def send_to(self, worker_id: str, message: Message, note: RestartNote | None = None) -> bool:
         """Send to a worker if its stream is open; its next hello makes up for what it misses."""
         member = self._members.get(worker_id)
         if member is None or member.session is None:
             return False
-        self.send(member.session, message)
+        self.send(member.session, message, note)
         return True
 
     def send_heartbeats(self) -> None:

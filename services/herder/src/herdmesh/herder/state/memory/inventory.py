@@ -17,8 +17,8 @@ from herdmesh.herder.state.memory.fleet import Fleet
 from herdmesh.herder.state.memory.step import Step
 from herdmesh.herder.state.memory.store_views import StoreViews
 from herdmesh.herder.state.memory.traces import Traces
-from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.model.restart_policy import Account
+from herdmesh.session.model import UnitId
 
 
 class Inventory:

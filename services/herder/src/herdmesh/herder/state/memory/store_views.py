@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, StatusEntry, UnitId
+from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, StatusEntry
+from herdmesh.session.model import UnitId
 from herdmesh.topicstore.contract import Revision
 
 #: Cluster-wide logger levels that are kept.

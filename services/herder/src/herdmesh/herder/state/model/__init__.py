@@ -1,9 +1,9 @@
 """Model: the words and rules of the herder's state that need nothing but values.
 
 Owns the immutable vocabulary: what the stores and workers report (`values`), what happens (`events`), what the herder
-does (`instructions`), what callers request and get (`requests`), what workers are asked (`questions`); and two rules
-over such values alone: when a failed unit is restarted (`restart_policy`) and which version of a plugin a connector
-asks for (`plugin_versions`). Owns nothing that a herder remembers: that is `memory`.
+does (`instructions`), what callers request and get (`requests`); and two rules over such values alone: when a failed
+unit is restarted (`restart_policy`) and which version of a plugin a connector asks for (`plugin_versions`). Owns
+nothing that a herder remembers: that is `memory`. What herder and worker both say is in `herdmesh.session`.
 
 Others import the values from here and the rest from their modules.
 """
@@ -15,31 +15,22 @@ from herdmesh.herder.state.model.values import (
     PLUGIN_VERSION_KEY,
     TASKS_MAX_ENFORCE_KEY,
     TASKS_MAX_KEY,
-    Assignment,
     AutoRestart,
     ClusterLevel,
-    Condition,
     ConnectorEntry,
     ConnectorType,
-    Failure,
-    Holding,
     Lease,
     LoggerLevel,
-    OffsetEntry,
     Plugin,
     PluginKind,
-    Properties,
     RateUse,
     RefusedPlugin,
     RestartNote,
     RestartPolicy,
     Rules,
-    RunState,
     SessionKey,
     StatusEntry,
-    TargetState,
     TaskProgress,
-    UnitId,
     Validation,
 )
 
@@ -50,30 +41,21 @@ __all__ = [
     "PLUGIN_VERSION_KEY",
     "TASKS_MAX_ENFORCE_KEY",
     "TASKS_MAX_KEY",
-    "Assignment",
     "AutoRestart",
     "ClusterLevel",
-    "Condition",
     "ConnectorEntry",
     "ConnectorType",
-    "Failure",
-    "Holding",
     "Lease",
     "LoggerLevel",
-    "OffsetEntry",
     "Plugin",
     "PluginKind",
-    "Properties",
     "RateUse",
     "RefusedPlugin",
     "RestartNote",
     "RestartPolicy",
     "Rules",
-    "RunState",
     "SessionKey",
     "StatusEntry",
-    "TargetState",
     "TaskProgress",
-    "UnitId",
     "Validation",
 ]

@@ -12,24 +12,19 @@ from dataclasses import dataclass
 from herdmesh.connect.waits import Wait
 from herdmesh.herder.state.model.requests import OffsetsAnswer, OffsetsRecorded, Request, RestartItem, WriteOptions
 from herdmesh.herder.state.model.values import (
-    Assignment,
     ClusterLevel,
     ConnectorEntry,
-    Failure,
-    Holding,
     Lease,
     LoggerLevel,
     Plugin,
-    Properties,
     RefusedPlugin,
-    RunState,
     SessionKey,
     StatusEntry,
     TaskProgress,
-    UnitId,
     Validation,
 )
 from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.session.model import Assignment, Failure, Holding, Properties, RunState, UnitId
 from herdmesh.topicstore.contract import Revision
 
 # --- leadership

@@ -8,107 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.herder.state.model.questions import Question
 from herdmesh.herder.state.model.requests import Answer, ChangeOffsets, OffsetsAnswer, RestartItem, WriteOptions
-from herdmesh.herder.state.model.values import (
-    Assignment,
-    Properties,
-    RestartNote,
-    RunState,
-    StatusEntry,
-    TargetState,
-    UnitId,
-)
+from herdmesh.herder.state.model.values import RestartNote, StatusEntry
 from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.session.messages import Message
+from herdmesh.session.model import Properties, RunState, TargetState
 from herdmesh.topicstore.contract import Revision
 
 # --- messages to workers
-
-
-@dataclass(frozen=True, slots=True)
-class Welcome:
-    """Answers hello: exactly what the worker may keep."""
-
-    adopted: tuple[UnitId, ...]
-    session_timeout_ms: int
-    leader_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartUnit:
-    """Start a unit. For a connector `task_config` is None and `task_count` 0; for a task `tasks_max` is 0."""
-
-    unit: UnitId
-    assignment: Assignment
-    connector_config: Properties
-    task_config: Properties | None
-    target: TargetState
-    task_count: int
-    tasks_max: int
-    commit_scope: CommitScope | None
-    #: what of the config store was applied when this was decided: the set is in force there. None for a connector.
-    revision: Revision | None
-    #: what every status of this assignment is to carry, so that no write of the worker loses it.
-    note: RestartNote | None = None
-    #: W3C trace context of the call that this comes of; empty = of none.
-    traceparent: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StopUnit:
-    """Stop a unit; answered by a report of UNASSIGNED."""
-
-    unit: UnitId
-    assignment: Assignment
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetUnitTarget:
-    """Pause, resume or (a connector) stop in place."""
-
-    unit: UnitId
-    target: TargetState
-
-
-@dataclass(frozen=True, slots=True)
-class GenerateTaskConfigs:
-    """Ask a connector for its task configs."""
-
-    connector: str
-    assignment: Assignment
-    tasks_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask a question; answered by a reply with the same `command_id`, or not at all where it is empty."""
-
-    command_id: str
-    question: Question
-
-
-@dataclass(frozen=True, slots=True)
-class SetRate:
-    """So much each task of the connector may take of its rate limits, per second; 0 = there is no such limit."""
-
-    connector: str
-    records_per_second: float
-    bytes_per_second: float
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """The herder lives."""
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """Everything was moved; the worker may go."""
-
-
-Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | SetRate | Ask | Heartbeat | Released
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +25,9 @@ class Send:
     session: int
     epoch: int
     message: Message
+    note: RestartNote | None = None
+    """With a StartUnit: the unit's restart account. The wire adds it to the conditions, as text with wall-clock times,
+    which the state does not know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum, unique
 
-from herdmesh.herder.state.model.values import (
-    LoggerLevel,
-    OffsetEntry,
-    Plugin,
-    Properties,
-    RunState,
-    TargetState,
-    Validation,
-)
+from herdmesh.herder.state.model.values import LoggerLevel, Plugin, Validation
+from herdmesh.session.model import OffsetEntry, Properties, RunState, TargetState
 from herdmesh.topicstore.contract import Revision
 
 

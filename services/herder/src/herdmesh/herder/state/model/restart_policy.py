@@ -37,17 +37,8 @@ from enum import StrEnum, unique
 from typing import assert_never
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.herder.state.model.values import (
-    AutoRestart,
-    ConnectorEntry,
-    Failure,
-    Properties,
-    RestartNote,
-    RestartPolicy,
-    RunState,
-    StatusEntry,
-    UnitId,
-)
+from herdmesh.herder.state.model.values import AutoRestart, ConnectorEntry, RestartNote, RestartPolicy, StatusEntry
+from herdmesh.session.model import Failure, Properties, RunState, UnitId
 
 ENABLED_KEY = "herdmesh.restart.enabled"
 ATTEMPTS_MAX_KEY = "herdmesh.restart.attempts.max"

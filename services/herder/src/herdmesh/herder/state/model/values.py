@@ -1,6 +1,7 @@
-"""Values of the herder's state: units, assignments, stored entries, what workers report. Plain and immutable.
+"""Values of the herder's state: stored entries, statuses, what workers report. Plain and immutable.
 
-Owns no behaviour beyond comparing and naming. The wire's messages say the same; `herdmesh.herder.wire` translates.
+Owns no behaviour beyond comparing and naming. What herder and worker both say (units, assignments, states) is in
+`herdmesh.session.model`; `herdmesh.herder.wire` translates the rest.
 
 Invariant: every value here is immutable, so events, instructions, views and state may share it. A few fields named
 `wire` carry a message of the wire unopened: the state never looks inside, it only hands it on.
@@ -11,17 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
-from typing import NamedTuple
 
 from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.lag import NOT_KNOWN, Lag
-from herdmesh.connect.waits import Wait
 from herdmesh.rpc.errors import FieldViolation
 from herdmesh.rpc.properties import PropertyValue
+from herdmesh.session.model import Condition, Failure, Properties, RunState, TargetState, UnitId
 from herdmesh.topicstore.contract import Revision
-
-Properties = Mapping[str, PropertyValue]
 
 CLASS_KEY = "connector.class"
 PLUGIN_VERSION_KEY = "connector.plugin.version"
@@ -30,30 +27,8 @@ TASKS_MAX_KEY = "tasks.max"
 TASKS_MAX_ENFORCE_KEY = "tasks.max.enforce"
 
 
-@unique
-class RunState(StrEnum):
-    """State of a unit as its status says; names are those of the proto's `RunState`."""
-
-    UNASSIGNED = "UNASSIGNED"
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    FAILED = "FAILED"
-    RESTARTING = "RESTARTING"
-    STOPPED = "STOPPED"
-    DESTROYED = "DESTROYED"
-
-
 #: states in which a worker has the unit in its hands.
 HELD_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FAILED, RunState.RESTARTING, RunState.STOPPED})
-
-
-@unique
-class TargetState(StrEnum):
-    """What the user asked for."""
-
-    STARTED = "STARTED"
-    PAUSED = "PAUSED"
-    STOPPED = "STOPPED"
 
 
 @unique
@@ -63,66 +38,6 @@ class ConnectorType(StrEnum):
     UNKNOWN = "UNSPECIFIED"
     SOURCE = "SOURCE"
     SINK = "SINK"
-
-
-class UnitId(NamedTuple):
-    """A connector (task None) or one of its tasks: what is assigned to workers. A tuple, because thousands are keys."""
-
-    connector: str
-    task: int | None = None
-
-    @property
-    def order(self) -> tuple[str, int]:
-        """Sort key: by connector, the connector itself before its tasks."""
-        return (self.connector, -1 if self.task is None else self.task)
-
-    def __str__(self) -> str:
-        return self.connector if self.task is None else f"{self.connector}-{self.task}"
-
-    @property
-    def log_context(self) -> str:
-        """As log lines carry it, in Connect's form: `[connector|worker]`, `[connector|task-0]`."""
-        return f"[{self.connector}|worker]" if self.task is None else f"[{self.connector}|task-{self.task}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """Exactly what was started. Of two claims to one unit the higher `order` wins.
-
-    `task_digest` is ours to choose and opaque to workers: task set generation, then the config store's digest, because
-    a task of an older set must never pass for one of a newer, even when its own config is equal (it may be divided
-    by another task count). Empty for a connector.
-    """
-
-    epoch: int
-    generation: int
-    incarnation: str = ""
-    config_revision: Revision | None = None
-    task_digest: str = ""
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return (self.epoch, self.generation)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why something is FAILED. `message` is one line and never empty."""
-
-    message: str
-    trace: str = ""
-    error_class: ErrorClass = ErrorClass.UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Adds to a state what a human wants to know. `since_ms` by the herder's clock, None = unknown."""
-
-    type: str
-    message: str = ""
-    since_ms: int | None = None
-    wait: Wait | None = None
-    """Of type WAITING, part by part, with epoch times."""
 
 
 @unique
@@ -266,18 +181,6 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """One unit as a worker's hello reports it. State UNASSIGNED means: accepted, not yet started. `stopping` = on its
-    way out, whatever its state: its end will be reported."""
-
-    unit: UnitId
-    assignment: Assignment
-    state: RunState
-    failure: Failure | None = None
-    stopping: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class RateUse:
     """What a task does with a rate limit of its connector, of records or of bytes."""
 
@@ -308,14 +211,6 @@ class Validation:
 
     violations: tuple[FieldViolation, ...] = ()
     wire: object = None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetEntry:
-    """The offset of one partition, in the JSON forms of KIP-875. `offset_json` None = forget it."""
-
-    partition_json: str
-    offset_json: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import cast
 
-from herdmesh.herder.state.model import UnitId
+from herdmesh.session.model import UnitId
 
 #: costs of a change: by how much the sum of squared loads changes first, then by how many moves.
 _Cost = tuple[int, int]

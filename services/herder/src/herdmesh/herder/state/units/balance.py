@@ -29,9 +29,9 @@ from herdmesh.herder.state.memory import (
     Step,
     Unit,
 )
-from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.state.units import holds, lifecycle, placement
 from herdmesh.herder.state.units.assignment import Move, assign
+from herdmesh.session.model import UnitId
 
 #: between two looks at all units, and so at least between two waves.
 LOOK_MS = 1_000

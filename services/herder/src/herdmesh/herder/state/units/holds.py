@@ -25,17 +25,10 @@ from herdmesh.herder.state.memory import (
     StoreViews,
     Unit,
 )
-from herdmesh.herder.state.model import (
-    Assignment,
-    Condition,
-    ConnectorEntry,
-    RunState,
-    StatusEntry,
-    TargetState,
-    UnitId,
-)
-from herdmesh.herder.state.model.instructions import StartUnit, StopUnit
+from herdmesh.herder.state.model import ConnectorEntry, StatusEntry
 from herdmesh.herder.state.model.restart_policy import note_of, policy_of, read_back, tag_of
+from herdmesh.session.messages import StartUnit, StopUnit
+from herdmesh.session.model import Assignment, Condition, RunState, TargetState, UnitId
 
 #: Under which group a sink commits; by default `connect-<name>`.
 GROUP_KEY = "consumer.override.group.id"
@@ -209,9 +202,9 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
             tasks_max=entry.tasks_max if task is None else 0,
             commit_scope=None if task is None else scope_of(memory.stores, connector, entry, task),
             revision=None if task is None else memory.stores.config_revision,
-            note=note_of(unit.account, policy_of(memory.step.rules.restart, entry.config).attempts_max),
             traceparent=memory.inventory.traces.of(unit.id.connector, memory.step.now),
         ),
+        note_of(unit.account, policy_of(memory.step.rules.restart, entry.config).attempts_max),
     )
 
 

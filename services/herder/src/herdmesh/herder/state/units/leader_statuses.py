@@ -30,10 +30,11 @@ from herdmesh.herder.state.memory import (
     StoreViews,
     Unit,
 )
-from herdmesh.herder.state.model import ConnectorEntry, RestartNote, RunState
+from herdmesh.herder.state.model import ConnectorEntry, RestartNote
 from herdmesh.herder.state.model.instructions import PutStatus, StatusChange
 from herdmesh.herder.state.model.restart_policy import note_of, policy_of, take_in
 from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
+from herdmesh.session.model import RunState
 
 RETRY_MS = 1_000
 

@@ -27,10 +27,12 @@ from herdmesh.herder.state.memory import (
     StoreViews,
     Unit,
 )
-from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState, UnitId
-from herdmesh.herder.state.model.instructions import DeleteStatuses, SetUnitTarget
+from herdmesh.herder.state.model import ConnectorEntry
+from herdmesh.herder.state.model.instructions import DeleteStatuses
 from herdmesh.herder.state.units import holds, leader_statuses, restarts, task_sets
 from herdmesh.herder.state.workers import plugin_eligibility
+from herdmesh.session.messages import SetUnitTarget
+from herdmesh.session.model import RunState, TargetState, UnitId
 
 #: between two removals of statuses of one connector: the watch needs a moment to show the first.
 CLEAN_PAUSE_MS = 2_000

@@ -25,10 +25,11 @@ from herdmesh.herder.state.memory import (
     Inventory,
     Unit,
 )
-from herdmesh.herder.state.model import ConnectorEntry, UnitId
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.units import holds, lifecycle
 from herdmesh.herder.state.units.assignment import Move, assign
 from herdmesh.herder.state.workers import drains, plugin_eligibility
+from herdmesh.session.model import UnitId
 
 #: moves begun and units started in one step; the rest follow in the next, decided anew.
 CHANGES_MAX = 100

@@ -21,7 +21,7 @@ from herdmesh.herder.state.memory import (
     Fleet,
 )
 from herdmesh.herder.state.model import RateUse
-from herdmesh.herder.state.model.instructions import SetRate
+from herdmesh.session.messages import SetRate
 
 TOLD_AGAIN = 0.01
 

@@ -28,9 +28,10 @@ from herdmesh.herder.state.memory import (
     Step,
     Unit,
 )
-from herdmesh.herder.state.model import Failure, RunState, TargetState, restart_policy
+from herdmesh.herder.state.model import restart_policy
 from herdmesh.herder.state.model.restart_policy import Account
 from herdmesh.herder.state.units import holds
+from herdmesh.session.model import Failure, RunState, TargetState
 
 
 def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None:

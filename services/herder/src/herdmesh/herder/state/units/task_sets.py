@@ -34,19 +34,14 @@ from herdmesh.herder.state.memory import (
     OpKind,
     Step,
 )
-from herdmesh.herder.state.model import (
-    TASKS_MAX_ENFORCE_KEY,
-    ConnectorEntry,
-    Failure,
-    Properties,
-    RunState,
-    TargetState,
-)
-from herdmesh.herder.state.model.instructions import CommitTasks, GenerateTaskConfigs, PutTaskCount
-from herdmesh.herder.state.model.questions import FenceTasks
+from herdmesh.herder.state.model import TASKS_MAX_ENFORCE_KEY, ConnectorEntry
+from herdmesh.herder.state.model.instructions import CommitTasks, PutTaskCount
 from herdmesh.herder.state.units.holds import matches, tasks_wanted
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, RevisionMismatch
+from herdmesh.session.messages import GenerateTaskConfigs
+from herdmesh.session.model import Failure, Properties, RunState, TargetState
+from herdmesh.session.questions import FenceTasks
 from herdmesh.topicstore.contract import Revision
 
 BACKOFF_MS_FIRST = 250

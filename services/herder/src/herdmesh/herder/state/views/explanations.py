@@ -18,9 +18,10 @@ from herdmesh.herder.state.memory import (
     StoreViews,
     Unit,
 )
-from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState
+from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.units import holds, task_sets
 from herdmesh.herder.state.workers import plugin_eligibility
+from herdmesh.session.model import RunState, TargetState
 
 _AS_WANTED = {
     TargetState.STARTED: RunState.RUNNING,

@@ -27,21 +27,16 @@ from herdmesh.herder.state.memory import (
 )
 from herdmesh.herder.state.model import (
     AutoRestart,
-    Condition,
     ConnectorEntry,
     ConnectorType,
-    Failure,
-    Properties,
-    RunState,
     StatusEntry,
-    TargetState,
     TaskProgress,
-    UnitId,
     restart_policy,
 )
 from herdmesh.herder.state.units import balance, holds, task_sets
 from herdmesh.herder.state.views import explanations
 from herdmesh.herder.state.workers import drains, duplicate_ids, plugin_catalog, plugin_eligibility
+from herdmesh.session.model import Condition, Failure, Properties, RunState, TargetState, UnitId
 
 
 @unique

@@ -23,10 +23,14 @@ from herdmesh.herder.state.memory import (
     Step,
     StoreViews,
 )
-from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, Properties, Validation
+from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, Validation
 from herdmesh.herder.state.model.events import CommandReplied
-from herdmesh.herder.state.model.instructions import Ask
-from herdmesh.herder.state.model.questions import (
+from herdmesh.herder.state.workers import plugin_eligibility
+from herdmesh.herder.state.workers.plugin_catalog import plugins_text
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
+from herdmesh.session.messages import Ask
+from herdmesh.session.model import Properties
+from herdmesh.session.questions import (
     AlterOffsets,
     AskDeadLetters,
     AskReplay,
@@ -35,9 +39,6 @@ from herdmesh.herder.state.model.questions import (
     ReadOffsets,
     ValidateOnWorker,
 )
-from herdmesh.herder.state.workers import plugin_eligibility
-from herdmesh.herder.state.workers.plugin_catalog import plugins_text
-from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
 
 #: A worker beats every second. One that was not heard for so long is asked only when there is no other.
 SILENT_MS: Final = 2_000

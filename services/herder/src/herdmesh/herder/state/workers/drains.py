@@ -19,9 +19,9 @@ from herdmesh.herder.state.memory import (
     StoreViews,
 )
 from herdmesh.herder.state.model.events import WorkerHello
-from herdmesh.herder.state.model.instructions import Ask
-from herdmesh.herder.state.model.questions import SetDraining
 from herdmesh.herder.state.workers import plugin_eligibility
+from herdmesh.session.messages import Ask
+from herdmesh.session.questions import SetDraining
 
 
 def greet(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: WorkerHello) -> None:

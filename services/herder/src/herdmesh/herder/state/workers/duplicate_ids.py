@@ -14,9 +14,9 @@ from herdmesh.herder.state.memory import (
     Member,
     Step,
 )
-from herdmesh.herder.state.model import Condition
 from herdmesh.herder.state.model.events import WorkerHello
 from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.session.model import Condition
 
 #: How long after its last call the refused process is shown; it dials at least every few seconds.
 _SHOWN_MS = 60_000

@@ -16,7 +16,8 @@ from herdmesh.herder.state.memory import (
     Member,
     has,
 )
-from herdmesh.herder.state.model import ConnectorEntry, Properties
+from herdmesh.herder.state.model import ConnectorEntry
+from herdmesh.session.model import Properties
 
 #: A class by its name or alias, and the version that is asked for; empty = any.
 Named = tuple[str, str]

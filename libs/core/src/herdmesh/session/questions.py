@@ -1,20 +1,20 @@
 """Questions to workers, besides running a unit, as data: each is answered by exactly one reply, or by none.
 
-Owns the vocabulary only. Does not own which worker is asked, and which one next (`commands.py`). Every question may be
-asked twice: of the same worker or, when that one goes, of another.
+Owns the vocabulary only. Every question may be asked twice: of the same worker or, when that one goes, of another. An
+answer changes nothing of what the worker holds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from herdmesh.herder.state.model.values import OffsetEntry, Properties
+from herdmesh.session.model import OffsetEntry, Properties
 from herdmesh.topicstore.contract import Revision
 
 
 @dataclass(frozen=True, slots=True)
 class FenceTasks:
-    """Initialise the ids of tasks 0 to task_count - 1."""
+    """Initialise the transactional ids of tasks 0 to task_count - 1."""
 
     connector: str
     task_count: int
@@ -22,7 +22,7 @@ class FenceTasks:
 
 @dataclass(frozen=True, slots=True)
 class ValidateOnWorker:
-    """Validate a config."""
+    """Everything wrong with a config."""
 
     config: Properties
 
@@ -44,7 +44,7 @@ class ListLoggers:
 @dataclass(frozen=True, slots=True)
 class SetLogger:
     """Change the level of a logger and its children, once: the worker remembers the `revision` of a level for the
-    cluster (None = one of its own) and the `request_id` of the caller (empty = not known)."""
+    cluster (None = of this worker alone) and the `request_id` of the caller (empty = not known)."""
 
     logger: str
     level: str
@@ -54,15 +54,20 @@ class SetLogger:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Change offsets, all or none, of the connector that has no tasks at `revision`, or (`incarnation` empty) is not
-    there: write `offsets`, or forget all, or go back to a time (epoch milliseconds; forward only when allowed). A write
-    that does not begin within `timeout_ms` is not to begin. `prepare`: answer what is to be written, and the config
-    store writes it with the connector; a worker that keeps offsets in a file of its own writes it there."""
+    """Change offsets, all or none, of a connector that does not run.
+
+    Write `offsets`, or forget all (`reset`), or go back to a time (`rewind_to_ms`, epoch milliseconds; forward only
+    with `allow_forward`). The connector has no tasks at `revision` (None = there is no config topic), or is not there
+    (`incarnation` empty). A write that does not begin within `timeout_ms` of the question must not begin.
+
+    `prepare`: answer what is to be written, and the config store writes it with the connector, which is not there; a
+    worker that keeps offsets in a file of its own writes it there.
+    """
 
     connector: str
     config: Properties
-    offsets: tuple[OffsetEntry, ...]
-    revision: Revision | None
+    offsets: tuple[OffsetEntry, ...] = ()
+    revision: Revision | None = None
     incarnation: str = ""
     reset: bool = False
     rewind_to_ms: int | None = None
@@ -70,6 +75,11 @@ class AlterOffsets:
     allow_forward: bool = False
     prepare: bool = False
     timeout_ms: int = field(kw_only=True)
+
+    @property
+    def config_offset(self) -> int | None:
+        """How far the leader had read the config topic; None without a revision."""
+        return self.revision.next_offsets[0] if self.revision is not None and self.revision.next_offsets else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ class PlanTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class SetDraining:
-    """Want no work, or work again, and say so in every later hello."""
+    """Want no work, or work again, and say so in every later hello: the leader moves what is held."""
 
     draining: bool
 
