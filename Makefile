@@ -80,6 +80,7 @@ fix: .venv/.check-tools protos ## What check complains about and a tool can mend
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf format -w
+	@$(BIN)/python -m website --pages
 
 .PHONY: protos
 protos: .venv/.ready ## Generate libs/core/src/herdmesh/api from protos/

@@ -47,6 +47,7 @@ def _sink() -> herder.Connector:
     _status(shown.status, common.RUN_STATE_RUNNING, "worker-2:7204")
     _task(shown, common.RUN_STATE_RUNNING, "worker-1:7204", records=601_853, rate=4_941.0)
     failed = _task(shown, common.RUN_STATE_FAILED, "worker-2:7204", records=601_853, rate=0.0)
+    failed.progress.activity = task_pb2.TASK_ACTIVITY_FAILED
     failed.status.failure.message = "RETRIABLE: no space left on device"
     failed.status.explanation = "failed (RETRIABLE): no space left on device; restart 3 of 10 follows in 4 s"
     return shown

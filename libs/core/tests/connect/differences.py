@@ -107,7 +107,7 @@ def page() -> str:
     count = sum(map(len, files.values()))
     found = [[one["id"] for each in files.values() for one in each if kind.meets(one)] for kind in KINDS]
     lines = [
-        "# Where converters, transformations and the mirror's validation differ from Java's",
+        "# Differences from Java",
         "",
         "Written by `python -m libs.core.tests.connect.differences` from the golden vectors; a test compares.",
         "",

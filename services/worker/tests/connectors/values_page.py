@@ -86,7 +86,7 @@ def _shown(text: str) -> str:
 
 
 _HEAD = """\
-# How values leave
+# How values are written
 
 What each Connect type becomes in the files of [`FileSink`](../connectors/file-sink.md) (and of the S3 and HDFS sinks),
 in the lines of `FileStreamSink`, in the requests of [`HttpSink`](../connectors/http-sink.md) and in the Parquet that

@@ -1,0 +1,141 @@
+"""Pages of connectors that are run: docs/connectors/file-sink.md, docs/connectors/postgres-source.md.
+
+Each page's config runs in the tests' cluster under names of the test's own; outputs are compared under the names of the
+page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from tests.docs.blocks import blocks
+from tests.e2e.test_herd import herd
+from tests.support.mesh import Mesh
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
+
+WAIT_S: Final = 60.0
+#: Milliseconds since 1970: when a row was inserted.
+_PLACED: Final = re.compile(r"\d{13}")
+
+
+class Page:
+    """The commands of one page, in order, each with what it prints."""
+
+    def __init__(self, page: str, mesh: Mesh, folder: Path, names: dict[str, str], printed: dict[str, str]) -> None:
+        """`names`: the page's name -> the test's, in commands; `printed`: what outputs have -> the page's name."""
+        self._mesh, self._folder, self._names, self._printed = mesh, folder, names, printed
+        self.config, *others = [block.text for block in blocks(page) if block.language == "json"]
+        assert not others
+        self._left: Iterator[tuple[str, str]] = iter(
+            [(block.language, block.text) for block in blocks(page) if block.language in ("sh", "text")]
+        )
+
+    def here(self, text: str) -> str:
+        """A text of the page under the test's names."""
+        for there, here in self._names.items():
+            text = text.replace(there, here)
+        return text
+
+    def there(self, text: str) -> str:
+        """An output under the page's names, without what differs from run to run."""
+        for here, there in self._printed.items():
+            text = text.replace(here, there)
+        lines = [" ".join(line.split()) for line in text.splitlines()]
+        return "\n".join(_PLACED.sub("TIME", line) for line in lines if line)
+
+    def output(self) -> str:
+        """The next block, which is text."""
+        language, text = next(self._left)
+        assert language == "text"
+        return self.there(text)
+
+    async def compare(self) -> None:
+        """The next command prints, at last, what the page says."""
+        language, command = next(self._left)
+        assert language == "sh"
+        wanted, deadline_s = self.output(), time.monotonic() + WAIT_S
+        while (printed := self.there(await self._run(self.here(command)))) != wanted:
+            assert time.monotonic() < deadline_s, f"{command}printed\n{printed}\nand not\n{wanted}"
+            assert not command.startswith(("herd create", "herd apply")), f"{printed}\nand not\n{wanted}"
+            await asyncio.sleep(0.2)
+
+    async def _run(self, command: str) -> str:
+        if command.startswith("herd "):
+            arguments = [str(self._folder / one) if one.endswith(".json") else one for one in shlex.split(command)[1:]]
+            return (await herd(self._mesh, *arguments))[1]
+        shell = ["bash", "-c", command]
+        done = await asyncio.to_thread(subprocess.run, shell, capture_output=True, text=True, check=False)
+        return done.stdout
+
+    def write(self, file: str, config: dict[str, Any]) -> None:
+        (self._folder / file).write_text(json.dumps(config))
+
+
+async def test_files(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    topic = mesh.create_topic(tmp_topic(), 2)
+    folder, name = str(tmp_path / "lake"), f"sink-{topic}"
+    names = {"/data/lake/orders": folder, "orders-to-files": name}
+    printed = {folder: "/data/lake/orders", name: "orders-to-files", f"/{topic}+": "/orders+"}
+    page = Page("docs/connectors/file-sink.md", mesh, tmp_path, names, printed)
+    for partition, order in (
+        (0, '{"id":0,"country":"DE","total":9.5}'),
+        (0, '{"id":2,"country":"DE","total":7.25}'),
+        (0, '{"id":4,"country":"DE","total":3}'),
+        (1, '{"id":1,"country":"FR","total":1}'),
+        (1, '{"id":3,"total":2}'),
+    ):
+        mesh.produce_raw(topic, partition, order.encode())
+    config = json.loads(page.here(page.config))
+    # sooner than after the 10 s of the page's config
+    config["config"] |= {"topics": topic, "rotate.interval.ms": "500"}
+    page.write("orders.json", config)
+    for _command in range(3):
+        await page.compare()
+    await mesh.delete(name)
+
+
+async def test_tables(mesh: Mesh, tmp_path: Path, tmp_database: str, tmp_topic: Callable[..., str]) -> None:
+    name, database = tmp_topic("shop"), tmp_database.rpartition("/")[2]
+    page = Page("docs/connectors/postgres-source.md", mesh, tmp_path, {"shop": name}, {database: "shop", name: "shop"})
+    (statements,) = [block.text for block in blocks("docs/connectors/postgres-source.md") if block.language == "sql"]
+    with psycopg.connect(tmp_database, autocommit=True) as connection:
+        connection.execute(statements.encode())
+    for topic in ("orders", "payments"):
+        mesh.create_topic(f"{name}-{topic}", 1)
+    config = json.loads(page.config)
+    del config["connection.user"], config["connection.password"]
+    config |= {"connection.url": tmp_database, "topic.prefix": f"{name}-", "poll.interval.ms": "100"}
+    config["key.converter"] = "org.apache.kafka.connect.json.JsonConverter"
+    page.write(f"{name}.json", {"name": name, "config": config})
+    for _command in range(4):
+        await page.compare()
+    assert await _values(mesh, f"{name}-orders", 3) + await _values(mesh, f"{name}-payments", 1) == _shown(page)
+    with psycopg.connect(tmp_database) as late, psycopg.connect(tmp_database, autocommit=True) as quick:
+        late.execute("INSERT INTO orders (item, price) VALUES ('quince', 1.10)")
+        quick.execute("INSERT INTO orders (item, price) VALUES ('grape', 2.00)")
+        await page.compare()
+        late.commit()
+    assert (await _values(mesh, f"{name}-orders", 5))[3:] == _shown(page)
+    await mesh.delete(name)
+
+
+def _shown(page: Page) -> list[str]:
+    """The values of the next block, whose lines are key and value."""
+    return [line.partition(" ")[2] for line in page.output().splitlines()]
+
+
+async def _values(mesh: Mesh, topic: str, count: int) -> list[str]:
+    values = await asyncio.to_thread(mesh.consume_values, topic, count)
+    return [_PLACED.sub("TIME", value.decode()) for value in values]
