@@ -56,7 +56,10 @@ def build() -> int:
     (BUILD / "zensical.toml").write_text(configuration)
     (BUILD / "docs" / "assets").mkdir(exist_ok=True)
     shutil.copyfile(_MERMAID, BUILD / "docs" / "assets" / "mermaid.min.js")
-    done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict", "--clean"], cwd=BUILD, check=False)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    done = subprocess.run(command, cwd=BUILD, stderr=subprocess.PIPE, text=True, check=False)
+    # what is wrong comes first; Zensical ends a strict build by a traceback of its own
+    print(done.stderr.partition("Traceback (most recent call last):")[0], end="", file=sys.stderr)
     if done.returncode == 0:
         print(f"{len(pages)} pages: {(BUILD / 'site' / 'index.html').relative_to(ROOT)}")
     return done.returncode
