@@ -12,9 +12,9 @@ from typing import Any, cast
 from pydantic_core import PydanticUndefined
 
 from herdmesh.configstore.settings import ConfigStoreSettings
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Type
-from herdmesh.connect.connector import SinkConnector
-from herdmesh.connect.connector_keys import HERDMESH, SINK, SOURCE
+from herdmesh.connect.config.config_def import REQUIRED, ConfigDef, ConfigKey, Type
+from herdmesh.connect.spi.connector import SinkConnector
+from herdmesh.connect.validation.connector_keys import HERDMESH, SINK, SOURCE
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.rpc.settings import ServiceSettings
 from herdmesh.statusstore.settings import StatusStoreSettings

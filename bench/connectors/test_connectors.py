@@ -18,8 +18,8 @@ from bench.connectors import figures, jobs, lines, plugins, postgres
 from bench.connectors.__main__ import wanted_of
 from bench.records import workload
 from bench.records.moving import Moved
-from herdmesh.connect.connector_config import validate_connector
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.validation.connector_config import validate_connector
 from herdmesh.sdk import SourceTask, SourceTaskContext
 from herdmesh.sdk.testing import RecordForm, SinkSuite, SinkWorld, SourceSuite, SourceWorld
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink

@@ -16,8 +16,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.configstore.state import mutations, writes
 from herdmesh.configstore.state.config import ConfigState
-from herdmesh.connect import config_topic, status_topic
-from herdmesh.connect.config_records import (
+from herdmesh.connect.topics import config_topic, status_topic
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConfigRecord,
     ConnectorRecord,
@@ -28,7 +28,7 @@ from herdmesh.connect.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
-from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.connect.topics.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.settings import MURMUR2_RANDOM
 

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any
 
 from bench.tasks import samples
-from herdmesh.connect.connector import SinkBatch, SourceTaskContext, TaskContext
-from herdmesh.connect.data import Batch
+from herdmesh.connect.model.data import Batch
+from herdmesh.connect.spi.connector import SinkBatch, SourceTaskContext, TaskContext
 from herdmesh.worker.connectors.file_stream_sink_task import FileStreamSinkTask
 from herdmesh.worker.connectors.file_stream_source_task import FileStreamSourceTask
 from herdmesh.worker.connectors.files.task import FileSinkTask

@@ -16,9 +16,9 @@ from psycopg import conninfo
 
 from bench.tasks import samples
 from bench.tasks.cases import Case, clock, context
-from herdmesh.connect.connector import Config, SourceTaskContext
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model.schemas import Schema
+from herdmesh.connect.spi.connector import Config, SourceTaskContext
 from herdmesh.worker.connectors.postgres.cdc_task import CdcSourceTask
 from herdmesh.worker.connectors.postgres.sink_task import PostgresSinkTask
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector

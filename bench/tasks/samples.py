@@ -12,11 +12,10 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from herdmesh.connect.chain_config import sink_chain, source_chain
-from herdmesh.connect.connector import SinkBatch
+from herdmesh.connect.chain.chain_config import sink_chain, source_chain
 from herdmesh.connect.converters import make_converter
-from herdmesh.connect.data import Batch, JavaDate, Struct
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.data import Batch, JavaDate, Struct
+from herdmesh.connect.model.schemas import (
     BOOLEAN,
     FLOAT64,
     INT32,
@@ -28,6 +27,7 @@ from herdmesh.connect.schemas import (
     decimal_schema,
     timestamp_schema,
 )
+from herdmesh.connect.spi.connector import SinkBatch
 
 RECORDS = 500
 """Of a batch, as a consumer's poll gives them by default."""

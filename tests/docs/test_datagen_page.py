@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from herdmesh.connect.connector import Connector, SourceTask, SourceTaskContext
-from herdmesh.connect.data import Struct
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.model.data import Struct
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.spi.connector import Connector, SourceTask, SourceTaskContext
 from tests.docs.blocks import blocks
 
 CONFIG, RECORDS, SCHEMA, ERRORS = (block.text for block in blocks("docs/connectors/datagen.md"))

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli.client import HerderClient
-from herdmesh.connect import offsets_file
+from herdmesh.connect.topics import offsets_file
 from herdmesh.rpc import tracing
 from herdmesh.rpc.client import connect
 from tests.support.collector import Collector, collector

@@ -15,7 +15,7 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_messages
 from herdmesh.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
-from herdmesh.connect import offsets_file
+from herdmesh.connect.topics import offsets_file
 from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import RequestInvalid

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.connector import Config, PartitionId, SinkBatch, SinkConnector, SinkTask, TaskContext
+from herdmesh.connect.config.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.spi.connector import Config, PartitionId, SinkBatch, SinkConnector, SinkTask, TaskContext
 from herdmesh.worker.connectors.postgres.sink import PostgresSink
 from herdmesh.worker.connectors.postgres.sink_task import PostgresSinkTask
 

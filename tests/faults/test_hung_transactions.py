@@ -21,10 +21,10 @@ import pyarrow.parquet
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from herdmesh.connect import offsets_topic
-from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.offsets_topic import OffsetRecord
+from herdmesh.connect.spi.connector import PartitionId
+from herdmesh.connect.topics import offsets_topic
+from herdmesh.connect.topics.offsets_topic import OffsetRecord
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.engine import RunSpec, TaskKind
 from herdmesh.engine.fencing.fence import Fence

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from herdmesh.api.common.v1 import identity_pb2
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.session.model import RunState, UnitId
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.role import READ_SERVICE

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from herdmesh.configstore.state import connector, manifest
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.configstore.state.mutations import CommitTaskConfigs, PutConnectorConfig, SetTargetState
-from herdmesh.connect.config_records import CommitRecord, ManifestRecord, TargetState, TaskConfigRecord
-from herdmesh.connect.config_topic import manifest_key
+from herdmesh.connect.topics.config_records import CommitRecord, ManifestRecord, TargetState, TaskConfigRecord
+from herdmesh.connect.topics.config_topic import manifest_key
 from herdmesh.topicstore.contract import NewRecord
 from tests.support.config_histories import MIXED_HISTORIES, OUR_HISTORIES, Step, play
 from tests.support.config_world import Differs, World

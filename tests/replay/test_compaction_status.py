@@ -26,9 +26,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from herdmesh.connect import status_topic
-from herdmesh.connect.records import Tombstone
-from herdmesh.connect.status_topic import ConnectorStatus, State, StatusRecord, TaskStatus, TopicStatus
+from herdmesh.connect.topics import status_topic
+from herdmesh.connect.topics.decoding import Tombstone
+from herdmesh.connect.topics.status_topic import ConnectorStatus, State, StatusRecord, TaskStatus, TopicStatus
 from herdmesh.statusstore.state import statuses, writes
 from herdmesh.statusstore.state.statuses import StatusState
 from herdmesh.statusstore.state.writes import (

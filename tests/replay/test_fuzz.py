@@ -21,9 +21,9 @@ from herdmesh.configstore.state.changes import Change as ConfigChange
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.mutations import PutConnectorConfig, WriteContext
 from herdmesh.configstore.state.writes import plan
-from herdmesh.connect import config_topic
-from herdmesh.connect.javavalues import utf8_text
-from herdmesh.connect.status_topic import State, TaskStatus
+from herdmesh.connect.model.java_values import utf8_text
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.status_topic import State, TaskStatus
 from herdmesh.statusstore.service import wire as status_wire
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.statusstore.state.statuses import Change as StatusChange

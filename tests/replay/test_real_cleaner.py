@@ -26,9 +26,15 @@ from herdmesh.configstore.state.mutations import (
     WriteContext,
 )
 from herdmesh.configstore.state.writes import plan, plan_epoch
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import CommitRecord, ConnectorRecord, LoggerRecord, TargetState, TaskConfigRecord
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import (
+    CommitRecord,
+    ConnectorRecord,
+    LoggerRecord,
+    TargetState,
+    TaskConfigRecord,
+)
+from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.devstack.broker import Broker
 from herdmesh.topicstore import StoreRole
 from herdmesh.topicstore.contract import StoredRecord, WriteDecision

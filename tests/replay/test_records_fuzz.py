@@ -20,12 +20,24 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from herdmesh.connect import chain_config, record_json
+from herdmesh.connect.chain import chain_config
 from herdmesh.connect.converters import CONVERTERS, Converter, make_converter
 from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
-from herdmesh.connect.data import Batch, BigInteger, Float32, Header, Int8, Int16, Int32, Int64, JavaDate, Struct
 from herdmesh.connect.errors import ConnectError
-from herdmesh.connect.schemas import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema
+from herdmesh.connect.json_text import record_json
+from herdmesh.connect.model.data import (
+    Batch,
+    BigInteger,
+    Float32,
+    Header,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    JavaDate,
+    Struct,
+)
+from herdmesh.connect.model.schemas import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema
 from herdmesh.engine.bad_records.tolerance import Counts, SourceRecord, Tolerance, error_settings
 from libs.core.tests.connect.golden_vectors import vectors
 from tests.support.sizes import soak_or

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.validation.framework_keys import WorkerFacts
 from tests.support.java_connect import JavaConnect, RestError
 from tests.support.validations import Config, Json, comparable, config_of, our_answer
 

@@ -23,8 +23,9 @@ from herdmesh.configstore.state.mutations import (
     RequestRestart,
     SetTargetState,
 )
-from herdmesh.connect import config_topic, jackson
-from herdmesh.connect.config_records import (
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConnectorRecord,
     LoggerRecord,
@@ -35,7 +36,7 @@ from herdmesh.connect.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY
 from tests.support.config_world import Java, World
 

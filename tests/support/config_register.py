@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from herdmesh.api.common.v1 import revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2, config_write_service_pb2
 from herdmesh.configstore.state.config import GENERATIONS_PER_BLOCK
-from herdmesh.connect import audit_topic, config_topic
-from herdmesh.connect.config_records import ConnectorRecord, EpochRecord, TaskConfigRecord
-from herdmesh.connect.records import Tombstone, Undecodable
+from herdmesh.connect.topics import audit_topic, config_topic
+from herdmesh.connect.topics.config_records import ConnectorRecord, EpochRecord, TaskConfigRecord
+from herdmesh.connect.topics.decoding import Tombstone, Undecodable
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import ConnectorExists, ConnectorNotFound, HerdmeshError, RevisionMismatch
 from herdmesh.topicstore import KEEP_ALIVE_KEY, StoredRecord

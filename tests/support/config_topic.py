@@ -15,9 +15,10 @@ from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.configstore.state.mutations import LeaderToken, Mutation, WriteContext
 from herdmesh.configstore.state.writes import WritePlan, plan, plan_epoch
-from herdmesh.connect import config_topic, jackson
-from herdmesh.connect.config_records import ConfigRecord
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import ConfigRecord
+from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.topicstore.contract import NewRecord, Revision, StoredRecord
 
 TOPIC = "connect-configs"

@@ -21,9 +21,9 @@ from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.configstore.state.mutations import LeaderToken, Mutation, WriteContext
 from herdmesh.configstore.state.writes import WritePlan, plan, plan_epoch
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ConfigRecord, EpochRecord, ManifestRecord, RestartRecord
-from herdmesh.connect.records import Tombstone, Undecodable, Unknown
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import ConfigRecord, EpochRecord, ManifestRecord, RestartRecord
+from herdmesh.connect.topics.decoding import Tombstone, Undecodable, Unknown
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, NewRecord, StoredRecord
 from herdmesh.topicstore.writes import PROVISIONAL_OFFSET

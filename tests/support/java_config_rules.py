@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from herdmesh.connect.javavalues import utf8_text
+from herdmesh.connect.model.java_values import utf8_text
 from tests.support import java_json
 
 _STATES = ("STARTED", "PAUSED", "STOPPED")

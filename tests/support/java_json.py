@@ -1,8 +1,8 @@
 """JSON as Connect's JsonConverter reads it without schemas, a second time: the reader of the oracles.
 
 Owns what docs/reference/connect/config-topic.md, sections 2.1 and 11 say of accepted JSON, on top of Python's own
-`json`. Shares nothing with `herdmesh.connect.jackson`, so that one can be checked with the other; it is plain, and not
-fast. Invariant: a value or `NotJson`, whatever the bytes.
+`json`. Shares nothing with `herdmesh.connect.json_text.jackson`, so that one can be checked with the other; it is
+plain, and not fast. Invariant: a value or `NotJson`, whatever the bytes.
 """
 
 from __future__ import annotations

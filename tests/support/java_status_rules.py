@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from herdmesh.connect.javavalues import utf8_text
+from herdmesh.connect.model.java_values import utf8_text
 from tests.support import java_json
 from tests.support.java_config_rules import Ignored, int32, is_int, members, split_task_key, text
 

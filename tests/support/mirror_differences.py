@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from herdmesh.connect.connector_keys import COMMON
+from herdmesh.connect.validation.connector_keys import COMMON
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.mirror_checkpoint import MirrorCheckpointConnector
 from herdmesh.worker.connectors.mirror_heartbeat import MirrorHeartbeatConnector

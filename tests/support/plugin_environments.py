@@ -87,7 +87,7 @@ class Greet(SinkConnector):
 
 class GreetTask(SinkTask):
     def start(self, config, context):
-        import herdmesh.connect.data, msgspec
+        import herdmesh.connect.model.data, msgspec
         self.file = open(config["file"], "a")
         self.said = f"{{Greet.version}} {{tinylib.VERSION}} {{tinylib.__file__}} {{msgspec.__file__}} "
     def put(self, batch):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate, Struct
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate, Struct
+from herdmesh.connect.model.schemas import (
     BOOLEAN,
     BYTES,
     FLOAT32,

@@ -5,7 +5,7 @@ Owns the comparison only. Invariant: equal means that every status, every topic 
 
 from __future__ import annotations
 
-from herdmesh.connect.status_topic import TopicStatus
+from herdmesh.connect.topics.status_topic import TopicStatus
 from herdmesh.statusstore.state.statuses import StatusState, StoredStatus
 from tests.support.java_status_rules import JavaStatuses, Status
 

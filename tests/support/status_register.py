@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
 from herdmesh.api.statusstore.v1 import status_pb2, status_read_service_pb2, status_write_service_pb2
-from herdmesh.connect import status_topic
-from herdmesh.connect.records import Tombstone
-from herdmesh.connect.status_topic import ConnectorStatus, TaskStatus
+from herdmesh.connect.topics import status_topic
+from herdmesh.connect.topics.decoding import Tombstone
+from herdmesh.connect.topics.status_topic import ConnectorStatus, TaskStatus
 from herdmesh.rpc.errors import HerdmeshError, RevisionMismatch
 from herdmesh.topicstore import KEEP_ALIVE_KEY
 from tests.support.config_register import CONTEXT, Archived, Change, Snapshot

@@ -14,14 +14,14 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.builtin import builtin_classes
-from herdmesh.connect.client_overrides import override_policy
-from herdmesh.connect.config import ConfigKey, text_of
-from herdmesh.connect.connector_config import ValidatedField, Validation, validate_connector
-from herdmesh.connect.connector_keys import SINK, SOURCE
-from herdmesh.connect.enrichment import WorkerFacts
+from herdmesh.connect.clients.client_overrides import override_policy
+from herdmesh.connect.config.config_def import ConfigKey, text_of
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.builtin import builtin_classes
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.validation.connector_config import ValidatedField, Validation, validate_connector
+from herdmesh.connect.validation.connector_keys import SINK, SOURCE
+from herdmesh.connect.validation.framework_keys import WorkerFacts
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 

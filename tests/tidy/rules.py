@@ -237,7 +237,7 @@ def spark_only_in_spark(source: Source) -> Iterator[str]:
 
 
 def waits_have_reasons(source: Source) -> Iterator[str]:
-    """A task that waits for over 5 s says what for (`herdmesh.connect.waits`), or nobody knows why it does nothing.
+    """A task that waits for over 5 s says what for (`herdmesh.connect.spi.waits`), or nobody knows why it does nothing.
 
     Found are sleeps and waits for threads, events and processes in what runs tasks and connectors. Each stands within
     `with waits.on(...)`, or has a comment `# waits: ...` on its line or the one above: why it is short, or who says it.

@@ -10,7 +10,13 @@ import sys
 
 import pytest
 
-_OF_RECORDS = ("numpy", "pyarrow", "herdmesh.connect.transforms", "herdmesh.connect.converters.avro", "herdmesh.engine")
+_OF_RECORDS = (
+    "numpy",
+    "pyarrow",
+    "herdmesh.connect.transforms",
+    "herdmesh.connect.converters.avro",
+    "herdmesh.engine",
+)
 
 
 @pytest.mark.parametrize("module", ["configstore", "statusstore", "herder"])

@@ -21,7 +21,7 @@ from herdmesh.cli.commands.dlq import DeadLetterFormat
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
-from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
+from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 
 NULLABLE = st.none() | st.binary(max_size=12) | st.text(max_size=6).map(lambda text: text.encode("utf-8", "replace"))
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from herdmesh.cli.commands.transform import alone
 from herdmesh.cli.transform.reading import line_batches
 from herdmesh.cli.transform.writing import plain
-from herdmesh.connect.data import Float32
+from herdmesh.connect.model.data import Float32
 from tests.support.plugin_environments import Environment
 
 _JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": False}
@@ -217,7 +217,7 @@ def test_other_commands_do_not_load_what_a_chain_needs() -> None:
     program = "import sys; from herdmesh.cli.app import app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout.decode().split()
     assert "herdmesh.cli.commands.transform" in loaded
-    assert not {"herdmesh.cli.transform.session", "herdmesh.connect.chain"} & set(loaded)
+    assert not {"herdmesh.cli.transform.session", "herdmesh.connect.chain.record_chain"} & set(loaded)
 
 
 @pytest.mark.parametrize("most", [1, 3])

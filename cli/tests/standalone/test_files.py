@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from herdmesh.cli.app import app
-from herdmesh.connect.client_security import PROTOCOL, client_access
-from herdmesh.connect.java_properties import Property, parse
+from herdmesh.connect.clients.client_security import PROTOCOL, client_access
+from herdmesh.connect.java.properties_files import Property, parse
 from herdmesh.standalone import worker_properties
 from herdmesh.standalone.errors import BadFiles
 from herdmesh.standalone.files import read_connector, read_connectors

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.tests.standalone.java_side import JavaSide
-from herdmesh.connect import offsets_file
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.java_properties import PropertiesError, parse
+from herdmesh.connect.java.properties_files import PropertiesError, parse
+from herdmesh.connect.topics import offsets_file
 from herdmesh.worker.effects.offset_file import OffsetFile
 from tests.support.sizes import soak_or
 

@@ -9,7 +9,7 @@ import pytest
 
 from herdmesh.cli.commands import run
 from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError
-from herdmesh.connect.java_properties import parse
+from herdmesh.connect.java.properties_files import parse
 from herdmesh.standalone.worker_properties import WorkerPlan, plan_worker
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.standalone import WORKER

@@ -13,7 +13,7 @@ import pytest
 
 from herdmesh.cli.commands import run
 from herdmesh.cli.errors import EXIT_UNAVAILABLE, CommandError
-from herdmesh.connect.java_properties import parse
+from herdmesh.connect.java.properties_files import parse
 from herdmesh.rpc.process import EXIT_FORCED
 from herdmesh.standalone.worker_properties import plan_worker
 from tests.support.standalone import WORKER

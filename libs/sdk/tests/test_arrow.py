@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model.struct_column import StructColumn
 from herdmesh.sdk import DataError, JavaDate, Schema, SchemaBuilder, SinkBatch, Struct, decimal_schema
 from herdmesh.sdk.arrow import arrow_schema, arrow_source_batch, connect_schema, to_arrow
 

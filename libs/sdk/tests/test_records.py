@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.schemas import INT64, STRING
+from herdmesh.connect.model.schemas import INT64, STRING
 from herdmesh.sdk import (
     AsyncRecordSinkTask,
     Config,

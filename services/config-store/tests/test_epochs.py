@@ -13,8 +13,8 @@ from herdmesh.api.configstore.v1 import leadership_service_pb2 as lead_pb
 from herdmesh.configstore.service.roles import WRITE_SERVICE
 from herdmesh.configstore.state.mutations import CommitTaskConfigs, LeaderToken, PutConnectorConfig, PutTaskCount
 from herdmesh.configstore.state.writes import plan_block, plan_epoch
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import EpochRecord, TaskConfigRecord
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import EpochRecord, TaskConfigRecord
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import NotWriter, StaleEpoch, WriterFenced
 from herdmesh.topicstore import WriteDecision

@@ -42,7 +42,7 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.configstore.state.changes import LoggerLevelChanged, RestartRequested, SessionKeyChanged
-from herdmesh.connect.config_records import (
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConnectorRecord,
     LoggerRecord,
@@ -52,7 +52,7 @@ from herdmesh.connect.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.topics.decoding import Tombstone
 from tests.support.config_topic import ConfigTopic, compacted, replay
 
 FIRST, SECOND, THIRD = {"name": "c1", "v": "1"}, {"name": "c1", "v": "2"}, {"name": "c1", "v": "3"}

@@ -18,7 +18,7 @@ import pytest
 
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.connect.config_records import TargetState
+from herdmesh.connect.topics.config_records import TargetState
 from herdmesh.topicstore.contract import StoredRecord
 from tests.support import golden
 from tests.support.config_topic import compacted

@@ -39,8 +39,8 @@ from herdmesh.configstore.state.mutations import (
     SetTargetState,
 )
 from herdmesh.configstore.state.writes import plan_epoch
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import (
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConnectorRecord,
     LoggerRecord,
@@ -51,7 +51,7 @@ from herdmesh.connect.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.topicstore import StoreRole, WriteDecision
 from herdmesh.topicstore.kafka import KafkaTopicStore
 from tests.support import golden

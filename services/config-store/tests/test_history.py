@@ -17,7 +17,7 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.configstore.state.history import HistoryIndex, HistoryPosition
 from herdmesh.configstore.state.redaction import REDACTED, is_secret
-from herdmesh.connect import jackson
+from herdmesh.connect.json_text import jackson
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HistoryNotFound, InvalidConfig, RequestInvalid, RevisionMismatch
 from tests.support.configstore_process import ConfigStoreProcess

@@ -20,7 +20,7 @@ from herdmesh.configstore.state.mutations import (
     SetTargetState,
 )
 from herdmesh.configstore.state.writes import plan
-from herdmesh.connect.config_records import (
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConnectorRecord,
     ManifestRecord,
@@ -29,7 +29,7 @@ from herdmesh.connect.config_records import (
     TaskConfigRecord,
     task_config_digest,
 )
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.topicstore.contract import NewRecord
 from herdmesh.topicstore.writes import PROVISIONAL_OFFSET
 from tests.support.config_topic import ConfigTopic, compacted, replay

@@ -24,7 +24,7 @@ from herdmesh.configstore.state.mutations import (
 )
 from herdmesh.configstore.state.requests import KEPT_MS
 from herdmesh.configstore.state.writes import plan
-from herdmesh.connect.config_records import (
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConfigRecord,
     ConnectorRecord,
@@ -32,8 +32,8 @@ from herdmesh.connect.config_records import (
     TargetStateRecord,
     TaskConfigRecord,
 )
-from herdmesh.connect.config_topic import RECORD_BYTES_MAX
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.topics.config_topic import RECORD_BYTES_MAX
+from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.rpc.errors import (
     ConnectorNotFound,
     InvalidConfig,

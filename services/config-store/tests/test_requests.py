@@ -26,8 +26,8 @@ from herdmesh.configstore.state.mutations import (
 )
 from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS, RequestLog
 from herdmesh.configstore.state.writes import plan
-from herdmesh.connect.audit_topic import AuditRecord
-from herdmesh.connect.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState
+from herdmesh.connect.topics.audit_topic import AuditRecord
+from herdmesh.connect.topics.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState
 from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,

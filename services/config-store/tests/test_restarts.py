@@ -16,7 +16,7 @@ from herdmesh.configstore.state.mutations import (
     RequestRestart,
     SetTargetState,
 )
-from herdmesh.connect.config_records import RestartRecord, TargetState
+from herdmesh.connect.topics.config_records import RestartRecord, TargetState
 from herdmesh.rpc.errors import RequestIdUnknown, RequestInvalid
 from herdmesh.rpc.request_ids import new_request_id
 from tests.support.config_topic import ConfigTopic, compacted, replay

@@ -47,8 +47,8 @@ import pytest
 
 from herdmesh.configstore.state.changes import RestartRequested
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import (
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConnectorRecord,
     RestartRecord,
@@ -57,7 +57,7 @@ from herdmesh.connect.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
-from herdmesh.connect.records import Tombstone, Undecodable, Unknown
+from herdmesh.connect.topics.decoding import Tombstone, Undecodable, Unknown
 from tests.support.config_topic import ConfigTopic, compacted, replay
 
 ONE, TWO = {"name": "c1", "v": "1"}, {"name": "c1", "v": "2"}

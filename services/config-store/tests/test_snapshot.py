@@ -40,8 +40,9 @@ from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
-from herdmesh.connect import config_topic, jackson
-from herdmesh.connect.config_records import (
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConnectorRecord,
     SessionKeyRecord,
@@ -50,7 +51,7 @@ from herdmesh.connect.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import ConnectorNotFound, RequestInvalid
 from tests.support.configstore_replica import SETTINGS, WAIT_S, Cluster, Replica

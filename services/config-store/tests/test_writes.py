@@ -18,10 +18,10 @@ from herdmesh.configstore.state.mutations import (
 )
 from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS
 from herdmesh.configstore.state.writes import plan
-from herdmesh.connect import audit_topic
-from herdmesh.connect.audit_topic import AuditRecord
-from herdmesh.connect.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState
-from herdmesh.connect.config_topic import RECORD_BYTES_MAX
+from herdmesh.connect.topics import audit_topic
+from herdmesh.connect.topics.audit_topic import AuditRecord
+from herdmesh.connect.topics.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState
+from herdmesh.connect.topics.config_topic import RECORD_BYTES_MAX
 from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,

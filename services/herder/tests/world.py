@@ -15,8 +15,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.herder.state import Herder, Rules
 from herdmesh.herder.state.model import Lease, Plugin, RestartNote, StatusEntry
 from herdmesh.herder.state.model import events as ev

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.herder.state.model import Plugin, PluginKind, RefusedPlugin, RestartNote, Validation
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins

@@ -96,9 +96,9 @@ from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
-from herdmesh.connect import status_topic
-from herdmesh.connect.records import Undecodable
-from herdmesh.connect.status_topic import State, TaskStatus, TopicStatus
+from herdmesh.connect.topics import status_topic
+from herdmesh.connect.topics.decoding import Undecodable
+from herdmesh.connect.topics.status_topic import State, TaskStatus, TopicStatus
 from herdmesh.rpc import errors
 from herdmesh.rpc.client import retrying
 from herdmesh.statusstore.settings import StatusStoreSettings

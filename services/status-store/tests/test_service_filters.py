@@ -12,7 +12,7 @@ from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
-from herdmesh.connect.commit_scope import TOPICS_MAX
+from herdmesh.connect.topics.commit_scope import TOPICS_MAX
 from herdmesh.rpc import errors, revisions
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.statusstore.service.wire import CONDITION_MESSAGE_MAX, CONDITIONS_MAX, GROUP_CHARACTERS_MAX

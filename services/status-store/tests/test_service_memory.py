@@ -12,7 +12,7 @@ from herdmesh.api.common.v1 import connector_pb2, identity_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
-from herdmesh.connect import jackson
+from herdmesh.connect.json_text import jackson
 from herdmesh.rpc import errors, revisions
 from herdmesh.rpc.request_ids import new_request_id, time_ms_of
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE

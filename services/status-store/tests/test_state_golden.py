@@ -21,9 +21,9 @@ from urllib.parse import unquote
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from herdmesh.connect import status_topic
-from herdmesh.connect.records import Tombstone, Undecodable, Unknown
-from herdmesh.connect.status_topic import ConnectorStatus, State, StatusRecord, TaskStatus, TopicStatus
+from herdmesh.connect.topics import status_topic
+from herdmesh.connect.topics.decoding import Tombstone, Undecodable, Unknown
+from herdmesh.connect.topics.status_topic import ConnectorStatus, State, StatusRecord, TaskStatus, TopicStatus
 from herdmesh.statusstore.effects.store import make_store
 from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.statusstore.state.statuses import StatusState, StoredStatus, stale_in_connect

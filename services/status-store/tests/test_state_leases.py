@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.connect import status_topic
-from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus
+from herdmesh.connect.topics import status_topic
+from herdmesh.connect.topics.status_topic import ConnectorStatus, State, TaskStatus
 from herdmesh.statusstore.state.leases import (
     FORGET_MS,
     LEASE_EXPIRED,

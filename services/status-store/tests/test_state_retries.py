@@ -13,7 +13,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.connect.topics.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
 from herdmesh.statusstore.state.sequences import KEYS_KEPT, WRITERS_KEPT, Sequences
 from herdmesh.statusstore.state.statuses import AnyStatus, StatusState
 from herdmesh.statusstore.state.writes import (

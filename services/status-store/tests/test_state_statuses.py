@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.connect.topics.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
 from herdmesh.statusstore.state.statuses import (
     UNDECODABLE_KEPT,
     StatusGone,

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.connect import status_topic
-from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.connect.topics import status_topic
+from herdmesh.connect.topics.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.statusstore.state.statuses import AnyStatus, StatusState
 from herdmesh.statusstore.state.writes import (

@@ -12,9 +12,9 @@ import subprocess
 import threading
 from pathlib import Path
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.connector import Config, SinkBatch, SinkConnector, SinkTask, TaskContext
+from herdmesh.connect.config.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi.connector import Config, SinkBatch, SinkConnector, SinkTask, TaskContext
 
 STEP_BYTES = 16 << 20
 #: So far it grows, and stays: who looks at it late finds it no larger.

@@ -14,8 +14,8 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
-from herdmesh.connect.connector import PartitionId
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress
 from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink

@@ -11,9 +11,9 @@ import pytest
 
 from herdmesh.api.common.v1 import connector_pb2, offsets_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.connector import Config, SourceConnector
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import Config, SourceConnector
 from herdmesh.session import questions
 from herdmesh.session import wire as session_wire
 from herdmesh.session.messages import Ask

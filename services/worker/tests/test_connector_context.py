@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError, RetriableError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import Config, SourceConnector
 from herdmesh.session.model import Failure, RunState, TargetState
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.connectors import ConnectorHost

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
-from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import Config, SourceConnector
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs

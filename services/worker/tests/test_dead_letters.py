@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Message, Producer
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as pb
-from herdmesh.connect.data import Batch, Header, Int32
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.connect.schemas import INT32, OPTIONAL_STRING
+from herdmesh.connect.model.data import Batch, Header, Int32
+from herdmesh.connect.model.schemas import INT32, OPTIONAL_STRING
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.engine.bad_records.dead_letters import SourceDeadLetters
 from herdmesh.engine.bad_records.tolerance import Counts, Failure, SourceRecord, error_settings
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures

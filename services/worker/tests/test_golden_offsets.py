@@ -16,9 +16,9 @@ from urllib.parse import unquote
 import pytest
 from confluent_kafka import Producer
 
-from herdmesh.connect import config_topic, offsets_topic
-from herdmesh.connect.config_records import ConnectorRecord
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.topics import config_topic, offsets_topic
+from herdmesh.connect.topics.config_records import ConnectorRecord
 from herdmesh.engine.librdkafka.topic_creation import ensure_topic
 from herdmesh.engine.source.source_offsets import SourceOffsets
 from herdmesh.session.model import OffsetEntry

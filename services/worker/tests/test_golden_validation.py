@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.connect.builtin import builtin_classes
-from herdmesh.connect.client_overrides import override_policy
-from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.connector import SourceConnector
-from herdmesh.connect.connector_config import Validation, validate_connector
-from herdmesh.connect.connector_keys import COMMON, SINK, SOURCE
-from herdmesh.connect.enrichment import WorkerFacts
+from herdmesh.connect.clients.client_overrides import override_policy
+from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.java_properties import Property
-from herdmesh.connect.plugin_class import CONNECT_VERSION
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.java.properties_files import Property
+from herdmesh.connect.plugins.builtin import builtin_classes
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import SourceConnector
+from herdmesh.connect.spi.plugin_class import CONNECT_VERSION
+from herdmesh.connect.validation.connector_config import Validation, validate_connector
+from herdmesh.connect.validation.connector_keys import COMMON, SINK, SOURCE
+from herdmesh.connect.validation.framework_keys import WorkerFacts
 from herdmesh.standalone.worker_properties import REQUIRED as REQUIRED_PROPERTIES
 from herdmesh.standalone.worker_properties import plan_worker
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink

@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
-from herdmesh.connect import waits
-from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.connector import PartitionId, SourceConnector
+from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi import waits
+from herdmesh.connect.spi.connector import PartitionId, SourceConnector
+from herdmesh.connect.spi.waits import Wait
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, Properties
 from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink

@@ -11,7 +11,7 @@ import pytest
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.session import wire as session_wire
 from herdmesh.session.messages import Welcome
 from herdmesh.session.model import Assignment, RunState, UnitId

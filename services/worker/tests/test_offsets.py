@@ -16,11 +16,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect import offsets_topic
-from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.topics import offsets_topic
+from herdmesh.connect.topics.config_records import ManifestRecord
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced

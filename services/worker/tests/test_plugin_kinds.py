@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type
-from herdmesh.connect.connector import SinkConnector, SinkTask, SourceConnector, SourceTask
+from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi.connector import SinkConnector, SinkTask, SourceConnector, SourceTask
 from herdmesh.engine.runtime.failure import classify
 from herdmesh.worker.effects import asked_folders, plugin_folders
 from herdmesh.worker.effects.plugins import discover

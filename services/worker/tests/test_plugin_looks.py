@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from herdmesh.connect.connector import ConnectorContext
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi.connector import ConnectorContext
 from herdmesh.worker.effects import asked_folders
 from herdmesh.worker.effects.asked_folders import AskedFolders
 from herdmesh.worker.effects.plugins import Plugins, discover

@@ -22,11 +22,11 @@ from structlog.testing import capture_logs
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.connect.connector import Config, Connector, ConnectorContext, SinkConnector
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.spi.connector import Config, Connector, ConnectorContext, SinkConnector
+from herdmesh.connect.spi.waits import Wait
 from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.engine.runtime.failure import classify
 from herdmesh.session.model import UnitId

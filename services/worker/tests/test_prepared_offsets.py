@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from herdmesh.connect import offsets_topic
-from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.topics import offsets_topic
+from herdmesh.connect.topics.config_records import ManifestRecord
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced

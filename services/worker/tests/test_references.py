@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import pytest
 
-from herdmesh.connect import redaction
-from herdmesh.connect.builtin import third_party_classes
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config import redaction
+from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config.redaction import redacted, redacted_value
 from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.connect.redaction import redacted, redacted_value
+from herdmesh.connect.plugins.builtin import third_party_classes
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import Config
 from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.engine.runtime.failure import classify
 from herdmesh.session import wire as session_wire

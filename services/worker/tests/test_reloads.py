@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.connect import redaction
+from herdmesh.connect.config import redaction
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.reloads import Reloads, Values

@@ -15,10 +15,11 @@ import pytest
 from pydantic import SecretStr
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
-from herdmesh.connect import offsets_file, waits
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.spi import waits
+from herdmesh.connect.topics import offsets_file
 from herdmesh.engine.runtime.contract import (
     Progress,
     RunEnd,

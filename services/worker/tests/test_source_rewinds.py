@@ -10,9 +10,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi.connector import Config, SourceConnector
 from herdmesh.worker import plugin_process
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import remote_connectors

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings

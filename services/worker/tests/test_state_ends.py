@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from herdmesh.connect.lag import Lag, lag_of
+from herdmesh.connect.topics.lag import Lag, lag_of
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress
 from herdmesh.worker.state import WorkerState, events, instructions
 from services.worker.tests.test_state_tasks import MOVED, TASK, idle, machine, only, running

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.offsets_topic import decode_value, encode_value
+from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
+from herdmesh.connect.topics.offsets_topic import decode_value, encode_value
 from herdmesh.worker.state import letters, replays
 from herdmesh.worker.state.letters import Letter, Wanted
 from herdmesh.worker.state.replays import Outcome, Replays, Runs

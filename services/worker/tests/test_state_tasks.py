@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd
 from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
 from herdmesh.topicstore.contract import Revision

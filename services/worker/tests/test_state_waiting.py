@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi.waits import Wait
 from herdmesh.engine.runtime.contract import RunEnd
 from herdmesh.session.model import UnitId
 from herdmesh.worker.state import WorkerState, events, instructions

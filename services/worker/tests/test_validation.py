@@ -14,7 +14,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.connect.config_records import TargetState
+from herdmesh.connect.topics.config_records import TargetState
 from herdmesh.herder.state.model import StatusEntry
 from herdmesh.herder.state.model.events import Event, StatusDeleted, StatusPut, StatusSnapshot
 from herdmesh.session.model import Assignment, UnitId

@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from herdmesh.connect import audit_topic, config_topic
-from herdmesh.connect.config_records import EpochRecord, RestartRecord
-from herdmesh.connect.records import Undecodable
+from herdmesh.connect.topics import audit_topic, config_topic
+from herdmesh.connect.topics.config_records import EpochRecord, RestartRecord
+from herdmesh.connect.topics.decoding import Undecodable
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, Draining, Restarting, Written

@@ -16,8 +16,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.fencing import task_set_check
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd, TaskSetClaim
 from herdmesh.session.model import Assignment, Failure, UnitId

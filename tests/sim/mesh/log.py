@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ManifestRecord
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import ManifestRecord
 from herdmesh.rpc.errors import NotWriter, WriteOutcomeUnknown, WriterFenced
 from herdmesh.topicstore.contract import Revision, StoredRecord, StoreRole, WriteDecision
 from tests.sim.mesh.network import Stream

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from herdmesh.api.common.v1 import offsets_pb2
-from herdmesh.connect import audit_topic
-from herdmesh.connect.audit_topic import AuditRecord
+from herdmesh.connect.topics import audit_topic
+from herdmesh.connect.topics.audit_topic import AuditRecord
 from herdmesh.engine.fencing import task_set_check
 from herdmesh.engine.runtime.contract import TaskSetClaim
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, OffsetsAnswer

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from herdmesh.connect.status_topic import State
+from herdmesh.connect.topics.status_topic import State
 from herdmesh.session.model import RunState, UnitId
 from herdmesh.session.model import UnitId as Held
 from tests.sim.mesh.status_store import LEASE_MS

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.connect.config_records import TargetState as Target
+from herdmesh.connect.topics.config_records import TargetState as Target
 from herdmesh.herder.state.model.requests import RestartConnector, Restarting, RestartTask
 from herdmesh.herder.state.views.views import UnitView
 from herdmesh.session.model import Holding, RunState, TargetState, UnitId

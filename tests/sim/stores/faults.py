@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ConnectorRecord
-from herdmesh.connect.records import Tombstone
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import ConnectorRecord
+from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.topicstore import StoreRole, WriteStage
 from tests.sim.stores.clock import pause
 from tests.sim.stores.process import Harm, Life

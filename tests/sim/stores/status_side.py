@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from herdmesh.connect.status_topic import ConnectorStatus, State
+from herdmesh.connect.topics.status_topic import ConnectorStatus, State
 from herdmesh.rpc.errors import RevisionMismatch
 from herdmesh.statusstore.state.statuses import StatusGone, StatusPut, StatusState
 from herdmesh.statusstore.state.writes import Put, PutMode, PutResult, RecordPosition, decide_puts

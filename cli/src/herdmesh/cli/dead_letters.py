@@ -16,7 +16,7 @@ from typing import Any, cast
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.views import Json
-from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
+from herdmesh.connect.topics import ERROR_HEADER_PREFIX
 
 _REPLAYED = "__herdmesh.replayed"
 _ERROR_FIELDS = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from herdmesh.connect.java_properties import PropertiesError, Property, parse
+from herdmesh.connect.java import PropertiesError, Property, parse
 from herdmesh.standalone.errors import BadFiles, Problem
 
 NAME = "name"

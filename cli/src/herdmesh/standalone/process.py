@@ -23,7 +23,7 @@ from pydantic import SecretStr
 
 from herdmesh.configstore.__main__ import serve as serve_config_store
 from herdmesh.configstore.settings import ConfigStoreSettings
-from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.config_providers import ConfigProviders
 from herdmesh.herder.__main__ import serve as serve_herder
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.standalone.errors import PartEnded, Problem

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from herdmesh.connect import chain_config
-from herdmesh.connect.client_security import PROTOCOL, client_access, is_access
-from herdmesh.connect.client_settings import client_settings
-from herdmesh.connect.config import Type, parse_value
-from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.chain import chain_config
+from herdmesh.connect.clients import PROTOCOL, client_access, client_settings, is_access
+from herdmesh.connect.config import Type, closest, parse_value, redacted
+from herdmesh.connect.config_providers import ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.java_properties import Property
-from herdmesh.connect.redaction import redacted
-from herdmesh.connect.spelling import closest
-from herdmesh.connect.worker_keys import WORKER_KEYS
+from herdmesh.connect.java import Property
+from herdmesh.connect.validation import WORKER_KEYS
 from herdmesh.engine.librdkafka import worker_violations
 from herdmesh.standalone.errors import BadFiles, Problem
 

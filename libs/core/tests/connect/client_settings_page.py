@@ -1,8 +1,8 @@
 """docs/reference/client-settings.md, made of the table: `python -m libs.core.tests.connect.client_settings_page` writes
 it.
 
-Owns the page's words. What a setting means is `herdmesh.connect.client_settings`'s; of logins and encryption, for which
-there is code and no table, this says what that code does, and a test asks the code.
+Owns the page's words. What a setting means is `herdmesh.connect.clients.librdkafka_settings`'s; of logins and
+encryption, for which there is code and no table, this says what that code does, and a test asks the code.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from herdmesh.connect.client_overrides import CLIENTS, client_keys
-from herdmesh.connect.client_security import is_access
-from herdmesh.connect.client_settings import Engine, Fixed, Meaningless, Passed, meaning
+from herdmesh.connect.clients.client_overrides import CLIENTS, client_keys
+from herdmesh.connect.clients.client_security import is_access
+from herdmesh.connect.clients.librdkafka_settings import Engine, Fixed, Meaningless, Passed, meaning
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "client-settings.md"
 
@@ -50,8 +50,8 @@ def page() -> str:
 _HEAD_TEXT = """\
 # Kafka client settings
 
-Written by `python -m libs.core.tests.connect.client_settings_page` from `herdmesh.connect.client_settings`; a test
-compares.
+Written by `python -m libs.core.tests.connect.client_settings_page` from
+`herdmesh.connect.clients.librdkafka_settings`; a test compares.
 
 A worker's `consumer.`, `producer.` and `admin.` settings, and a connector's `consumer.override.`, `producer.override.`
 and `admin.override.` over them (as far as `connector.client.config.override.policy` lets it), have Java's names.

@@ -11,17 +11,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.javareading import float32
-from herdmesh.connect.logical import DAY_MS
-from herdmesh.connect.schemas import (
-    DATE,
-    DECIMAL,
-    SCALE,
-    TIME,
-    TIMESTAMP,
-    Schema,
-)
+from herdmesh.connect.java.number_reading import float32
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.logical import DAY_MS
+from herdmesh.connect.model.schemas import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema
 
 TEXT = st.one_of(
     st.text(max_size=8), st.text('ab"\\/\n\x01\x7f\u2028é😀', max_size=6), st.text(st.characters(codec="utf-8"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.connector import SinkConnector, SourceConnector
-from herdmesh.connect.connector_config import Validation, validate_connector
-from herdmesh.connect.enrichment import WorkerFacts
+from herdmesh.connect.config.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config.validators import non_empty_string
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.connect.validators import non_empty_string
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import SinkConnector, SourceConnector
+from herdmesh.connect.validation.connector_config import Validation, validate_connector
+from herdmesh.connect.validation.framework_keys import WorkerFacts
 
 _KEYS = ConfigDef(ConfigKey("path", Type.STRING, REQUIRED, Importance.HIGH, "Folder.", non_empty_string()))
 

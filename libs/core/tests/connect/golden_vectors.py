@@ -1,8 +1,8 @@
 """Reading the golden vectors: where their files are, how a test goes through many, and what of Java's texts Python can
 say.
 
-Owns no form of values: that is `herdmesh.connect.record_json`. Owns no test. `HERDMESH_GOLDEN_DIR` names another
-folder of the same shape. `HERDMESH_GOLDEN_VECTOR` is the id of the only one to try.
+Owns no form of values: that is `herdmesh.connect.json_text.record_json`. Owns no test. `HERDMESH_GOLDEN_DIR` names
+another folder of the same shape. `HERDMESH_GOLDEN_VECTOR` is the id of the only one to try.
 
 Invariant: every line of a file is a case; none is left out here.
 """
@@ -19,8 +19,8 @@ from typing import Any, cast
 
 import pytest
 
-from herdmesh.connect import record_json
-from herdmesh.connect.data import Batch, ConnectRecord
+from herdmesh.connect.json_text import record_json
+from herdmesh.connect.model.data import Batch, ConnectRecord
 
 Vector = dict[str, Any]
 

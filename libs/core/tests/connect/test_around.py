@@ -11,13 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect import chain_config
-from herdmesh.connect.attempts import HEADER_CONVERTER, KEY_CONVERTER, TRANSFORMATION, VALUE_CONVERTER, RecordSkipped
-from herdmesh.connect.chain import SinkChain, SourceChain
+from herdmesh.connect.chain import chain_config
+from herdmesh.connect.chain.bisect_conversion import CAREFUL_BATCHES, SHORT_RECORDS
+from herdmesh.connect.chain.record_chain import SinkChain, SourceChain
+from herdmesh.connect.chain.record_failure_policy import (
+    HEADER_CONVERTER,
+    KEY_CONVERTER,
+    TRANSFORMATION,
+    VALUE_CONVERTER,
+    RecordSkipped,
+)
 from herdmesh.connect.converters import CONVERTERS
-from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.pieces import CAREFUL_BATCHES, SHORT_RECORDS
+from herdmesh.connect.model.data import Batch, Header
 
 T = TypeVar("T")
 JSON = "org.apache.kafka.connect.json.JsonConverter"

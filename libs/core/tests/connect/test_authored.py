@@ -11,24 +11,25 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect import authored, chain_config
-from herdmesh.connect.builtin import installed_classes
-from herdmesh.connect.connector_config import validate_connector
-from herdmesh.connect.data import Batch, Header, Struct
+from herdmesh.connect.chain import chain_config
+from herdmesh.connect.config.redaction import redacted, secrets_of_one_answer
 from herdmesh.connect.errors import ConfigError, RecordError
-from herdmesh.connect.plugin_class import PluginKind
-from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.connect.redaction import redacted, secrets_of_one_answer
+from herdmesh.connect.model.data import Batch, Header, Struct
+from herdmesh.connect.plugins.builtin import installed_classes
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi import custom_plugins
+from herdmesh.connect.spi.plugin_class import PluginKind
+from herdmesh.connect.validation.connector_config import validate_connector
 from herdmesh.engine.bad_records.tolerance import executing_class
 from libs.core.tests.connect.example_plugins import Sink
 from tests.support.plugin_environments import Environment
 
 MODULE = """
-from herdmesh.connect.authored import RecordConverter, RecordPredicate, RecordTransformation
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.data import Header, Struct
+from herdmesh.connect.spi.custom_plugins import RecordConverter, RecordPredicate, RecordTransformation
+from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.model.data import Header, Struct
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.schemas import SchemaBuilder, STRING
+from herdmesh.connect.model.schemas import SchemaBuilder, STRING
 
 class Numbered(RecordTransformation):
     class_name, aliases = "org.example.Numbered", ("Numbered",)
@@ -267,10 +268,10 @@ def test_what_cannot_be_imported_keeps_nobody_else_from_being_found(
     installed: Environment, caplog: pytest.LogCaptureFixture
 ) -> None:
     installed.install("gone", "1", {"steps_gone.py": "import no_such_module\n"}, transformations=["B = steps_gone:B"])
-    assert authored.here("Numbered", None) is not None
+    assert custom_plugins.here("Numbered", None) is not None
     assert "B = steps_gone:B cannot be imported" in caplog.text
     installed.install("none", "1", {"steps_none.py": "Other = dict\n"}, predicates=["O = steps_none:Other"])
     with pytest.raises((TypeError, ImportError)):
-        authored.entries()
+        custom_plugins.entries()
     with pytest.raises(ConfigError):
-        authored.here("Numbered", "(1.5,)")
+        custom_plugins.here("Numbered", "(1.5,)")

@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 
+from herdmesh.connect.chain.compiled_loop import Loop, Single, Step
 from herdmesh.connect.converters import make_converter
-from herdmesh.connect.data import Batch, Int16, JavaDate, Struct
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError
-from herdmesh.connect.javavalues import utf8_text
-from herdmesh.connect.program import Loop, Single, Step
-from herdmesh.connect.schemas import BOOLEAN, INT32, INT64, STRING, Schema, SchemaBuilder, time_schema, timestamp_schema
+from herdmesh.connect.model.data import Batch, Int16, JavaDate, Struct
+from herdmesh.connect.model.java_values import utf8_text
+from herdmesh.connect.model.schemas import (
+    BOOLEAN,
+    INT32,
+    INT64,
+    STRING,
+    Schema,
+    SchemaBuilder,
+    time_schema,
+    timestamp_schema,
+)
 from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Shape
 from herdmesh.connect.values import parse_text

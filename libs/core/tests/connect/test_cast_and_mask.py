@@ -13,10 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from herdmesh.connect.checks import check_value, fits
-from herdmesh.connect.data import Batch, Float32, Int8, Int32, Int64, JavaDate, Struct
+from herdmesh.connect.chain.compiled_loop import Loop, Step
 from herdmesh.connect.errors import ClassCastError, DataError
-from herdmesh.connect.javareading import (
+from herdmesh.connect.java.number_reading import (
     decimal_to_long,
     exact_float32,
     float32,
@@ -26,11 +25,12 @@ from herdmesh.connect.javareading import (
     read_float,
     read_integer,
 )
-from herdmesh.connect.program import Loop, Step
-from herdmesh.connect.schemas import INT32, INT64, Schema, SchemaBuilder, timestamp_schema
+from herdmesh.connect.model.checks import check_value, fits
+from herdmesh.connect.model.data import Batch, Float32, Int8, Int32, Int64, JavaDate, Struct
+from herdmesh.connect.model.schemas import INT32, INT64, Schema, SchemaBuilder, timestamp_schema
 from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Shape
-from herdmesh.connect.transforms.casting import caster, inline
+from herdmesh.connect.transforms.kafka.casting import caster, inline
 
 TARGETS = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "STRING")
 SOURCES = (*TARGETS, "BYTES")

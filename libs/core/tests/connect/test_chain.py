@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import chain_config, chain_steps, jackson
-from herdmesh.connect.attempts import STRICT
-from herdmesh.connect.chain import SinkChain, SourceChain
-from herdmesh.connect.chain_steps import Steps
-from herdmesh.connect.data import Batch, Struct
+from herdmesh.connect.chain import chain_config, step_compiler
+from herdmesh.connect.chain.record_chain import SinkChain, SourceChain
+from herdmesh.connect.chain.record_failure_policy import STRICT
+from herdmesh.connect.chain.step_compiler import Steps
 from herdmesh.connect.errors import ConfigError, DataError, RecordError
-from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.model.data import Batch, Struct
+from herdmesh.connect.model.schemas import OPTIONAL_STRING, Schema
+from herdmesh.connect.model.struct_column import StructColumn
 from herdmesh.connect.transforms.base import Shape
 
 JSON_SINK = {
@@ -247,7 +248,7 @@ def test_a_converters_settings_count_only_where_its_class_is_named() -> None:
 
 def test_what_is_compiled_is_bounded_however_many_schemas_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic may have a schema for each record: what was compiled for the oldest is forgotten, and made again."""
-    monkeypatch.setattr(chain_steps, "SHAPES_MAX", 3)
+    monkeypatch.setattr(step_compiler, "SHAPES_MAX", 3)
     steps = Steps(chain_config.transformations({**THREE_STEPS, "transforms": "mask,rename"}), owned=True)
     found: list[int | None] = []
     for number in (*range(9), 0):

@@ -11,19 +11,26 @@ from typing import Any, Literal, TypeVar, cast
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.attempts import STRICT, Attempts
-from herdmesh.connect.chain import SinkChain, SourceChain
+from herdmesh.connect.chain.compiled_loop import Cells, Diverged, Loop, Single, Step
+from herdmesh.connect.chain.record_chain import SinkChain, SourceChain
+from herdmesh.connect.chain.record_failure_policy import STRICT, Attempts
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
 from herdmesh.connect.converters.string import StringConverter
-from herdmesh.connect.data import Batch, Float32, Header, Int8, Int32, JavaDate, Struct
 from herdmesh.connect.errors import RecordError
-from herdmesh.connect.predicates import PREDICATES, Predicate
-from herdmesh.connect.program import Cells, Diverged, Loop, Single, Step
-from herdmesh.connect.schemas import Schema, SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model.data import Batch, Float32, Header, Int8, Int32, JavaDate, Struct
+from herdmesh.connect.model.schemas import (
+    Schema,
+    SchemaBuilder,
+    date_schema,
+    decimal_schema,
+    time_schema,
+    timestamp_schema,
+)
+from herdmesh.connect.model.struct_column import StructColumn
 from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Shape
+from herdmesh.connect.transforms.predicates import PREDICATES, Predicate
 from tests.support.sizes import soak_or
 
 NAMES = ("a", "b", "c", "d.e", "s")

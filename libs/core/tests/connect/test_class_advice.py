@@ -7,17 +7,17 @@ import re
 
 import pytest
 
-from herdmesh.connect import class_advice
-from herdmesh.connect.builtin import third_party_classes
-from herdmesh.connect.config import Type, parse_value
+from herdmesh.connect.config import class_advice
+from herdmesh.connect.config.config_def import Type, parse_value
 from herdmesh.connect.config_providers.resolver import BUILTIN, ConfigProviders
 from herdmesh.connect.converters import CONVERTERS
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugin_class import PluginKind
-from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.connect.predicates import PREDICATES
+from herdmesh.connect.plugins.builtin import third_party_classes
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.spi.plugin_class import PluginKind
 from herdmesh.connect.transforms import TRANSFORMATIONS, make_transformation
-from herdmesh.connect.unknown_keys import unread_keys
+from herdmesh.connect.transforms.predicates import PREDICATES
+from herdmesh.connect.validation.unknown_keys import unread_keys
 
 _PLUGINS = PluginRegistry([], third_party_classes())
 

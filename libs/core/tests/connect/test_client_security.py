@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.client_security import client_access
+from herdmesh.connect.clients.client_security import client_access
 from herdmesh.connect.errors import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -229,7 +229,7 @@ def test_amazons_login_by_iam_is_told_on_to_who_makes_the_client(client: str) ->
 
 
 def test_amazons_login_without_its_package_is_told_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herdmesh.connect.msk_iam.SIGNER", "herdmesh_has_no_such_package")
+    monkeypatch.setattr("herdmesh.connect.clients.msk_iam.SIGNER", "herdmesh_has_no_such_package")
     with pytest.raises(ConfigError, match="is not installed here") as refused:
         client_access("admin", MSK)
     assert refused.value.field == "sasl.mechanism"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from herdmesh.connect.client_overrides import CLIENTS
-from herdmesh.connect.client_settings import (
+from herdmesh.connect.clients.client_overrides import CLIENTS
+from herdmesh.connect.clients.librdkafka_settings import (
     SETTINGS,
     Passed,
     client_settings,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.config import (
+from herdmesh.connect.config.config_def import (
     REQUIRED,
     ConfigDef,
     ConfigKey,
@@ -18,8 +18,8 @@ from herdmesh.connect.config import (
     parse_value,
     text_of,
 )
+from herdmesh.connect.config.validators import at_least, non_empty_string, non_null_string
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import at_least, non_empty_string, non_null_string
 
 
 def key(name: str, kind: Type = Type.STRING, default: Any = None, **more: Any) -> ConfigKey:

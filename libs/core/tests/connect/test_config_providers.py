@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import redaction
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config import redaction
+from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config.redaction import redacted, redacted_value, url_passwords, without_url_passwords
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import redacted, redacted_value, url_passwords, without_url_passwords
 
 _JAVA = "org.apache.kafka.common.config.provider."
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import audit_topic, config_topic
-from herdmesh.connect.audit_topic import AuditRecord
-from herdmesh.connect.config_records import (
+from herdmesh.connect.topics import audit_topic, config_topic
+from herdmesh.connect.topics.audit_topic import AuditRecord
+from herdmesh.connect.topics.config_records import (
     CommitRecord,
     ConfigRecord,
     ConnectorRecord,
@@ -25,7 +25,7 @@ from herdmesh.connect.config_records import (
     TaskCountRecord,
     task_config_digest,
 )
-from herdmesh.connect.records import Tombstone, Undecodable, Unknown
+from herdmesh.connect.topics.decoding import Tombstone, Undecodable, Unknown
 
 _REFUSED = object()
 

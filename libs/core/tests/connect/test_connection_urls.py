@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.connection_urls import database_place, http_place, kind_of, without_user
+from herdmesh.connect.config.connection_urls import database_place, http_place, kind_of, without_user
 from tests.support.sizes import soak_or
 
 SHOWN = {

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.client_overrides import override_policy
-from herdmesh.connect.connector_config import validate_connector
-from herdmesh.connect.enrichment import WorkerFacts
+from herdmesh.connect.clients.client_overrides import override_policy
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.validation.connector_config import validate_connector
+from herdmesh.connect.validation.framework_keys import WorkerFacts
 from libs.core.tests.connect.example_plugins import ABSENT, PLUGINS, SINK, SOURCE, Source, problems
 
 _PACKAGE = "org.apache.kafka.connect.transforms."

@@ -14,18 +14,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect import jackson, record_json
-from herdmesh.connect.converters import Converter, json_decoders, json_encoders, json_schemas, make_converter
-from herdmesh.connect.converters import json as json_converter
-from herdmesh.connect.converters.json import JsonConverter
-from herdmesh.connect.converters.json_decoders import Decoder
-from herdmesh.connect.converters.json_encoders import Encoder
-from herdmesh.connect.converters.json_nodes import value_of
-from herdmesh.connect.converters.json_texts import Texts
-from herdmesh.connect.data import BigInteger, Float32, Int8, JavaDate, Struct
+from herdmesh.connect.converters import Converter, make_converter
+from herdmesh.connect.converters.json import converter as json_converter
+from herdmesh.connect.converters.json import decoders, encoders
+from herdmesh.connect.converters.json import schemas as json_schemas
+from herdmesh.connect.converters.json.converter import JsonConverter
+from herdmesh.connect.converters.json.decoders import Decoder
+from herdmesh.connect.converters.json.encoders import Encoder
+from herdmesh.connect.converters.json.nodes import value_of
+from herdmesh.connect.converters.json.texts import Texts
 from herdmesh.connect.errors import ConnectError, DataError
-from herdmesh.connect.schemas import INT32, Schema, SchemaBuilder
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.json_text import jackson, record_json
+from herdmesh.connect.model.data import BigInteger, Float32, Int8, JavaDate, Struct
+from herdmesh.connect.model.schemas import INT32, Schema, SchemaBuilder
+from herdmesh.connect.model.struct_column import StructColumn
 from libs.core.tests.connect import test_golden_converters as golden
 from libs.core.tests.connect.converter_values import cases, schemas
 from libs.core.tests.connect.golden_vectors import by, same_json, try_each, vectors
@@ -107,7 +109,7 @@ def test_a_payload_reads_the_same_by_either_way(case: tuple[Schema, bytes, bool]
     schema, payload, replace_null = case
     try:
         quick = Decoder(schema, replace_null=replace_null).read_all([payload])
-    except json_decoders.Unusual:
+    except decoders.Unusual:
         return
     careful = value_of(schema, jackson.loads_node(payload), replace_null=replace_null)
     assert record_json.value_to(quick[0], schema) == record_json.value_to(careful, schema)
@@ -121,7 +123,7 @@ def test_a_column_is_written_the_same_by_either_way(case: Case, numeric: bool, r
     texts = Texts(numeric, replace_null)
     try:
         quick = Encoder(schema, texts).write_all(column)
-    except json_encoders.Unusual:
+    except encoders.Unusual:
         return
     assert quick == [texts.text(schema, value).encode() for value in column]
     if schema.type == "STRUCT" and None not in column:

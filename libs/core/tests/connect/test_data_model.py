@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.checks import check_value, fits
-from herdmesh.connect.data import (
+from herdmesh.connect.errors import DataError, SchemaBuilderError
+from herdmesh.connect.model.checks import check_value, fits
+from herdmesh.connect.model.data import (
     BigInteger,
     Float32,
     Float64,
@@ -26,8 +27,7 @@ from herdmesh.connect.data import (
     MapKey,
     Struct,
 )
-from herdmesh.connect.errors import DataError, SchemaBuilderError
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.schemas import (
     BOOLEAN,
     BYTES,
     FLOAT32,

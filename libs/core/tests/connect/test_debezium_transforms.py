@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect import chain_config, record_json
-from herdmesh.connect.config import REQUIRED
-from herdmesh.connect.data import Batch, Struct
+from herdmesh.connect.chain import chain_config
+from herdmesh.connect.config.config_def import REQUIRED
 from herdmesh.connect.errors import ConfigError, ConnectError, IllegalArgumentError, RecordError
+from herdmesh.connect.json_text import record_json
+from herdmesh.connect.model.data import Batch, Struct
 from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Alone, Cells, Shape
 from herdmesh.connect.transforms.debezium import definitions, event_router_definition

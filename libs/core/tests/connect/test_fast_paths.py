@@ -16,10 +16,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect import _jackson_reader, config_topic, jackson, status_topic
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.config_records import ManifestRecord, task_config_digest
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.json_text import jackson, jackson_reader
+from herdmesh.connect.topics import config_topic, status_topic
+from herdmesh.connect.topics.commit_scope import CommitScope
+from herdmesh.connect.topics.config_records import ManifestRecord, task_config_digest
 from tests.support.sizes import SOAKING, soak_or
 
 _EXAMPLES = soak_or(100, 5_000)
@@ -103,8 +104,8 @@ def _careful(data: bytes | None) -> Any:
     if not data:
         return None
     try:
-        return _jackson_reader.read(data)
-    except _jackson_reader.JsonSyntaxError as error:
+        return jackson_reader.read(data)
+    except jackson_reader.JsonSyntaxError as error:
         raise DataError(jackson.INVALID_JSON) from error
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect import record_json
 from herdmesh.connect.converters import Converter, HeaderConverter, make_converter, make_header_converter
-from herdmesh.connect.data import Header
 from herdmesh.connect.errors import ConnectError
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.json_text import record_json
+from herdmesh.connect.model.data import Header
+from herdmesh.connect.model.schemas import Schema
 from libs.core.tests.connect.differences import wanted_bytes, wanted_message
 from libs.core.tests.connect.golden_vectors import Vector, by, is_jdk_made, same_json, try_each, unbase64, vectors
 

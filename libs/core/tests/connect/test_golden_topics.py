@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from herdmesh.connect import config_topic, offsets_topic, status_topic
-from herdmesh.connect.records import Undecodable, Unknown
+from herdmesh.connect.topics import config_topic, offsets_topic, status_topic
+from herdmesh.connect.topics.decoding import Undecodable, Unknown
 from herdmesh.topicstore.partitioner import partition_of
 from tests.support import golden
 

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from herdmesh.connect import record_json
+from herdmesh.connect.chain.compiled_loop import Diverged, Loop, Single, Step
 from herdmesh.connect.errors import ConnectError
-from herdmesh.connect.predicates import PREDICATES
-from herdmesh.connect.program import Diverged, Loop, Single, Step
+from herdmesh.connect.json_text import record_json
 from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Alone, Shape
+from herdmesh.connect.transforms.predicates import PREDICATES
 from libs.core.tests.connect.differences import wanted_message
 from libs.core.tests.connect.golden_vectors import (
     Vector,

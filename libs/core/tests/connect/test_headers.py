@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.data import Header, Int32, JavaDate, Struct
 from herdmesh.connect.errors import DataError, NullPointerError
-from herdmesh.connect.headers import Headers
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.data import Header, Int32, JavaDate, Struct
+from herdmesh.connect.model.headers import Headers
+from herdmesh.connect.model.schemas import (
     BOOLEAN,
     BYTES,
     FLOAT32,

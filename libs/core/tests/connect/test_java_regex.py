@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.errors import ConfigError, JavaRuntimeError
-from herdmesh.connect.javaregex import compiled, matches, syntax_error
-from herdmesh.connect.regex_replacement import Replacement
+from herdmesh.connect.java.java_regex import compiled, matches, syntax_error
+from herdmesh.connect.java.regex_replacement import Replacement
 
 
 @pytest.mark.parametrize(

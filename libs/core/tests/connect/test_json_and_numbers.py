@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import jackson, javanumbers
-from herdmesh.connect._jackson_reader import JsonSyntaxError, read
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javanumbers import double_text, float_text, wrap_int32, wrap_int64
-from herdmesh.connect.javavalues import decimal_text, hash_map_order, utf8_text
+from herdmesh.connect.java import number_text
+from herdmesh.connect.java.number_text import double_text, float_text, wrap_int32, wrap_int64
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.json_text.jackson_reader import JsonSyntaxError, read
+from herdmesh.connect.model.java_values import decimal_text, hash_map_order, utf8_text
 from herdmesh.topicstore.partitioner import murmur2
 
 _scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=10)
@@ -276,7 +277,7 @@ def test_doubles_of_many_digits_print_as_digit_by_digit(values: list[float], neg
     quick = [double_text(value) for value in values]
     same = [value for value in values if jackson.same_double_text(value)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(javanumbers, "prints_shortest", _never)
+        patch.setattr(number_text, "prints_shortest", _never)
         assert quick == [double_text(value) for value in values]
     assert [msgspec.json.encode(value).decode() for value in same] == [double_text(value) for value in same]
 
@@ -284,8 +285,8 @@ def test_doubles_of_many_digits_print_as_digit_by_digit(values: list[float], neg
 def test_from_one_on_javas_digits_are_the_shortest() -> None:
     """Every binary exponent from 1.0 to 1e7, both estimates of the decimal one, and every number of zeros behind, but
     for whole numbers."""
-    estimate = javanumbers._estimate_exponent10  # pyright: ignore[reportPrivateUsage]
-    stays_exact = javanumbers._stays_exact  # pyright: ignore[reportPrivateUsage]
+    estimate = number_text._estimate_exponent10  # pyright: ignore[reportPrivateUsage]
+    stays_exact = number_text._stays_exact  # pyright: ignore[reportPrivateUsage]
     for exponent2 in range(24):
         for exponent10 in {estimate(least, exponent2) for least in (1 << 52, (1 << 53) - 1)}:
             assert all(stays_exact(exponent2, exponent10, zeros) for zeros in range(52 - exponent2))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.connect.lag import NOT_KNOWN, Lag, lag_of, sum_of
+from herdmesh.connect.topics.lag import NOT_KNOWN, Lag, lag_of, sum_of
 from herdmesh.engine.runtime.contract import PartitionProgress
 
 OFFSETS = st.integers(0, 1_000_000)

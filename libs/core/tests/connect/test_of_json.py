@@ -12,8 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from herdmesh.connect import chain_config, jackson
-from herdmesh.connect.data import Batch
+from herdmesh.connect.chain import chain_config
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.model.data import Batch
 from herdmesh.connect.transforms import TRANSFORMATION_CLASSES
 
 JSON_SINK = {

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herdmesh.connect.clients.offset_reset import OffsetReset, Start, read_offset_reset
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.offset_reset import OffsetReset, Start, read_offset_reset
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.chain import SinkChain, SourceChain
+from herdmesh.connect.chain.record_chain import SinkChain, SourceChain
 from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
 from herdmesh.connect.converters.string import StringConverter
-from herdmesh.connect.data import Batch
-from herdmesh.connect.packed import PackedBytes, PackedTexts, UnreadTexts
+from herdmesh.connect.model.data import Batch
+from herdmesh.connect.model.packed_texts import PackedBytes, PackedTexts, UnreadTexts
 
 LINES = st.lists(st.text(max_size=8).map(lambda text: text.replace("\n", "")), max_size=20)
 SLICES = st.tuples(st.integers(-25, 25) | st.none(), st.integers(-25, 25) | st.none())

@@ -13,7 +13,7 @@ _SCRIPT = """
 import json, sys
 sys.path.insert(0, sys.argv[2])            # where this installation has modules of its own
 import shared_early, loose_early, spread.ours
-from herdmesh.connect.plugin_imports import PluginImports, enter
+from herdmesh.connect.plugins.plugin_imports import PluginImports, enter
 imports = PluginImports(*json.loads(sys.argv[1]))
 enter(imports)
 enter(imports)                              # once is enough
@@ -22,11 +22,11 @@ try:
 except RuntimeError as error:
     refused = str(error)
 import shared_early, shared_late, loose_early, loose_late, editable, spread.ours, spread.theirs, late.ours, late.theirs
-import colorsys, herdmesh.connect.data, herdmesh.extra
+import colorsys, herdmesh.connect.model.data, herdmesh.extra
 said = {name: sys.modules[name].WHOSE for name in (
     "shared_early", "shared_late", "loose_early", "loose_late", "editable", "spread.ours", "spread.theirs",
     "late.ours", "late.theirs", "herdmesh.extra")}
-print(json.dumps([said, colorsys.__file__, herdmesh.connect.data.__file__, refused]))
+print(json.dumps([said, colorsys.__file__, herdmesh.connect.model.data.__file__, refused]))
 """
 
 
@@ -47,7 +47,7 @@ def test_own_modules_stay_all_else_is_the_plugins_and_namespaces_have_both(tmp_p
             "shared_early.py": theirs, "shared_late.py": theirs, "loose_early.py": theirs,
             "loose_late/__init__.py": theirs,
             "spread/ours.py": theirs, "spread/theirs.py": theirs, "late/ours.py": theirs, "late/theirs.py": theirs,
-            "colorsys.py": theirs, "herdmesh/extra.py": theirs, "herdmesh/connect/data.py": theirs,
+            "colorsys.py": theirs, "herdmesh/extra.py": theirs, "herdmesh/connect/model/data.py": theirs,
             "herdmesh/connect/__init__.py": theirs, "editable.pth": str(tmp_path / "source"),
         },
     )  # fmt: skip

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.connector import Connector, SinkConnector
-from herdmesh.connect.connector_config import validate_connector
+from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import Connector, SinkConnector
+from herdmesh.connect.validation.connector_config import validate_connector
 
 VERSION = "connector.plugin.version"
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.checks import check_value
-from herdmesh.connect.data import Int8, JavaDate, Struct
 from herdmesh.connect.errors import DataError, SchemaProjectorError
-from herdmesh.connect.projector import project
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.checks import check_value
+from herdmesh.connect.model.data import Int8, JavaDate, Struct
+from herdmesh.connect.model.projector import project
+from herdmesh.connect.model.schemas import (
     INT32,
     INT64,
     OPTIONAL_INT32,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.connector_config import validate_connector
-from herdmesh.connect.refusals import refusals
+from herdmesh.connect.validation.connector_config import validate_connector
+from herdmesh.connect.validation.unsupported_settings import refusals
 from libs.core.tests.connect.example_plugins import ABSENT, PLUGINS, SINK, SOURCE, changed
 
 _PACKAGE = "org.apache.kafka.connect."

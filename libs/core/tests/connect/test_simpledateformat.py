@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.errors import IllegalArgumentError
-from herdmesh.connect.gregorian import CUTOVER, day_at, day_of, first_of_month
-from herdmesh.connect.simpledateformat import DateFormat
-from herdmesh.connect.timezones import UTC
+from herdmesh.connect.java.gregorian import CUTOVER, day_at, day_of, first_of_month
+from herdmesh.connect.java.simple_date_format import DateFormat
+from herdmesh.connect.java.time_zones import UTC
 
 LETTERS = "GyMdkHmsSEDFwWahKzZYuXL"
 MILLISECONDS = st.integers(-(10**14), 3 * 10**14) | st.integers(-12_300_000_000_000, -12_000_000_000_000)

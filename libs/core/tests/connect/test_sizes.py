@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.sizes import bytes_of, text_of_bytes
+from herdmesh.connect.config.sizes import bytes_of, text_of_bytes
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import offsets_topic, status_topic
-from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.offsets_topic import OffsetRecord
-from herdmesh.connect.records import Tombstone, Undecodable, Unknown
-from herdmesh.connect.status_topic import Condition, ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.connect.topics import offsets_topic, status_topic
+from herdmesh.connect.topics.commit_scope import CommitScope
+from herdmesh.connect.topics.decoding import Tombstone, Undecodable, Unknown
+from herdmesh.connect.topics.offsets_topic import OffsetRecord
+from herdmesh.connect.topics.status_topic import Condition, ConnectorStatus, State, TaskStatus, TopicStatus
 
 _OK = b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":3}'
 _TOPIC = b'{"topic":{"name":"t","connector":"c","task":0,"discoverTimestamp":5}}'

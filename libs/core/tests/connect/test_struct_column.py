@@ -7,9 +7,9 @@ import weakref
 
 import pytest
 
-from herdmesh.connect.data import Struct
-from herdmesh.connect.schemas import INT64, STRING, Schema
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model.data import Struct
+from herdmesh.connect.model.schemas import INT64, STRING, Schema
+from herdmesh.connect.model.struct_column import StructColumn
 
 PAIR = Schema("STRUCT", fields=[("id", INT64), ("to", STRING)])
 

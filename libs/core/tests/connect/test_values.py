@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from herdmesh.connect.checks import check_value
 from herdmesh.connect.converters import make_header_converter
-from herdmesh.connect.data import BigInteger, Float32, Header, Int8, Int16, JavaDate, MapKey, Struct
 from herdmesh.connect.errors import ConnectError, DataError, NumberFormatError, SchemaBuilderError
-from herdmesh.connect.logical import from_internal, to_internal
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.checks import check_value
+from herdmesh.connect.model.data import BigInteger, Float32, Header, Int8, Int16, JavaDate, MapKey, Struct
+from herdmesh.connect.model.logical import from_internal, to_internal
+from herdmesh.connect.model.schemas import (
     BOOLEAN,
     BYTES,
     FLOAT32,

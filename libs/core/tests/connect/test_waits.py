@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect import waits
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.waits import Standing, Wait, Waits, entered
+from herdmesh.connect.spi import waits
+from herdmesh.connect.spi.waits import Standing, Wait, Waits, entered
 
 
 class Clock:

@@ -28,9 +28,9 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ConfigRecord
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.spi.connector import PartitionId
+from herdmesh.connect.topics import config_topic
+from herdmesh.connect.topics.config_records import ConfigRecord
 from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, run
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import failure

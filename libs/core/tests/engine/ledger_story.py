@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 
 from hypothesis import strategies
 
-from herdmesh.connect.connector import PartitionId, SinkBatch
+from herdmesh.connect.spi.connector import PartitionId, SinkBatch
 from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.engine.sink.sql_ledger import SqlLedger
 

@@ -7,9 +7,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
 from herdmesh.connect.errors import RecordError, RetriableError
-from herdmesh.connect.sink_reading import NO_READING, SinkReading
+from herdmesh.connect.spi.connector import Config, PartitionId, SinkBatch, TaskContext
+from herdmesh.connect.spi.sink_requests import NO_READING, SinkReading
 from libs.core.tests.engine.sinks import ListSink
 
 PATH = __name__

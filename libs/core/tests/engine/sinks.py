@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from herdmesh.connect.connector import (
+from herdmesh.connect.errors import RecordError, RetriableError
+from herdmesh.connect.spi.connector import (
     Config,
     PartitionId,
     SinkBatch,
@@ -15,7 +16,6 @@ from herdmesh.connect.connector import (
     SourceTaskContext,
     TaskContext,
 )
-from herdmesh.connect.errors import RecordError, RetriableError
 
 PATH = __name__
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
 from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.spi.connector import Config, PartitionId, SinkBatch, TaskContext
 from herdmesh.engine.runtime import failpoints
 from herdmesh.engine.sink.ledger import LedgerSinkTask
 from herdmesh.engine.sink.sql_ledger import SqlLedger

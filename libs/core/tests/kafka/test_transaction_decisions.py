@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from herdmesh.connect import transaction_topic
+from herdmesh.connect.topics import transaction_topic
 from herdmesh.engine.fencing import hung_offsets_transaction
 from herdmesh.kafka.decisions import DecisionsNotRead, decisions
 from herdmesh.topicstore import kafka_hanging

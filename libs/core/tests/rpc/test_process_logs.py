@@ -37,7 +37,7 @@ def test_threads_that_know_nothing_log_whose_they_are() -> None:
 
 _WITH_SECRET = """
 import structlog
-from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.config.redaction import keep_secret
 from herdmesh.rpc.process import configure_logging
 
 configure_logging("info")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi.waits import Wait
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.rpc.properties import JsonValue
 from herdmesh.session import messages as ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.connect.lag import NOT_KNOWN, Lag
+from herdmesh.connect.topics.lag import NOT_KNOWN, Lag
 from herdmesh.herder.state.model import ConnectorType, TaskProgress
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (
     ChangeOffsets,

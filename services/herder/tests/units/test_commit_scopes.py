@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.topics.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (
     CreateConnector,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi.waits import Wait
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.herder.state.model import StatusEntry
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.herder import state
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state.model import events as ev

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.herder.state.memory import Member, new_memory
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Plugin, PluginKind, Rules
 from herdmesh.herder.state.model.requests import CreateConnector

@@ -20,10 +20,10 @@ from typing import Any, cast
 import pyarrow
 import pyarrow.parquet
 
-from herdmesh.connect.connector import SinkBatch, SinkTask, StagingSinkTask, TaskContext
-from herdmesh.connect.data import Float32, JavaDate, Struct
-from herdmesh.connect.javareading import float32
-from herdmesh.connect.schemas import DATE, Schema
+from herdmesh.connect.java.number_reading import float32
+from herdmesh.connect.model.data import Float32, JavaDate, Struct
+from herdmesh.connect.model.schemas import DATE, Schema
+from herdmesh.connect.spi.connector import SinkBatch, SinkTask, StagingSinkTask, TaskContext
 from herdmesh.worker.connectors.file_stream_sink_task import FileStreamSinkTask
 from herdmesh.worker.connectors.files.task import FileSinkTask
 from herdmesh.worker.connectors.http_config import settings_of

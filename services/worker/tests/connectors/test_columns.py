@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.data import Float32
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.model.data import Float32
 from herdmesh.worker.connectors.values.columns import chunk_of, column_of, table_of, text_of
 
 pa: Any = pyarrow

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.connector import SourceTaskContext
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import SourceTaskContext
 from herdmesh.engine import RunEnd, RunSpec, TaskKind
 from herdmesh.worker.connectors.datagen import Datagen
 from herdmesh.worker.connectors.datagen_settings import seed_of, settings_of

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.checks import check_value
-from herdmesh.connect.data import JavaDate
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model.checks import check_value
+from herdmesh.connect.model.data import JavaDate
+from herdmesh.connect.model.struct_column import StructColumn
 from herdmesh.worker.connectors.datagen_columns import Numbers
 from herdmesh.worker.connectors.datagen_quickstarts import QUICKSTARTS
 from herdmesh.worker.connectors.datagen_regex import PatternError, text_maker, text_weight

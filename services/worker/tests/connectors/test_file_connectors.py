@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.engine import RunSpec, TaskKind
 from libs.core.tests.engine.harness import Kafka, make_spec, run_here
 

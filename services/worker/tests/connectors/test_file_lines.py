@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import Config, SinkBatch, SourceTaskContext, TaskContext
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi.connector import Config, SinkBatch, SourceTaskContext, TaskContext
 from herdmesh.engine.runtime.errors import OffsetsLost
 from herdmesh.worker.connectors import file_stream_source_task
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink

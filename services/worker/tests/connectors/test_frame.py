@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import ConnectorContext
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import waits
+from herdmesh.connect.spi.connector import ConnectorContext
+from herdmesh.connect.spi.waits import Wait
 from herdmesh.worker.connectors.common import Lookout
 
 WAIT_S = 30.0

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.registry.retry_after import RETRY_AFTER_MAX_S, retry_after_s
+from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.worker.connectors.http_client import Busy, HttpClient, RequestRefused
 from herdmesh.worker.connectors.http_config import settings_of
 from herdmesh.worker.connectors.http_requests import HttpRequest, requests_of

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from herdmesh.connect.config.redaction import redacted
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.connect.redaction import redacted
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.worker.connectors.http_config import Framing, settings_of, warnings_of
 from herdmesh.worker.connectors.http_keys import AIVENS, CONFLUENTS, KEYS, statuses_of
 from herdmesh.worker.connectors.http_sink import HttpSink

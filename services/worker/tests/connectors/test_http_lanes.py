@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.spi import waits
+from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.worker.connectors import http_lanes
 from herdmesh.worker.connectors.http_client import Busy, RequestRefused
 from herdmesh.worker.connectors.http_lanes import Lanes

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.data import Struct
-from herdmesh.connect.schemas import INT32, STRING, Schema
+from herdmesh.connect.model.data import Struct
+from herdmesh.connect.model.schemas import INT32, STRING, Schema
+from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.worker.connectors.http_config import HttpSettings, settings_of
 from herdmesh.worker.connectors.http_requests import RANGES_MAX, HttpRequest, ranges_text, requests_of
 from services.worker.tests.connectors.http_receiver import offsets_of

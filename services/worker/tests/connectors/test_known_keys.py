@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.connect.worker_keys import NOT_READ, READ, WORKER_KEYS
+from herdmesh.connect.validation.worker_keys import NOT_READ, READ, WORKER_KEYS
 from herdmesh.worker.connectors.common.known_keys import FAMILIES, published
 from herdmesh.worker.effects.plugins import discover
 from herdmesh.worker.effects.validation import validate

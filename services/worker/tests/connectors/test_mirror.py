@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from herdmesh.connect.connector import ConnectorContext, SourceBatch, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.spi.connector import ConnectorContext, SourceBatch, SourceTaskContext
 from herdmesh.engine import RunEnd, RunSpec, Stop, TaskKind
 from herdmesh.engine.runtime.contract import Command, Progress
 from herdmesh.engine.runtime.errors import OffsetsLost

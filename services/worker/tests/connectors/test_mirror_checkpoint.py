@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 
-from herdmesh.connect.connector import ConnectorContext
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi.connector import ConnectorContext
 from herdmesh.engine import RunSpec
 from herdmesh.worker.connectors.mirror_checkpoint import MirrorCheckpointConnector
 from herdmesh.worker.connectors.mirror_checkpoint_config import settings_of, warnings_of

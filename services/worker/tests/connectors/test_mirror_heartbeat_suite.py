@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.connector import SourceTaskContext
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi.connector import SourceTaskContext
 from herdmesh.sdk.testing import BadConfig, SourceRunSuite, SourceSuite, SourceWorld, source_trial
 from herdmesh.worker.connectors import mirror_heartbeat_task
 from herdmesh.worker.connectors.mirror_config import settings_of as settings_of_mirror

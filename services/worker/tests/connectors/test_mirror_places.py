@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from herdmesh.connect.clients.offset_reset import read_offset_reset
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.connect.offset_reset import read_offset_reset
 from herdmesh.engine import RunEnd, RunSpec, Stop
 from herdmesh.engine.runtime.contract import Command, Progress
 from herdmesh.engine.runtime.errors import OffsetsLost, TaskFailed

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from herdmesh.connect.data import BigInteger, Float32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javareading import float32
-from herdmesh.connect.packed import UnreadTexts
-from herdmesh.connect.schemas import INT32, OPTIONAL_STRING, STRING, Schema, date_schema, decimal_schema
+from herdmesh.connect.java.number_reading import float32
+from herdmesh.connect.model.data import BigInteger, Float32, JavaDate, Struct
+from herdmesh.connect.model.packed_texts import UnreadTexts
+from herdmesh.connect.model.schemas import INT32, OPTIONAL_STRING, STRING, Schema, date_schema, decimal_schema
 from herdmesh.worker.connectors.values.payloads import payloads, texts_of
 
 POINT = Schema("STRUCT", fields=[("x", INT32), ("note", OPTIONAL_STRING)])

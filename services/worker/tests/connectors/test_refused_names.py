@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.connect.connector import Connector
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import Connector
 from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.connectors.postgres.cdc import PostgresCdcSource

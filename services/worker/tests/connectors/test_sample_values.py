@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.connect.checks import check_value
-from herdmesh.connect.converters.json import JsonConverter
+from herdmesh.connect.converters.json.converter import JsonConverter
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.model.checks import check_value
 from tests.support.sample_values import ALL, UNFIT, WITH_SCHEMA, Sample
 
 

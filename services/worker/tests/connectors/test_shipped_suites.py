@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.connector import Connector, SinkConnector, SourceConnector
-from herdmesh.connect.plugins import ENTRY_POINT_GROUP
+from herdmesh.connect.plugins.plugin_registry import ENTRY_POINT_GROUP
+from herdmesh.connect.spi.connector import Connector, SinkConnector, SourceConnector
 from herdmesh.sdk.testing import SinkRunSuite, SinkSuite, SourceRunSuite, SourceSuite
 from herdmesh.worker.connectors.datagen import Datagen
 from herdmesh.worker.connectors.parquet import ParquetSink

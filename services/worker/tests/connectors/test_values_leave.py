@@ -17,14 +17,14 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from herdmesh.connect import jackson
-from herdmesh.connect.chain_config import has_defaults, sink_chain
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.data import Batch, BigInteger, Float32, JavaDate, Struct
+from herdmesh.connect.chain.chain_config import has_defaults, sink_chain
 from herdmesh.connect.errors import DataError, RecordError
-from herdmesh.connect.javareading import float32
-from herdmesh.connect.lazy import LazyColumn
-from herdmesh.connect.schemas import INT32, OPTIONAL_STRING, STRING, Schema
+from herdmesh.connect.java.number_reading import float32
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.model.data import Batch, BigInteger, Float32, JavaDate, Struct
+from herdmesh.connect.model.lazy_column import LazyColumn
+from herdmesh.connect.model.schemas import INT32, OPTIONAL_STRING, STRING, Schema
+from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.worker.connectors.values.refusals import taken
 from services.worker.tests.connectors.leaving import (
     OF_JSON,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.schemas import INT32, TIME, Schema
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import INT32, TIME, Schema
 from herdmesh.worker.connectors.values.columns import text_of
 from libs.core.tests.connect.converter_values import cases
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry

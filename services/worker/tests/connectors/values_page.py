@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model.schemas import Schema
 from services.worker.tests.connectors.leaving import SINKS, Refused, batch_of, context_of, read_parquet
 from services.worker.tests.connectors.postgres.sink_values import AS_JSON, HELD
 from tests.support.sample_values import FIELD, SCHEMALESS, UNFIT, WITH_SCHEMA, Sample, in_struct

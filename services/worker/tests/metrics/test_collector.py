@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
+from herdmesh.connect.spi.waits import Wait
 from herdmesh.engine.runtime.contract import ErrorCounts, PartitionProgress, Progress, RunEnd
 from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
 from herdmesh.rpc.telemetry import Buckets

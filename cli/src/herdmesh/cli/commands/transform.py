@@ -18,7 +18,7 @@ import typer
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, print_error
 from herdmesh.cli.transform.options import Direction, Output, RecordForm
-from herdmesh.connect.redaction import redacted
+from herdmesh.connect.config import redacted
 
 #: As a shell says that a process ended because nobody reads it any more.
 _EXIT_PIPE: Final = 141

@@ -1,6 +1,7 @@
 """The configuration of a chain from a file: a connector's, in any of the forms Connect takes, or a worker's.
 
-Owns the reading, and the resolution of references in it. `herdmesh.connect.chain_config` has the meaning of the keys.
+Owns the reading, and the resolution of references in it. `herdmesh.connect.chain.chain_config` has the meaning of the
+keys.
 
 Invariant: every value is text or null, as a connector's configuration in Connect; a number keeps its digits.
 """
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.connect.config_providers.resolver import PROVIDERS, ConfigProviders
+from herdmesh.connect.config_providers import PROVIDERS, ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.java_properties import PropertiesError, parse
+from herdmesh.connect.java import PropertiesError, parse
 
 Config = dict[str, str | None]
 #: Keys of connectors and workers that a chain is made of, and the topics that name its records'.

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from herdmesh.cli.transform.options import Direction
 from herdmesh.cli.transform.reading import Given
 from herdmesh.cli.transform.running import Noting, Runner
-from herdmesh.connect import record_json
-from herdmesh.connect.authored_steps import AuthoredPredicate, AuthoredTransformation
+from herdmesh.connect.chain import AuthoredPredicate, AuthoredTransformation, Loop, Step
 from herdmesh.connect.config import RawConfig
-from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.program import Loop, Step
-from herdmesh.connect.schemas import Schema
-from herdmesh.connect.transforms.base import Shape
+from herdmesh.connect.converters import Converter
+from herdmesh.connect.json_text import record_json
+from herdmesh.connect.model import Schema
+from herdmesh.connect.transforms import Shape
 
 _WAYS = {
     Direction.SINK: "sink: Kafka's bytes -> converters -> transformations -> what a task takes",

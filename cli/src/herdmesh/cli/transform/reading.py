@@ -4,7 +4,7 @@
     records  each line an object of topic, partition, offset, timestamp, key, value, headers, all of them optional;
              keys, values and headers are plain JSON, or {"base64": ...}. A converter gets a string as its UTF-8 bytes,
              anything else as its JSON text
-    typed    each line a record in the form of `herdmesh.connect.record_json`, schemas and types included
+    typed    each line a record in the form of `herdmesh.connect.json_text.record_json`, schemas and types included
 
 Owns the forms and their detection. Invariant: a line gives one record or one `BadLine`; its number is kept.
 """
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
 from herdmesh.cli.transform.options import Direction, RecordForm
-from herdmesh.connect import record_json
-from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.errors import ConnectError
+from herdmesh.connect.json_text import record_json
+from herdmesh.connect.model import ConnectRecord, Header
 
 _CHUNK_BYTES: Final = 1 << 18
 _PLAIN: Final = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})

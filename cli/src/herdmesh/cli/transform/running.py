@@ -1,7 +1,7 @@
 """Records through a chain, batch by batch, and the result of each.
 
 Owns the grouping into batches of one topic, partition and shape, and the list of failures. The chain is
-`herdmesh.connect.chain`'s, the same that tasks run.
+`herdmesh.connect.chain.record_chain`'s, the same that tasks run.
 
 Invariant: every given record came out, failed (its line, stage, step, class and message are known), or was filtered by
 a step; `run` raises for none of them.
@@ -18,16 +18,11 @@ from herdmesh.cli.errors import EXIT_CODES, CommandError
 from herdmesh.cli.transform.chain_file import Config
 from herdmesh.cli.transform.options import Direction
 from herdmesh.cli.transform.reading import Given
-from herdmesh.connect.attempts import RecordSkipped
-from herdmesh.connect.chain import SinkChain, SourceChain
-from herdmesh.connect.chain_config import converters, transformations, violations
-from herdmesh.connect.config import ConfigDef, RawConfig
-from herdmesh.connect.converters.base import Converter, HeaderConverter
-from herdmesh.connect.data import Batch, ConnectRecord, Header
+from herdmesh.connect.chain import RecordSkipped, SinkChain, SourceChain, Step, converters, transformations, violations
+from herdmesh.connect.config import ConfigDef, RawConfig, redacted
+from herdmesh.connect.converters import Converter, HeaderConverter
 from herdmesh.connect.errors import class_name_of
-from herdmesh.connect.program import Step
-from herdmesh.connect.redaction import redacted
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import Batch, ConnectRecord, Header, Schema
 
 T = TypeVar("T")
 CONVERTERS = ("key.converter", "value.converter", "header.converter")

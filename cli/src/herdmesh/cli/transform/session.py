@@ -23,7 +23,7 @@ from herdmesh.cli.transform.options import Direction, Output, RecordForm
 from herdmesh.cli.transform.reading import BadLine, Given, RecordReader, line_batches
 from herdmesh.cli.transform.running import CONVERTERS, DEFAULTS, Runner, open_runner
 from herdmesh.cli.transform.writing import line_of
-from herdmesh.connect.redaction import redacted
+from herdmesh.connect.config import redacted
 
 _BATCH_RECORDS: Final = 1_000
 _BENCH_RECORDS: Final = 100_000

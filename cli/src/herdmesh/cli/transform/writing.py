@@ -1,7 +1,8 @@
 """Records as lines of text.
 
-Owns the two printed forms: plain JSON for people and programs, and the lossless form of `herdmesh.connect.record_json`.
-Invariant: a record is one line, except a value that is printed raw and has line ends itself.
+Owns the two printed forms: plain JSON for people and programs, and the lossless form of
+`herdmesh.connect.json_text.record_json`. Invariant: a record is one line, except a value that is printed raw and has
+line ends itself.
 """
 
 from __future__ import annotations
@@ -14,10 +15,8 @@ from decimal import Decimal
 from typing import Any, cast
 
 from herdmesh.cli.transform.options import Output
-from herdmesh.connect import record_json
-from herdmesh.connect.data import ConnectRecord, JavaDate, Struct
-from herdmesh.connect.javavalues import java_text
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.json_text import record_json
+from herdmesh.connect.model import ConnectRecord, JavaDate, Schema, Struct, java_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -13,11 +13,11 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TypeVar
 
-from herdmesh.connect import chain_config, plugin_imports, waits
-from herdmesh.connect.author_answers import checked_methods
-from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
+from herdmesh.connect.chain import chain_config
+from herdmesh.connect.config import keep_secret
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.plugins import plugin_imports
+from herdmesh.connect.spi import SinkTask, SourceTask, TaskContext, checked_methods, waits
 from herdmesh.engine.bad_records import SinkErrors, SourceErrors
 from herdmesh.engine.delivery import DeliveryFailures, outlet
 from herdmesh.engine.fencing import GROUP_OFFSETS_TOPIC, held

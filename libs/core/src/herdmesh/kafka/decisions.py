@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from herdmesh.connect import transaction_topic
+from herdmesh.connect.topics import transaction_topic
 from herdmesh.kafka.transient import is_transient
 
 _CALL_S = 5.0

@@ -20,9 +20,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from herdmesh.connect.clients import MECHANISM, SIGNER, MskLogin, parse_jaas
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.jaas import parse_jaas
-from herdmesh.connect.msk_iam import MECHANISM, SIGNER, MskLogin
 
 _MECHANISMS: Final = ("sasl.mechanism", "sasl.mechanisms")
 _JAAS: Final = "sasl.jaas.config"

@@ -1,6 +1,7 @@
 """`CommitScope` on the wire.
 
-Owns the mapping of `common.v1.CommitScope`, and nothing of what a scope means: see `herdmesh.connect.commit_scope`.
+Owns the mapping of `common.v1.CommitScope`, and nothing of what a scope means: see
+`herdmesh.connect.topics.commit_scope`.
 
 Invariant: `from_proto(to_proto(scope)) == scope`; None is an unset field, which the caller looks at.
 """
@@ -8,7 +9,7 @@ Invariant: `from_proto(to_proto(scope)) == scope`; None is an unset field, which
 from __future__ import annotations
 
 from herdmesh.api.common.v1 import connector_pb2
-from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.topics import CommitScope
 from herdmesh.rpc import foreign
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 import structlog
 from pydantic import ValidationError
 
-from herdmesh.connect.redaction import hide_in_output, redacted_value
+from herdmesh.connect.config import hide_in_output, redacted_value
 from herdmesh.rpc import imports
 from herdmesh.rpc.errors import InvalidConfig
 

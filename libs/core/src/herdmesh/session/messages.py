@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.topics import CommitScope
 from herdmesh.session.model import Assignment, Condition, Properties, TargetState, UnitId
 from herdmesh.session.questions import Question
 from herdmesh.topicstore.contract import Revision

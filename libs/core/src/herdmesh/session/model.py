@@ -12,7 +12,7 @@ from enum import StrEnum, unique
 from typing import NamedTuple
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.rpc.properties import PropertyValue
 from herdmesh.topicstore.contract import Revision
 

@@ -16,9 +16,9 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
+from herdmesh.connect.config import redacted
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.redaction import redacted
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid

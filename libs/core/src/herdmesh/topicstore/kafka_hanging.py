@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from herdmesh.connect import transaction_topic
+from herdmesh.connect.topics import transaction_topic
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.decisions import DecisionsNotRead, decisions
 from herdmesh.kafka.logins import ready

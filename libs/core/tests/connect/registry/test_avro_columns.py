@@ -1,4 +1,4 @@
-"""Avro read field by field against the careful way, which is fastavro and `avro_values`, message by message: where it
+"""Avro read field by field against the careful way, which is fastavro and `avro.values`, message by message: where it
 gives values they are the same, of whole messages, of broken ones among them and of random bytes; and it does give the
 values of common schemas."""
 
@@ -18,17 +18,17 @@ from fastavro import parse_schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.converters import avro_columns
-from herdmesh.connect.converters.avro_columns import column_reader
-from herdmesh.connect.converters.avro_from_connect import avro_schema
-from herdmesh.connect.converters.avro_options import AvroOptions
-from herdmesh.connect.converters.avro_schemas import AvroTree, text_of
-from herdmesh.connect.converters.avro_to_connect import connect_schema
-from herdmesh.connect.converters.avro_values import reader, wire_schema, writer
+from herdmesh.connect.converters.avro import columns as avro_columns
+from herdmesh.connect.converters.avro.columns import column_reader
+from herdmesh.connect.converters.avro.from_connect import avro_schema
+from herdmesh.connect.converters.avro.options import AvroOptions
+from herdmesh.connect.converters.avro.schemas import AvroTree, text_of
+from herdmesh.connect.converters.avro.to_connect import connect_schema
+from herdmesh.connect.converters.avro.values import reader, wire_schema, writer
 from herdmesh.connect.converters.registered import UNFIT
-from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import Schema
 from libs.core.tests.connect.registry.typed_values import EXAMPLES, LEAVES, optional, structs
 from tests.support.sizes import soak_or
 

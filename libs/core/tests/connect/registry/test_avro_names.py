@@ -13,12 +13,12 @@ import fastavro
 import pyspark
 import pytest
 
-from herdmesh.connect.converters.avro import _AvroReader, _AvroWriter  # pyright: ignore[reportPrivateUsage]
-from herdmesh.connect.converters.avro_options import AvroOptions
-from herdmesh.connect.converters.avro_schemas import AvroTree, text_of
-from herdmesh.connect.converters.avro_to_connect import connect_schema
-from herdmesh.connect.data import Struct
+from herdmesh.connect.converters.avro.converter import _AvroReader, _AvroWriter  # pyright: ignore[reportPrivateUsage]
+from herdmesh.connect.converters.avro.options import AvroOptions
+from herdmesh.connect.converters.avro.schemas import AvroTree, text_of
+from herdmesh.connect.converters.avro.to_connect import connect_schema
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.model.data import Struct
 from herdmesh.devstack.java import find_java
 from tests.support.sizes import soak_or
 

@@ -21,21 +21,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect import waits
-from herdmesh.connect.chain_config import sink_chain, source_chain
-from herdmesh.connect.converters.avro import COLUMNS_FROM
-from herdmesh.connect.converters.avro_from_connect import avro_schema
-from herdmesh.connect.converters.avro_options import AvroOptions
-from herdmesh.connect.converters.avro_schemas import AvroTree, text_of
-from herdmesh.connect.converters.avro_to_connect import connect_schema
+from herdmesh.connect.chain.chain_config import sink_chain, source_chain
+from herdmesh.connect.config.redaction import redacted
+from herdmesh.connect.converters.avro.converter import COLUMNS_FROM
+from herdmesh.connect.converters.avro.from_connect import avro_schema
+from herdmesh.connect.converters.avro.options import AvroOptions
+from herdmesh.connect.converters.avro.schemas import AvroTree, text_of
+from herdmesh.connect.converters.avro.to_connect import connect_schema
 from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.data import Batch, Float32, Header, Int32, Struct
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
-from herdmesh.connect.redaction import redacted
-from herdmesh.connect.registry.client import RegistryClient
-from herdmesh.connect.registry.settings import RegistrySettings
-from herdmesh.connect.registry.wire import frame, schema_id_of
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.data import Batch, Float32, Header, Int32, Struct
+from herdmesh.connect.model.schemas import (
     BYTES,
     INT32,
     INT64,
@@ -46,7 +42,11 @@ from herdmesh.connect.schemas import (
     decimal_schema,
     time_schema,
 )
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.registry.client import RegistryClient
+from herdmesh.connect.registry.settings import RegistrySettings
+from herdmesh.connect.registry.wire import frame, schema_id_of
+from herdmesh.connect.spi import waits
+from herdmesh.connect.spi.waits import Wait
 from libs.core.tests.connect.registry import typed_values
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import EXAMPLES, plain, typed

@@ -16,12 +16,20 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import (
+    INT8,
+    INT64,
+    OPTIONAL_STRING,
+    STRING,
+    Schema,
+    decimal_schema,
+    timestamp_schema,
+)
 from herdmesh.connect.registry.client import NewSchema, NotRegistered, Reference, RegistryClient
 from herdmesh.connect.registry.settings import REGISTRY_KEYS, registry_settings
-from herdmesh.connect.schemas import INT8, INT64, OPTIONAL_STRING, STRING, Schema, decimal_schema, timestamp_schema
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import converter, plain
 from tests.support.real_registry import real_registry

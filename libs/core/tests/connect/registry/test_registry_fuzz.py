@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from herdmesh.connect.data import Struct
+from herdmesh.connect.model.data import Struct
+from herdmesh.connect.model.schemas import INT64, OPTIONAL_STRING, Schema
 from herdmesh.connect.registry.wire import HEAD_BYTES
-from herdmesh.connect.schemas import INT64, OPTIONAL_STRING, Schema
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import converter
 from tests.replay.test_records_fuzz import any_value, sourced, strings, sunk, tried

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect import jackson
-from herdmesh.connect.converters.json_schema_options import JsonSchemaOptions
-from herdmesh.connect.converters.json_schema_to_connect import connect_schema
-from herdmesh.connect.converters.json_schema_tree import JsonTree
-from herdmesh.connect.converters.json_schema_values import Values
-from herdmesh.connect.data import Struct
+from herdmesh.connect.converters.json_schema.options import JsonSchemaOptions
+from herdmesh.connect.converters.json_schema.to_connect import connect_schema
+from herdmesh.connect.converters.json_schema.tree import JsonTree
+from herdmesh.connect.converters.json_schema.values import Values
 from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.model.data import Struct
+from herdmesh.connect.model.schemas import INT32, INT64, OPTIONAL_STRING, STRING, Schema, decimal_schema
 from herdmesh.connect.registry.wire import frame
-from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, Schema, decimal_schema
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import EXAMPLES, converter, plain, typed
 from tests.support.sizes import soak_or

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.converters.protobuf_files import (
+from herdmesh.connect.converters.protobuf.files import (
     ProtobufFile,
     compiled,
     decode_indexes,
@@ -22,14 +22,13 @@ from herdmesh.connect.converters.protobuf_files import (
     in_pool,
     text_of,
 )
-from herdmesh.connect.converters.protobuf_from_connect import protobuf_file
-from herdmesh.connect.converters.protobuf_known import known_files
-from herdmesh.connect.converters.protobuf_options import ProtobufOptions
-from herdmesh.connect.converters.protobuf_to_connect import connect_schema
-from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.converters.protobuf.from_connect import protobuf_file
+from herdmesh.connect.converters.protobuf.known_messages import known_files
+from herdmesh.connect.converters.protobuf.options import ProtobufOptions
+from herdmesh.connect.converters.protobuf.to_connect import connect_schema
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.registry.wire import frame
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import (
     INT8,
     INT32,
     INT64,
@@ -42,6 +41,7 @@ from herdmesh.connect.schemas import (
     time_schema,
     timestamp_schema,
 )
+from herdmesh.connect.registry.wire import frame
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import EXAMPLES, converter, plain, structs, typed
 from tests.support.sizes import soak_or

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.record_json import schema_to
-from herdmesh.connect.schemas import (
+from herdmesh.connect.json_text.record_json import schema_to
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import (
     BOOLEAN,
     BYTES,
     FLOAT32,

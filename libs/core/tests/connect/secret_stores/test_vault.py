@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from herdmesh.connect.config.redaction import redacted
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.config_providers.secret_stores import vault
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import redacted
 from libs.core.tests.connect.secret_stores.local_https import certificate
 from libs.core.tests.connect.secret_stores.vault_server import VaultServer
 

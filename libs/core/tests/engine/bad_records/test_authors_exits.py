@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.author_answers import checked_manifests, checked_offsets, checked_task_configs
-from herdmesh.connect.connector import SinkBatch, SinkTask, SourceBatch, SourceTask
+from herdmesh.connect.config.escaping import escaped, escaped_within
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.escaping import escaped, escaped_within
+from herdmesh.connect.spi.author_checks import checked_manifests, checked_offsets, checked_task_configs
+from herdmesh.connect.spi.connector import SinkBatch, SinkTask, SourceBatch, SourceTask
 from herdmesh.engine import TaskFailed, TaskKind
 from herdmesh.engine.runtime.failure import classify
 from libs.core.tests.engine.harness import Kafka, make_spec, run_here

@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
-from herdmesh.connect.connector import SinkBatch
 from herdmesh.connect.converters import CONVERTERS as CONVERTER_CLASSES
-from herdmesh.connect.data import Header, Struct
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
-from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, SchemaBuilder
+from herdmesh.connect.model.data import Header, Struct
+from herdmesh.connect.model.schemas import INT32, INT64, OPTIONAL_STRING, STRING, SchemaBuilder
+from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, TaskFailed
 from herdmesh.engine.bad_records.dead_letters.letter import CUT_HEADER
 from herdmesh.engine.runtime import failure

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect.chain_config import sink_chain
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.data import Header
+from herdmesh.connect.chain.chain_config import sink_chain
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import INT64, STRING
+from herdmesh.connect.model.data import Header
+from herdmesh.connect.model.schemas import INT64, STRING
+from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.engine.bad_records.errant_records import ErrantRecords
 from herdmesh.engine.bad_records.record_errors import SinkErrors
 from herdmesh.engine.bad_records.tolerance import Counts, Tolerance, error_settings

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
+from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.engine.bad_records.dead_letters import queue
 from herdmesh.engine.bad_records.dead_letters.letter import CUT_HEADER, DATA_BYTES_MAX, Letter
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.converters import CONVERTERS as CONVERTER_CLASSES
-from herdmesh.connect.data import Header
 from herdmesh.connect.errors import InvalidRecordError, RecordError, RetriableError
-from herdmesh.connect.schemas import OPTIONAL_STRING
+from herdmesh.connect.model.data import Header
+from herdmesh.connect.model.schemas import OPTIONAL_STRING
+from herdmesh.connect.spi.connector import SourceBatch
 from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.runtime.contract import Command, Share
 from herdmesh.engine.source.source_transaction import SourceTransaction

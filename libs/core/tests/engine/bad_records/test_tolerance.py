@@ -8,13 +8,13 @@ import logging
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
-from herdmesh.connect.attempts import TRANSFORMATION, VALUE_CONVERTER, RecordSkipped
+from herdmesh.connect.chain.record_failure_policy import TRANSFORMATION, VALUE_CONVERTER, RecordSkipped
+from herdmesh.connect.config.redaction import keep_secret
 from herdmesh.connect.converters import make_converter
-from herdmesh.connect.data import Batch, Header, Struct
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
-from herdmesh.connect.redaction import keep_secret
-from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
+from herdmesh.connect.model.data import Batch, Header, Struct
+from herdmesh.connect.model.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine.bad_records.error_reports import LogReporter, context_headers, log_text, stack_trace
 from herdmesh.engine.bad_records.tolerance import (
     Counts,

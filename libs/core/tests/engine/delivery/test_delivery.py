@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from herdmesh.connect.connector import Config, PartitionId, SinkBatch, SinkTask, SourceBatch, TaskContext
+from herdmesh.connect.spi.connector import Config, PartitionId, SinkBatch, SinkTask, SourceBatch, TaskContext
 from herdmesh.engine import Command, Progress, RunEnd, RunOutcome, Stop, TaskKind
 from herdmesh.engine.runtime.limits import CREDIT_S, SLICE_S
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.source_transactions import RecordMetadata
+from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.connect.spi.source_transactions import RecordMetadata
 from herdmesh.engine import RunSpec, TaskFailed, TaskKind
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 from libs.core.tests.engine.sinks import CountingSource

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
 
-from herdmesh.connect.data import Batch
+from herdmesh.connect.model.data import Batch
 from herdmesh.engine.delivery import producing
 from libs.core.tests.engine.harness import Kafka
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import pytest
 
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.engine import RunEnd, TaskFailed, TaskKind
 from herdmesh.engine.source import source_loop
 from libs.core.tests.engine.harness import Kafka, make_spec, run_here

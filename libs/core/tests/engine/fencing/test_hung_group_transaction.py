@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect import offsets_topic
-from herdmesh.connect.offsets_topic import OffsetRecord
-from herdmesh.connect.transaction_topic import Decision, decode
+from herdmesh.connect.topics import offsets_topic
+from herdmesh.connect.topics.offsets_topic import OffsetRecord
+from herdmesh.connect.topics.transaction_topic import Decision, decode
 from herdmesh.engine.fencing.hung_group_transaction import neighbour, partition_of_group
 from herdmesh.engine.source import source_offsets
 from herdmesh.engine.source.source_offsets import SourceOffsets

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect.config_records import ManifestRecord, TargetState, TargetStateRecord
-from herdmesh.connect.connector import Config, SourceBatch, SourceTaskContext
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.offsets_topic import encode_key
+from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTaskContext
+from herdmesh.connect.topics.config_records import ManifestRecord, TargetState, TargetStateRecord
+from herdmesh.connect.topics.offsets_topic import encode_key
 from herdmesh.engine import RunEnd, TaskKind
 from herdmesh.engine.fencing import task_set_check
 from herdmesh.engine.fencing.fence import Fence

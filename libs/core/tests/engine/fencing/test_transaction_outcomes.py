@@ -11,11 +11,11 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.clients.offset_reset import OffsetReset, Start, read_offset_reset
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
-from herdmesh.connect.offset_reset import OffsetReset, Start, read_offset_reset
+from herdmesh.connect.spi.connector import PartitionId
+from herdmesh.connect.topics.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.engine.librdkafka.record_columns import of_messages
 from herdmesh.engine.runtime import failpoints, failure
 from herdmesh.engine.runtime.contract import Command, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind

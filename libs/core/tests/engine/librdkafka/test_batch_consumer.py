@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.engine.librdkafka import native
 from herdmesh.engine.librdkafka.batch_consumer import Intake
 from herdmesh.engine.librdkafka.record_columns import Taken

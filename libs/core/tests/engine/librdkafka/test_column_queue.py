@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.data import Batch
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.packed import PackedBytes
+from herdmesh.connect.model.data import Batch
+from herdmesh.connect.model.packed_texts import PackedBytes
 from herdmesh.engine.delivery import producing
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
 from herdmesh.engine.delivery.source_delivery import Outlet

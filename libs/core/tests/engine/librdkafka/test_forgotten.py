@@ -17,9 +17,9 @@ from typing import ClassVar
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.engine import Progress, RunEnd, RunOutcome, Stop, TaskKind
 from herdmesh.engine.bad_records.dead_letters import SinkDeadLetters
 from herdmesh.engine.bad_records.tolerance import Counts, Failure, error_settings

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from herdmesh.connect.data import Batch
+from herdmesh.connect.model.data import Batch
 from herdmesh.engine.delivery import producing
 from herdmesh.engine.librdkafka.column_queue import ColumnQueue, column_queue
 from libs.core.tests.engine.harness import Kafka

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from herdmesh.connect import waits
+from herdmesh.connect.spi import waits
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import unacknowledged
 from herdmesh.engine.librdkafka.unacknowledged import Unacknowledged, why

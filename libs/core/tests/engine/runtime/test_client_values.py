@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from herdmesh.connect.client_overrides import CLIENTS
-from herdmesh.connect.client_settings import client_settings, librdkafka_names
+from herdmesh.connect.clients.client_overrides import CLIENTS
+from herdmesh.connect.clients.librdkafka_settings import client_settings, librdkafka_names
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.librdkafka.client_trial import refused, worker_violations
 from libs.core.tests.connect.client_settings_page import java_names

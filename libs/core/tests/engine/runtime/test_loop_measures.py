@@ -9,7 +9,7 @@ from operator import add
 
 import pytest
 
-from herdmesh.connect.connector import SinkBatch, SourceBatch
+from herdmesh.connect.spi.connector import SinkBatch, SourceBatch
 from herdmesh.engine import TaskKind
 from herdmesh.engine.runtime import meter
 from herdmesh.engine.runtime.contract import Progress

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import pytest
 
-from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.connector import SinkConnector
+from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connect.spi.connector import SinkConnector
 
 
 class OneSink(SinkConnector):

@@ -9,7 +9,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TI
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.collected import checked_times
+from herdmesh.connect.chain.batch_assembly import checked_times
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import InvalidRecordError, class_name_of
 from herdmesh.engine.librdkafka.record_columns import of_messages

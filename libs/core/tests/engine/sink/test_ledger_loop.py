@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import pytest
 
-from herdmesh.connect.connector import PartitionId, SinkBatch
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi.connector import PartitionId, SinkBatch
 from herdmesh.engine import Progress, RunEnd, RunSpec, Stop
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.engine import TaskFailed, TaskKind
 from herdmesh.engine.sink.sink_commits import SinkCommits
 from libs.core.tests.engine.harness import make_spec

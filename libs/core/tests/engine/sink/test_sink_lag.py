@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.lag import Lag, lag_of
+from herdmesh.connect.spi.connector import SinkBatch
+from herdmesh.connect.topics.lag import Lag, lag_of
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import ListSink
 

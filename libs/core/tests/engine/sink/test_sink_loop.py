@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine import Progress, RunEnd, Stop
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients

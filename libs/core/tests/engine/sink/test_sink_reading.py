@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.connect.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError, RecordError, RetriableError
+from herdmesh.connect.spi.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
 from herdmesh.engine import Progress, RunEnd, Stop
 from herdmesh.engine.runtime.contract import Command
 from herdmesh.engine.runtime.errors import TaskFailed

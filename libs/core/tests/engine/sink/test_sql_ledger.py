@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from herdmesh.connect.connector import PartitionId, SinkBatch
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi.connector import PartitionId, SinkBatch
 from herdmesh.engine.runtime.errors import LedgerTaken, TaskFailed
 from herdmesh.engine.sink.ledger import over_group
 from herdmesh.engine.sink.sql_ledger import NOBODY, SqlLedger

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine import Progress, RunEnd, RunSpec, Stop
 from herdmesh.engine.runtime.contract import Command
 from herdmesh.engine.runtime.errors import OffsetsLost

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import SourceBatch
-from herdmesh.connect.data import Header
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.model.data import Header
+from herdmesh.connect.spi.connector import SourceBatch
 from herdmesh.engine import TaskFailed
 from herdmesh.engine.source.boundaries import Boundaries, End
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.data import Batch
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
+from herdmesh.connect.model.data import Batch
+from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.engine import Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskFenced, TaskKind
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
 from herdmesh.engine.delivery.source_delivery import Outlet

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from herdmesh.connect.author_answers import shown
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.data import Header
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import OPTIONAL_STRING
+from herdmesh.connect.model.data import Header
+from herdmesh.connect.model.schemas import OPTIONAL_STRING
+from herdmesh.connect.spi.author_checks import shown
+from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.engine import TaskKind
 from herdmesh.engine.source.record_check import check_given
 from libs.core.tests.engine.harness import Kafka, make_spec, run_here

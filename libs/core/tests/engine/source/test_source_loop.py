@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.data import Batch
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.model.data import Batch
+from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine import Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskKind
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
 from herdmesh.engine.delivery.producing import Refused

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect import waits
-from herdmesh.connect.connector import SourceTask
 from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.spi import waits
+from herdmesh.connect.spi.connector import SourceTask
 from herdmesh.engine.source.source_poller import FIRST_PAUSE_S, PAUSE_MAX_S, Polls
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import offsets_topic
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine import TaskFailed, TaskKind
 from herdmesh.engine.runtime.settings import source_settings
 from herdmesh.engine.source.source_offsets import SourceOffsets

@@ -8,8 +8,6 @@ public and frozen by a test; all others may change in any version.
 
 from __future__ import annotations
 
-from herdmesh.connect import waits
-from herdmesh.connect.authored import RecordConverter, RecordPredicate, RecordTransformation
 from herdmesh.connect.config import (
     REQUIRED,
     ConfigDef,
@@ -20,15 +18,35 @@ from herdmesh.connect.config import (
     Type,
     Validator,
 )
-from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
-from herdmesh.connect.connector import (
+from herdmesh.connect.config_providers import ConfigData, ConfigProvider
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
+from herdmesh.connect.model import (
+    ConnectRecord,
+    Header,
+    Headers,
+    JavaDate,
+    Schema,
+    SchemaBuilder,
+    Struct,
+    date_schema,
+    decimal_schema,
+    time_schema,
+    timestamp_schema,
+)
+from herdmesh.connect.spi import (
     Config,
     ConnectorContext,
     ErrantRecordReporter,
     OffsetMap,
     PartitionId,
+    RecordConverter,
+    RecordMetadata,
+    RecordPredicate,
+    RecordTransformation,
     SinkBatch,
     SinkConnector,
+    SinkReading,
     SinkTask,
     SourceBatch,
     SourceConnector,
@@ -36,14 +54,9 @@ from herdmesh.connect.connector import (
     SourceTaskContext,
     StagingSinkTask,
     TaskContext,
+    TransactionContext,
+    waits,
 )
-from herdmesh.connect.data import ConnectRecord, Header, JavaDate, Schema, Struct
-from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
-from herdmesh.connect.headers import Headers
-from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
-from herdmesh.connect.sink_reading import SinkReading
-from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
 from herdmesh.engine.runtime import LedgerTaken, OffsetsLost, TaskFailed
 from herdmesh.engine.sink import (
     Files,

@@ -17,9 +17,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar, final
 
-from herdmesh.connect.connector import (
+from herdmesh.connect.model import ConnectRecord
+from herdmesh.connect.spi import (
     Config,
     PartitionId,
+    RecordMetadata,
     SinkBatch,
     SinkTask,
     SourceBatch,
@@ -27,8 +29,6 @@ from herdmesh.connect.connector import (
     SourceTaskContext,
     TaskContext,
 )
-from herdmesh.connect.data import ConnectRecord
-from herdmesh.connect.source_transactions import RecordMetadata
 from herdmesh.sdk.record_transactions import RecordTransactions
 from herdmesh.sdk.records import RecordQueue, SourceOffset, SourceRecord, records_of, report
 

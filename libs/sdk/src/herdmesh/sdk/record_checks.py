@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from herdmesh.connect.author_answers import shown
-from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.spi import SourceBatch, shown
 from herdmesh.engine.source import check_given
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from herdmesh.connect.source_transactions import TransactionContext
+from herdmesh.connect.spi import TransactionContext
 
 if TYPE_CHECKING:
     from herdmesh.sdk.records import SourceOffset, SourceRecord

@@ -21,8 +21,10 @@ from typing import Any, ClassVar, cast, final
 
 import msgspec
 
-from herdmesh.connect.connector import (
+from herdmesh.connect.model import ConnectRecord, Header, Schema
+from herdmesh.connect.spi import (
     Config,
+    RecordMetadata,
     SinkBatch,
     SinkTask,
     SourceBatch,
@@ -30,9 +32,6 @@ from herdmesh.connect.connector import (
     SourceTaskContext,
     TaskContext,
 )
-from herdmesh.connect.data import ConnectRecord, Header
-from herdmesh.connect.schemas import Schema
-from herdmesh.connect.source_transactions import RecordMetadata
 from herdmesh.sdk.record_checks import check_records, iterated
 from herdmesh.sdk.record_transactions import RecordTransactions
 

@@ -1,7 +1,7 @@
 """A connector's keys as a typed class: declared once, validated as Connect does it, read as attributes.
 
 Owns how annotated attributes become a `ConfigDef`, and how a config becomes an instance. Parsing and texts are those of
-`herdmesh.connect.config`.
+`herdmesh.connect.config.config_def`.
 
     class TailSettings(Settings):
         file: str = setting("File to read.", importance=Importance.HIGH)
@@ -30,10 +30,10 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Final, Self, Union, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
-from herdmesh.connect.config import HIDDEN, REQUIRED, ConfigDef, ConfigKey, Importance, Recommender, Type, Validator
-from herdmesh.connect.connector import Config
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Recommender, Type, Validator, one_of
+from herdmesh.connect.config.config_def import HIDDEN_PASSWORD
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import one_of
+from herdmesh.connect.spi import Config
 
 _DECLARED: Final = "herdmesh.setting"
 _TYPES: Final[dict[Any, Type]] = {
@@ -57,7 +57,7 @@ class Secret:
         return self._value
 
     def __repr__(self) -> str:
-        return HIDDEN
+        return HIDDEN_PASSWORD
 
     __str__ = __repr__
 

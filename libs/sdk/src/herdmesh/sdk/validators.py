@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from herdmesh.connect.validators import (
+from herdmesh.connect.config import (
     all_of,
     at_least,
     distinct_values,

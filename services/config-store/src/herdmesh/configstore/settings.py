@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pydantic import Field, SecretStr, field_validator
 
-from herdmesh.connect.gregorian import DAY_MS
+from herdmesh.connect.java import DAY_MS
 from herdmesh.rpc.settings import TOPIC_NAME_MAX, ServiceSettings, name_value_pairs, topic_name
 from herdmesh.topicstore import TopicSettings
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from herdmesh.connect.author_answers import shown
+from herdmesh.connect.config import escaped, redacted
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, RetriableError, error_text
-from herdmesh.connect.escaping import escaped
-from herdmesh.connect.redaction import redacted
+from herdmesh.connect.spi import shown
 from herdmesh.engine.runtime import MESSAGE_CHARS_MAX, TaskFailed, classify, shortened
 
 

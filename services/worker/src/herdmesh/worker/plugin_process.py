@@ -22,8 +22,30 @@ from typing import Any
 
 import msgspec
 
-from herdmesh.connect import plugin_imports
-from herdmesh.connect.author_answers import (
+from herdmesh.connect.config import (
+    ConfigKey,
+    FieldViolation,
+    escaped_within,
+    hide_in_output,
+    keep_secret,
+    loaded_entry,
+    secrets_of_one_answer,
+)
+from herdmesh.connect.errors import ConfigError, error_text
+from herdmesh.connect.plugins import ENTRY_POINT_GROUP, plugin_imports
+from herdmesh.connect.spi import (
+    AuthoredPlugin,
+    Connector,
+    ConnectorContext,
+    OffsetMap,
+    PluginImports,
+    RecordConverter,
+    RecordPredicate,
+    RecordTransformation,
+    SinkConnector,
+    SourceConnector,
+    Wait,
+    Waits,
     checked_agreement,
     checked_answer,
     checked_class,
@@ -32,17 +54,8 @@ from herdmesh.connect.author_answers import (
     checked_places,
     checked_task_class,
     checked_task_configs,
+    entered,
 )
-from herdmesh.connect.authored import AuthoredPlugin, RecordConverter, RecordPredicate, RecordTransformation
-from herdmesh.connect.config import ConfigKey, FieldViolation
-from herdmesh.connect.connector import Connector, ConnectorContext, OffsetMap, SinkConnector, SourceConnector
-from herdmesh.connect.entry_points import loaded_entry
-from herdmesh.connect.errors import ConfigError, error_text
-from herdmesh.connect.escaping import escaped_within
-from herdmesh.connect.plugin_class import PluginImports
-from herdmesh.connect.plugins import ENTRY_POINT_GROUP
-from herdmesh.connect.redaction import hide_in_output, keep_secret, secrets_of_one_answer
-from herdmesh.connect.waits import Wait, Waits, entered
 from herdmesh.engine.runtime import message_of
 from herdmesh.rpc.process import configure_logging
 from herdmesh.worker.plugin_messages import (

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from herdmesh.connect.author_answers import checked_error
+from herdmesh.connect.spi import checked_error
 
 PAUSE_S: Final = 0.1
 

@@ -8,15 +8,11 @@ from typing import Final, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, policy_of
-from herdmesh.connect.client_security import client_access
-from herdmesh.connect.client_settings import worker_warnings
-from herdmesh.connect.config import FieldViolation
-from herdmesh.connect.config_providers.resolver import ConfigProviders, Resolved
-from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
+from herdmesh.connect.clients import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, client_access, policy_of, worker_warnings
+from herdmesh.connect.config import FieldViolation, bytes_of, text_of_bytes
+from herdmesh.connect.config_providers import ConfigProviders, Resolved
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.sizes import bytes_of, text_of_bytes
-from herdmesh.connect.worker_keys import NOT_READ, not_read, unknown_properties
+from herdmesh.connect.validation import MEMORY_MIN_BYTES, NOT_READ, not_read, unknown_properties
 from herdmesh.engine.librdkafka import worker_violations
 from herdmesh.rpc.settings import AdvertisedSettings, is_wildcard, name_value_pairs, topic_name
 

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
-from herdmesh.connect.redaction import redacted
+from herdmesh.connect.config import redacted
 from herdmesh.engine.runtime import Progress, RunEnd, contract
 from herdmesh.rpc import commit_scopes
 from herdmesh.rpc.enums import WireEnum

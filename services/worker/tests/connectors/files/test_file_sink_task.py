@@ -15,9 +15,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from herdmesh.connect.connector import SinkBatch, TaskContext
-from herdmesh.connect.data import Schema, Struct
 from herdmesh.connect.errors import ConfigError, RecordError
+from herdmesh.connect.model.data import Schema, Struct
+from herdmesh.connect.spi.connector import SinkBatch, TaskContext
 from herdmesh.worker.connectors.files.file_sink import FileSink
 from herdmesh.worker.connectors.files.task import FileSinkTask
 from services.worker.tests.connectors.files.places import Place, local_place

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.data import Float32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.data import Float32, JavaDate, Struct
+from herdmesh.connect.model.schemas import (
     INT32,
     OPTIONAL_INT32,
     STRING,
@@ -27,6 +26,7 @@ from herdmesh.connect.schemas import (
     time_schema,
     timestamp_schema,
 )
+from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.worker.connectors.files.fields import FieldReaders
 from herdmesh.worker.connectors.files.partitioners import (
     NO_VALUE,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from herdmesh.connect import waits
+from herdmesh.connect.spi import waits
 from herdmesh.worker.connectors.files.remote import RemoteFiles
 
 LOCATION = "s3://bucket/orders"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.worker.connectors.files.confluent import task_config_of, warnings_of
 from herdmesh.worker.connectors.files.file_sink import FileSink
 from herdmesh.worker.connectors.files.hdfs_sink import DIALECT as HDFS

@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 from psycopg import conninfo
 
-from herdmesh.connect.connector import SourceBatch, SourceTaskContext
 from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.spi.connector import SourceBatch, SourceTaskContext
 from herdmesh.worker.connectors.postgres.cdc_config import PREFIX
 from herdmesh.worker.connectors.postgres.cdc_position import lsn_of
 from herdmesh.worker.connectors.postgres.cdc_task import CdcSourceTask

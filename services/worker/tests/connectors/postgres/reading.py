@@ -11,8 +11,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from herdmesh.connect.connector import Config, SourceBatch, SourceTaskContext
 from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTaskContext
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.postgres.source_task import PostgresSourceTask
 

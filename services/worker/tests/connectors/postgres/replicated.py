@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from herdmesh.connect.data import Struct
+from herdmesh.connect.model.data import Struct
 from herdmesh.worker.connectors.postgres.cdc_config import CdcSettings, settings_of
 from herdmesh.worker.connectors.postgres.cdc_tables import Facts, Table, table_of
 from herdmesh.worker.connectors.postgres.pgoutput import (

@@ -15,9 +15,9 @@ from typing import Any
 
 import psycopg
 
-from herdmesh.connect.connector import PartitionId, SinkBatch, TaskContext
-from herdmesh.connect.data import Struct
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model.data import Struct
+from herdmesh.connect.model.schemas import Schema
+from herdmesh.connect.spi.connector import PartitionId, SinkBatch, TaskContext
 from herdmesh.worker.connectors.postgres.sink_task import PostgresSinkTask
 
 PARTITION: PartitionId = ("orders", 0)

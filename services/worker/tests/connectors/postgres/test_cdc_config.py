@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import describe
+from herdmesh.connect.plugins.plugin_registry import describe
 from herdmesh.worker.connectors.postgres.cdc import PostgresCdcSource
 from herdmesh.worker.connectors.postgres.cdc_config import SnapshotMode, warnings_of
 from herdmesh.worker.connectors.postgres.cdc_tables import check_topics

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import offsets_topic
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.topics import offsets_topic
 from herdmesh.worker.connectors.postgres.cdc_position import (
     Ahead,
     LastChange,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.spi.connector import SourceBatch
 from herdmesh.worker.connectors.postgres.cdc_config import CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_events import Events
 from herdmesh.worker.connectors.postgres.cdc_position import Position, Stored, read

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.converters.json import JsonConverter
-from herdmesh.connect.schemas import Schema, decimal_schema
+from herdmesh.connect.converters.json.converter import JsonConverter
+from herdmesh.connect.model.schemas import Schema, decimal_schema
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import Placeholder
 from services.worker.tests.connectors.postgres import sink_driver
 from services.worker.tests.connectors.postgres.cdc_driving import Database, Driven

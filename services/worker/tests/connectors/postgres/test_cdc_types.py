@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.checks import check_value
-from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP
+from herdmesh.connect.model.checks import check_value
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import DATE, DECIMAL, TIME, TIMESTAMP
 from herdmesh.worker.connectors.postgres import cdc_text
 from herdmesh.worker.connectors.postgres.cdc_config import Modes
 from herdmesh.worker.connectors.postgres.cdc_types import reading_of

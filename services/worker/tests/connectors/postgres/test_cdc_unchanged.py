@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from herdmesh.connect.checks import check_value
-from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.model.checks import check_value
+from herdmesh.connect.model.data import Struct
 from herdmesh.worker.connectors.postgres.cdc_config import settings_of
 from services.worker.tests.connectors.postgres.cdc_driving import Database, Driven
 from services.worker.tests.connectors.postgres.large_values import CODES, NAMES, NUMBER, RAW, TEXT, TYPES, fill, prepare

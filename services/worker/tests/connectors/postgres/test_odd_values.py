@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import SourceBatch
-from herdmesh.connect.converters.json import JsonConverter
+from herdmesh.connect.converters.json.converter import JsonConverter
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.spi.connector import SourceBatch
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import converter
 from services.worker.tests.connectors.postgres import sink_driver

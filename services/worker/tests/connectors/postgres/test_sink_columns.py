@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.schemas import DECIMAL, Schema, date_schema, time_schema, timestamp_schema
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import DECIMAL, Schema, date_schema, time_schema, timestamp_schema
 from services.worker.tests.connectors.postgres.sink_driver import Driven, ask
 
 DAY = 19_782  # 2024-02-29

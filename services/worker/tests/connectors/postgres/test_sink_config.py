@@ -7,7 +7,7 @@ from datetime import UTC
 import pytest
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.worker.connectors.postgres.sink import PostgresSink
 from herdmesh.worker.connectors.postgres.sink_settings import InsertMode, PkMode, TableName, sink_settings
 

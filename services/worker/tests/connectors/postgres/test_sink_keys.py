@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.schemas import DECIMAL, Schema, date_schema, timestamp_schema
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import DECIMAL, Schema, date_schema, timestamp_schema
 from herdmesh.devstack.postgres import Postgres
 from herdmesh.worker.connectors.postgres.sink_settings import TableName
 from herdmesh.worker.connectors.postgres.sink_text import Form, Texts, texts

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, Schema
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model.data import Struct
+from herdmesh.connect.model.schemas import INT32, INT64, OPTIONAL_STRING, STRING, Schema
+from herdmesh.connect.model.struct_column import StructColumn
+from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.worker.connectors.postgres.sink_rows import Reader, Rows, Write, ordered
 from herdmesh.worker.connectors.postgres.sink_settings import SinkSettings, sink_settings
 from herdmesh.worker.connectors.postgres.sink_text import Form, texts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.devstack.postgres import Postgres
 from herdmesh.engine import RunEnd, RunSpec
 from herdmesh.engine.runtime.failpoints import LEDGER_NAMES

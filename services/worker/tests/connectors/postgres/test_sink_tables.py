@@ -12,18 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import errors
 
-from herdmesh.connect.data import Float32, JavaDate
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.schemas import (
-    DATE,
-    DECIMAL,
-    OPTIONAL_STRING,
-    STRING,
-    TIME,
-    TIMESTAMP,
-    Schema,
-)
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model.data import Float32, JavaDate
+from herdmesh.connect.model.schemas import DATE, DECIMAL, OPTIONAL_STRING, STRING, TIME, TIMESTAMP, Schema
+from herdmesh.connect.model.struct_column import StructColumn
 from herdmesh.worker.connectors.postgres.sink_ledger import ensure_table, ledger_of
 from herdmesh.worker.connectors.postgres.sink_settings import TableName
 from services.worker.tests.connectors.postgres.sink_driver import Driven, ask

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from herdmesh.connect.data import Float32, Int16, Int32, JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javareading import float32
-from herdmesh.connect.schemas import (
+from herdmesh.connect.java.number_reading import float32
+from herdmesh.connect.model.data import Float32, Int16, Int32, JavaDate, Struct
+from herdmesh.connect.model.schemas import (
     FLOAT32,
     INT32,
     Schema,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from herdmesh.connect.data import JavaDate
+from herdmesh.connect.model.data import JavaDate
 from services.worker.tests.connectors.postgres.sink_driver import Driven, ask
 from services.worker.tests.connectors.postgres.sink_values import AS_JSON, HELD
 from tests.support.sample_values import FIELD, UNFIT, WITH_SCHEMA, Sample, in_struct

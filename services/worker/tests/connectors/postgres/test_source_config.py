@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import describe
+from herdmesh.connect.plugins.plugin_registry import describe
 from herdmesh.worker.connectors.postgres.catalog import TableId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector, dealt
 from herdmesh.worker.connectors.postgres.source_config import settings_of, warnings_of

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import offsets_topic
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.topics import offsets_topic
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.table_source import QUERY_PARTITION, Place, table_partition
 from herdmesh.worker.connectors.table_source.offsets import rewound

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.engine import RunSpec, TaskKind
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from libs.core.tests.engine.harness import JSON_VALUES, Kafka, make_spec, processes, run_here

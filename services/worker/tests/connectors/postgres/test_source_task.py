@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import ConnectorContext, SourceTaskContext
-from herdmesh.connect.data import JavaDate
 from herdmesh.connect.errors import ConfigError, DataError, RetriableError
-from herdmesh.connect.schemas import INT64, OPTIONAL_STRING, STRING, Schema, timestamp_schema
+from herdmesh.connect.model.data import JavaDate
+from herdmesh.connect.model.schemas import INT64, OPTIONAL_STRING, STRING, Schema, timestamp_schema
+from herdmesh.connect.spi.connector import ConnectorContext, SourceTaskContext
 from herdmesh.devstack.postgres import Postgres
 from herdmesh.worker.connectors.postgres import source_sweep, source_task
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector

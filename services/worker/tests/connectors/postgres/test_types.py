@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.checks import check_value
-from herdmesh.connect.data import JavaDate
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.logical import decimal_of
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model.checks import check_value
+from herdmesh.connect.model.data import JavaDate
+from herdmesh.connect.model.logical import decimal_of
+from herdmesh.connect.model.schemas import (
     BOOLEAN,
     BYTES,
     DECIMAL,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from herdmesh.connect.worker_keys import NOT_READ, READ, WORKER_KEYS
+from herdmesh.connect.validation.worker_keys import NOT_READ, READ, WORKER_KEYS
 from herdmesh.worker.connectors.common.known_keys import published
 
 PAGE = Path(__file__).parents[5] / "docs/reference/known-keys.md"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.connector import SourceBatch, SourceTaskContext
+from herdmesh.connect.spi.connector import SourceBatch, SourceTaskContext
 from herdmesh.worker.connectors.spark.stream import SparkStreamSource
 from herdmesh.worker.connectors.spark.stream_task import SparkStreamTask
 

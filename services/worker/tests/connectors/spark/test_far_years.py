@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import Schema, date_schema, timestamp_schema
+from herdmesh.connect.model.data import JavaDate, Struct
+from herdmesh.connect.model.schemas import Schema, date_schema, timestamp_schema
 from herdmesh.worker.connectors.spark.settings import settings_of
 from herdmesh.worker.connectors.spark.tables import format_for_spark, refuse_far_years
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.connector import SourceBatch, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
+from herdmesh.connect.spi.connector import SourceBatch, SourceTaskContext
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark import source_sweep
 from herdmesh.worker.connectors.spark.source import JdbcSource

@@ -8,7 +8,7 @@ import pytest
 
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.session.model import UnitId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.spark.source import JdbcSource

@@ -26,7 +26,7 @@ sys.stdin.read()
 """A run that has a slice, tells its folder and waits."""
 RUN = """
 import json, sys
-from herdmesh.connect.connector import SourceTaskContext
+from herdmesh.connect.spi.connector import SourceTaskContext
 from herdmesh.worker.connectors.spark.stream_task import SparkStreamTask
 task = SparkStreamTask()
 task.start({"topic": "t", **json.loads(sys.argv[1])}, SourceTaskContext("c", 0, 1, "run", lambda _: None))

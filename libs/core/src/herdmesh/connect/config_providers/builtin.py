@@ -16,7 +16,7 @@ from pathlib import Path
 
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.java_properties import PropertiesError, parse_text
+from herdmesh.connect.java import PropertiesError, parse_text
 
 _ALLOWED = "allowed.paths"
 _PATTERN = "allowlist.pattern"

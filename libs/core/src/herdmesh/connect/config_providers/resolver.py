@@ -17,15 +17,20 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import cast
 
-from herdmesh.connect.class_advice import TWINS
-from herdmesh.connect.config import RawConfig
+from herdmesh.connect.config import (
+    LENGTH_MIN,
+    TWINS,
+    RawConfig,
+    closest,
+    keep_secret,
+    loaded_entry,
+    redacted,
+    url_passwords,
+)
 from herdmesh.connect.config_providers.base import ENTRY_POINT_GROUP, ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.builtin import BUILTIN
 from herdmesh.connect.config_providers.secret_stores import JAVA_NAMES, SHORT_NAMES, secret_store
-from herdmesh.connect.entry_points import loaded_entry
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import LENGTH_MIN, keep_secret, redacted, url_passwords
-from herdmesh.connect.spelling import closest
 
 PROVIDERS = "config.providers"
 TTL_MS = "ttl.ms"

@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from herdmesh.connect.config import ConfigDef, RawConfig
-from herdmesh.connect.data import Header
-from herdmesh.connect.lazy import LazyColumn
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import Header, LazyColumn, Schema
 
 Role = Literal["key", "value", "header"]
 Schemas = Schema | None | list[Schema | None]

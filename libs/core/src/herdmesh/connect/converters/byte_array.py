@@ -11,9 +11,7 @@ from typing import Any, cast
 from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javavalues import java_class
-from herdmesh.connect.packed import PackedBytes
-from herdmesh.connect.schemas import OPTIONAL_BYTES, Schema
+from herdmesh.connect.model import OPTIONAL_BYTES, PackedBytes, Schema, java_class
 
 _BYTES_OR_NULL = frozenset((bytes, type(None)))
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.converters.avro_options import AVRO_KEYS
-from herdmesh.connect.converters.json_schema_options import JSON_SCHEMA_KEYS
-from herdmesh.connect.converters.protobuf_options import PROTOBUF_KEYS
-from herdmesh.connect.registry.settings import REGISTRY_KEYS
-from herdmesh.connect.validators import one_of, one_of_ignoring_case
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type, one_of, one_of_ignoring_case
+from herdmesh.connect.converters.avro.options import AVRO_KEYS
+from herdmesh.connect.converters.json_schema.options import JSON_SCHEMA_KEYS
+from herdmesh.connect.converters.protobuf.options import PROTOBUF_KEYS
+from herdmesh.connect.registry import REGISTRY_KEYS
 
 CONVERTER_TYPE = ConfigKey(
     "converter.type", Type.STRING, REQUIRED, Importance.LOW,

@@ -11,12 +11,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from herdmesh.connect.checks import fits
 from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javavalues import java_class
-from herdmesh.connect.schemas import (
+from herdmesh.connect.model import (
     FLOAT32,
     FLOAT64,
     INT16,
@@ -29,6 +27,8 @@ from herdmesh.connect.schemas import (
     OPTIONAL_INT32,
     OPTIONAL_INT64,
     Schema,
+    fits,
+    java_class,
 )
 
 _PACKAGE = "org.apache.kafka.connect.converters."

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, cast
 
-from herdmesh.connect.data import JavaDate, Struct
-from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
+from herdmesh.connect.model import DATE, DECIMAL, TIME, TIMESTAMP, JavaDate, Schema, Struct
 
 _BITS = {"INT8": 7, "INT16": 15, "INT32": 31, "INT64": 63}
 _TYPES = {"FLOAT32": "float", "FLOAT64": "float", "BOOLEAN": "bool", "STRING": "str", "BYTES": "bytes"}

@@ -17,13 +17,20 @@ from typing import Any, ClassVar, Protocol, Self
 
 from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.registry.client import NewSchema, Reference, RegisteredSchema, RegistryClient
-from herdmesh.connect.registry.schemas import Remembered
-from herdmesh.connect.registry.schemas import Schemas as Registry
-from herdmesh.connect.registry.settings import registry_settings, subject_strategy
-from herdmesh.connect.registry.subjects import topic_name
-from herdmesh.connect.registry.wire import HEAD_BYTES, schema_id_of
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import Schema
+from herdmesh.connect.registry import (
+    HEAD_BYTES,
+    NewSchema,
+    Reference,
+    RegisteredSchema,
+    RegistryClient,
+    Remembered,
+    registry_settings,
+    schema_id_of,
+    subject_strategy,
+    topic_name,
+)
+from herdmesh.connect.registry import Schemas as Registry
 
 UNFIT = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, StopIteration, TypeError,

@@ -2,7 +2,7 @@
 
 Owns the options that all of them take, what they come to, and names that mean the same in each: enums and unions as
 `generalized.sum.type.support` names them, and names scrubbed as Java does. What only one format has is beside it
-(`avro_options`, `json_schema_options`, `protobuf_options`). Source: Confluent's `AbstractDataConfig`.
+(`avro.options`, `json_schema.options`, `protobuf.options`). Source: Confluent's `AbstractDataConfig`.
 
 Invariant: an option of all formats is defined once, and comes first and in the same order in each.
 """
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import quote_plus
 
-from herdmesh.connect.config import ConfigKey, Importance, Type
-from herdmesh.connect.schemas import Schema
-from herdmesh.connect.validators import at_least
+from herdmesh.connect.config import ConfigKey, Importance, Type, at_least
+from herdmesh.connect.model import Schema
 
 ANY_UNION, ANY_ENUM = "org.apache.kafka.connect.data.Union", "org.apache.kafka.connect.data.Enum"
 UNION_PREFIX = "connect_union_"

@@ -10,9 +10,7 @@ from typing import Any
 
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.converters.base import HeaderConverter
-from herdmesh.connect.data import Header
-from herdmesh.connect.javavalues import utf8_text
-from herdmesh.connect.schemas import BYTES
+from herdmesh.connect.model import BYTES, Header, utf8_text
 from herdmesh.connect.values import parse_text, text_of
 
 

@@ -1,6 +1,7 @@
 """StringConverter: text is the value, and anything else is written as Java prints it.
 
-Owns the encoding. Printing belongs to `javavalues`. Invariant: reading never fails; malformed bytes become U+FFFD.
+Owns the encoding. Printing belongs to `model.java_values`. Invariant: reading never fails; malformed bytes become
+U+FFFD.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from typing import Any, cast
 from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import SerializationError
-from herdmesh.connect.javavalues import java_text, utf8_text
-from herdmesh.connect.packed import PackedTexts, UnreadTexts
-from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
+from herdmesh.connect.model import OPTIONAL_STRING, PackedTexts, Schema, UnreadTexts, java_text, utf8_text
 
 # Java's UTF-16 writes a big-endian mark and reads big-endian when there is none; Python's goes by the machine.
 _MARKED_UTF16 = "utf-16"

@@ -23,10 +23,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError
 from herdmesh.connect.registry.retry_after import retry_after_s
 from herdmesh.connect.registry.settings import RegistrySettings
+from herdmesh.connect.spi import waits
 
 if TYPE_CHECKING:
     import httpx

@@ -13,13 +13,21 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from herdmesh.connect.config import REQUIRED, ConfigKey, Importance, Type, Validator
-from herdmesh.connect.connection_urls import without_user
+from herdmesh.connect.config import (
+    REQUIRED,
+    ConfigKey,
+    Importance,
+    Type,
+    Validator,
+    at_least,
+    keep_secret,
+    one_of,
+    without_user,
+)
+from herdmesh.connect.config.redaction import HIDDEN
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import HIDDEN, keep_secret
 from herdmesh.connect.registry.subjects import DEFAULT, STRATEGIES, Strategy
 from herdmesh.connect.registry.tls import TLS_KEYS, TlsSettings, tls_settings
-from herdmesh.connect.validators import at_least, one_of
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _STRATEGY = one_of(*STRATEGIES)

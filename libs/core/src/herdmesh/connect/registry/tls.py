@@ -13,9 +13,8 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
-from herdmesh.connect.config import ConfigKey, Importance, Type
+from herdmesh.connect.config import ConfigKey, Importance, Type, one_of
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.validators import one_of
 
 _PREFIX = "schema.registry.ssl."
 _LOW = Importance.LOW

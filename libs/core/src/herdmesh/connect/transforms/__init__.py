@@ -1,98 +1,61 @@
-"""Transformations by name.
+"""Transformations and predicates: Kafka's own (`kafka`), Confluent's (`confluent`) and Debezium's (`debezium`).
 
-Owns the list of transformations that exist and the names they answer to. Each has its own module.
+Owns what each does, its options and its names in configs (`lookup`). `base` is the interface: a transformation writes
+Python for one shape of record; `chain` compiles and runs it.
 
-Invariant: a transformation is named by its Java class (`...InsertField$Value`) or by that without its package, as in
-Connect, and by nothing else.
+Invariant: a transformation is named by its Java class or by that without its package, as in Connect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from typing import TYPE_CHECKING
 
-from herdmesh.connect.class_advice import advice
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.transforms.base import Code, PartTransformation, Transformation
-from herdmesh.connect.transforms.cast import Cast
-from herdmesh.connect.transforms.confluent.drop import Drop
-from herdmesh.connect.transforms.confluent.extract_topic import ExtractTopic, ExtractTopicFromHeader
-from herdmesh.connect.transforms.confluent.filter import ConditionalFilter
-from herdmesh.connect.transforms.confluent.tombstone_handler import TombstoneHandler
-from herdmesh.connect.transforms.confluent.topic_regex_router import PlainTopicRegexRouter, TopicRegexRouter
-from herdmesh.connect.transforms.debezium.by_logical_table_router import ByLogicalTableRouter
-from herdmesh.connect.transforms.debezium.event_router import EventRouter
-from herdmesh.connect.transforms.debezium.extract_new_record_state import ExtractNewRecordState
-from herdmesh.connect.transforms.extract_field import ExtractField
-from herdmesh.connect.transforms.filter import Filter
-from herdmesh.connect.transforms.flatten import Flatten
-from herdmesh.connect.transforms.header_from import HeaderFrom
-from herdmesh.connect.transforms.headers import DropHeaders, InsertHeader
-from herdmesh.connect.transforms.hoist_field import HoistField
-from herdmesh.connect.transforms.insert_field import InsertField
-from herdmesh.connect.transforms.mask_field import MaskField
-from herdmesh.connect.transforms.regex_router import RegexRouter
-from herdmesh.connect.transforms.replace_field import ReplaceField
-from herdmesh.connect.transforms.set_schema_metadata import SetSchemaMetadata
-from herdmesh.connect.transforms.timestamp_converter import TimestampConverter
-from herdmesh.connect.transforms.timestamp_router import TimestampRouter
-from herdmesh.connect.transforms.value_to_key import ValueToKey
+from herdmesh.connect.exports import lazy_exports
 
-TRANSFORMATION_CLASSES: tuple[type[Transformation], ...] = (
-    ByLogicalTableRouter,
-    Cast,
-    ConditionalFilter,
-    Drop,
-    DropHeaders,
-    EventRouter,
-    ExtractField,
-    ExtractNewRecordState,
-    ExtractTopic,
-    ExtractTopicFromHeader,
-    Filter,
-    Flatten,
-    HeaderFrom,
-    HoistField,
-    InsertField,
-    InsertHeader,
-    MaskField,
-    PlainTopicRegexRouter,
-    RegexRouter,
-    ReplaceField,
-    SetSchemaMetadata,
-    TimestampConverter,
-    TimestampRouter,
-    TombstoneHandler,
-    TopicRegexRouter,
-    ValueToKey,
-)
-
-
-def _named(cls: type[Transformation]) -> list[tuple[str, Callable[[], Transformation]]]:
-    if not issubclass(cls, PartTransformation):
-        return [(cls.java_class, cls)]
-    return [(f"{cls.java_class}$Key", partial(cls, on_key=True)), (f"{cls.java_class}$Value", cls)]
-
-
-TRANSFORMATIONS: Mapping[str, Callable[[], Transformation]] = {
-    name: make
-    for cls in TRANSFORMATION_CLASSES
-    for java_class, make in _named(cls)
-    for name in (java_class, java_class.rpartition(".")[2])
-}
-"""Every accepted name (Java class, and short alias without its package) -> what makes one."""
-
-
-def make_transformation(field: str, name: str) -> Transformation:
-    """The transformation a configuration names at `field` (`transforms.<alias>.type`), not configured yet.
-
-    Raises:
-        ConfigError: unknown name; says what to write instead.
-    """
-    found = TRANSFORMATIONS.get(name)
-    if found is None:
-        raise ConfigError.for_value(field, name, f"Class {name} could not be found.", fix=advice(name, TRANSFORMATIONS))
-    return found()
-
-
-__all__ = ["TRANSFORMATIONS", "TRANSFORMATION_CLASSES", "Code", "Transformation", "make_transformation"]
+if TYPE_CHECKING:
+    from herdmesh.connect.transforms.base import Alone as Alone
+    from herdmesh.connect.transforms.base import Cells as Cells
+    from herdmesh.connect.transforms.base import Code as Code
+    from herdmesh.connect.transforms.base import Column as Column
+    from herdmesh.connect.transforms.base import Compiled as Compiled
+    from herdmesh.connect.transforms.base import Diverged as Diverged
+    from herdmesh.connect.transforms.base import Made as Made
+    from herdmesh.connect.transforms.base import Part as Part
+    from herdmesh.connect.transforms.base import PartTransformation as PartTransformation
+    from herdmesh.connect.transforms.base import Shape as Shape
+    from herdmesh.connect.transforms.base import Transformation as Transformation
+    from herdmesh.connect.transforms.lookup import TRANSFORMATION_CLASSES as TRANSFORMATION_CLASSES
+    from herdmesh.connect.transforms.lookup import TRANSFORMATIONS as TRANSFORMATIONS
+    from herdmesh.connect.transforms.lookup import make_transformation as make_transformation
+    from herdmesh.connect.transforms.predicates import PREDICATES as PREDICATES
+    from herdmesh.connect.transforms.predicates import Predicate as Predicate
+    from herdmesh.connect.transforms.structs import OLD as OLD
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "base": (
+                "Alone",
+                "Cells",
+                "Code",
+                "Column",
+                "Compiled",
+                "Diverged",
+                "Made",
+                "Part",
+                "PartTransformation",
+                "Shape",
+                "Transformation",
+            ),
+            "lookup": (
+                "TRANSFORMATIONS",
+                "TRANSFORMATION_CLASSES",
+                "make_transformation",
+            ),
+            "predicates": (
+                "PREDICATES",
+                "Predicate",
+            ),
+            "structs": ("OLD",),
+        },
+    )

@@ -21,10 +21,8 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 from herdmesh.connect.config import ConfigDef, RawConfig
-from herdmesh.connect.data import Batch, Header, Struct
 from herdmesh.connect.errors import ConnectError, DataError
-from herdmesh.connect.javavalues import java_class
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import Batch, Header, Schema, Struct, java_class
 
 Column = Literal["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
 Part = Literal["key", "value"]

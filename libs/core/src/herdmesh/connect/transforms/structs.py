@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import ConnectError, DataError
-from herdmesh.connect.schemas import Field, Schema
+from herdmesh.connect.model import Field, Schema, Struct
 from herdmesh.connect.transforms.base import MADE, Code, Made, Part
 
 OLD = "x"

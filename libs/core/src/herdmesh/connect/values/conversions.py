@@ -11,14 +11,36 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, NoReturn, cast
 
-from herdmesh.connect import logical
-from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, Struct
 from herdmesh.connect.errors import DataError, NumberFormatError
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.javanumbers import double_text, wrap_int64
-from herdmesh.connect.javareading import decimal_to_long, float32, float_to_integer, narrow, read_decimal
-from herdmesh.connect.javavalues import java_class, java_text
-from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
+from herdmesh.connect.java import (
+    DAY_MS,
+    decimal_to_long,
+    double_text,
+    float32,
+    float_to_integer,
+    narrow,
+    read_decimal,
+    wrap_int64,
+)
+from herdmesh.connect.model import (
+    DATE,
+    DECIMAL,
+    TIME,
+    TIMESTAMP,
+    BigInteger,
+    Float32,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    JavaDate,
+    Schema,
+    Struct,
+    java_class,
+    java_text,
+    logical,
+)
 from herdmesh.connect.values.text import text_of
 
 _INTEGERS: dict[str, tuple[int, type[int]]] = {

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
-from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import SchemaBuilderError
-from herdmesh.connect.javavalues import schema_type
-from herdmesh.connect.schemas import PRIMITIVES, Schema
+from herdmesh.connect.model import PRIMITIVES, Schema, Struct, schema_type
 
 
 def infer_schema(value: Any) -> Schema | None:

@@ -12,10 +12,9 @@ import math
 from decimal import Decimal
 from typing import Any, cast
 
-from herdmesh.connect.data import Float32, Float64, Int8, Int16, Int32, Int64, map_key
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javareading import BLANKS, exact_float32, read_decimal
-from herdmesh.connect.schemas import (
+from herdmesh.connect.java import BLANKS, exact_float32, read_decimal
+from herdmesh.connect.model import (
     BOOLEAN,
     FLOAT32,
     FLOAT64,
@@ -24,8 +23,15 @@ from herdmesh.connect.schemas import (
     INT32,
     INT64,
     STRING,
+    Float32,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
     Schema,
     decimal_schema,
+    map_key,
 )
 from herdmesh.connect.values.conversions import convert
 from herdmesh.connect.values.temporals import read_temporal

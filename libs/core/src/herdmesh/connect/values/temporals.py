@@ -1,16 +1,14 @@
 """Dates and times in header text: `2019-08-23`, `14:34:54.346Z`, `2019-08-23T14:34:54.346Z`.
 
-Owns the three forms, both ways, in UTC. How a form is read and written: `simpledateformat`.
+Owns the three forms, both ways, in UTC. How a form is read and written: `java.simple_date_format`.
 
 Invariant: a text's length decides which form it may be; within it reading is as lenient as Java's SimpleDateFormat.
 """
 
 from __future__ import annotations
 
-from herdmesh.connect.data import JavaDate
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.schemas import Schema, date_schema, time_schema, timestamp_schema
-from herdmesh.connect.simpledateformat import DateFormat
+from herdmesh.connect.java import DAY_MS, DateFormat
+from herdmesh.connect.model import JavaDate, Schema, date_schema, time_schema, timestamp_schema
 
 _DATE = DateFormat("yyyy-MM-dd")
 _TIME = DateFormat("HH:mm:ss.SSS'Z'")

@@ -1,8 +1,8 @@
 """The text form of a value: what SimpleHeaderConverter writes (docs/reference/connect/transforms-converters.md, section
 6.4).
 
-Owns the form. Numbers: `javanumbers`. Invariant: text at top level is itself; inside anything it is quoted, and its
-backslashes and quotes escaped.
+Owns the form. Numbers: `java.number_text`. Invariant: text at top level is itself; inside anything it is quoted, and
+its backslashes and quotes escaped.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import base64
 from decimal import Decimal
 from typing import Any, cast
 
-from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javavalues import java_class, java_text
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import JavaDate, Schema, Struct, java_class, java_text
 from herdmesh.connect.values.temporals import temporal_text
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from herdmesh.connect.javareading import BLANKS
+from herdmesh.connect.java import BLANKS
 
 _TOKEN = re.compile(r'[:,{}\[\]"]|(?:\\.|[^:,{}\[\]"\\])+\\?|\\', re.DOTALL)
 

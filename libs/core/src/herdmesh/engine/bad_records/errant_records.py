@@ -17,9 +17,9 @@ from concurrent.futures import Future
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 from herdmesh.connect.chain import SinkChain
-from herdmesh.connect.connector import SINK_TASK_CLASS, TASK_PUT, SinkBatch
-from herdmesh.connect.data import NO_TIMESTAMP_MS, ConnectRecord
 from herdmesh.connect.errors import RecordError
+from herdmesh.connect.model import NO_TIMESTAMP_MS, ConnectRecord
+from herdmesh.connect.spi import SINK_TASK_CLASS, TASK_PUT, SinkBatch
 from herdmesh.engine.bad_records.tolerance import Failure, Tolerance
 
 

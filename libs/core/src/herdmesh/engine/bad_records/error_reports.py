@@ -16,11 +16,10 @@ from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from herdmesh.connect.data import Header, Struct
-from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
+from herdmesh.connect.config import redacted
 from herdmesh.connect.errors import class_name_of, error_text
-from herdmesh.connect.redaction import redacted
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import Header, Schema, Struct
+from herdmesh.connect.topics import ERROR_HEADER_PREFIX
 from herdmesh.engine.bad_records.tolerance import Counts, Failure, SourceRecord
 
 FRAMES_MAX = 100

@@ -15,10 +15,10 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SinkChain
-from herdmesh.connect.client_settings import client_settings
-from herdmesh.connect.connector import SourceBatch
-from herdmesh.connect.data import Batch
+from herdmesh.connect.clients import client_settings
 from herdmesh.connect.errors import ConnectError, RecordTooLargeError
+from herdmesh.connect.model import Batch
+from herdmesh.connect.spi import SourceBatch
 from herdmesh.engine.bad_records.dead_letters import SinkDeadLetters, SourceDeadLetters, make_topic, size_max
 from herdmesh.engine.bad_records.errant_records import ErrantRecords
 from herdmesh.engine.bad_records.error_reports import LogReporter

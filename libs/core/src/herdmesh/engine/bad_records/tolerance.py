@@ -23,12 +23,11 @@ from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Message
 
-from herdmesh.connect import waits
-from herdmesh.connect.attempts import RecordSkipped, record_error
-from herdmesh.connect.connector_keys import ERRORS
-from herdmesh.connect.data import Batch
+from herdmesh.connect.chain import RecordSkipped, Step, record_error
 from herdmesh.connect.errors import ConfigError, RecordError, RetriableError, error_text
-from herdmesh.connect.program import Step
+from herdmesh.connect.model import Batch
+from herdmesh.connect.spi import waits
+from herdmesh.connect.validation import ERRORS
 from herdmesh.engine.runtime import ErrorCounts, RunEnd
 
 T = TypeVar("T")

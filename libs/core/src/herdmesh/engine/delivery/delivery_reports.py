@@ -15,8 +15,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from herdmesh.connect.connector import SourceBatch, SourceTask
-from herdmesh.connect.source_transactions import RecordMetadata
+from herdmesh.connect.spi import RecordMetadata, SourceBatch, SourceTask
 from herdmesh.engine.runtime import TaskFailed, classify_kafka
 from herdmesh.kafka.pending import raise_pending
 

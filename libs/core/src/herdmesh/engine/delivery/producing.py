@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from herdmesh.connect.data import Batch
+from herdmesh.connect.model import Batch
 from herdmesh.engine.librdkafka import ANY_PARTITION, NOW_MS, ColumnQueue, nothing
 from herdmesh.engine.runtime import progress_ticks
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from herdmesh.connect import waits
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi import waits
 from herdmesh.engine.librdkafka import RETRY_TIMEOUT_S, Unacknowledged, clients, retried
 from herdmesh.engine.runtime import ClientConfig, RunSpec, TaskFailed, TaskFenced, is_fenced, kafka, progress_ticks
 from herdmesh.kafka.bounded import CallHangs, bounded

@@ -28,8 +28,8 @@ import logging
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect.connector import PartitionId
-from herdmesh.connect.transaction_topic import java_partition
+from herdmesh.connect.spi import PartitionId
+from herdmesh.connect.topics import java_partition
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients, group_offsets
 from herdmesh.engine.runtime import ClientConfig, RunSpec

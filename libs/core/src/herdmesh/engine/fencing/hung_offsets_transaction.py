@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException
 
-from herdmesh.connect import offsets_topic
+from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import progress_ticks

@@ -24,9 +24,8 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.topics import ManifestRecord, config_topic
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import RunSpec, TaskFailed, TaskFenced, TaskSetClaim, access_of, progress_ticks
 from herdmesh.kafka.listed_offsets import list_offsets

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, Message
 
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import native
 from herdmesh.engine.librdkafka.native import Rows
 from herdmesh.engine.librdkafka.record_columns import Headers, Taken, column, of_messages, of_rows

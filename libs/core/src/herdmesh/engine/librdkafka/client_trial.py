@@ -16,9 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect.client_overrides import CLIENTS
-from herdmesh.connect.client_security import is_access
-from herdmesh.connect.client_settings import ClientSettings, client_settings
+from herdmesh.connect.clients import CLIENTS, ClientSettings, client_settings, is_access
 from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.librdkafka import clients

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect import waits
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi import waits
 from herdmesh.engine.runtime import FETCH_PARTITION_BYTES, ClientConfig, RunSpec, TaskFailed, note_error, progress_ticks
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError, Producer
 
-from herdmesh.connect.packed import PackedBytes
+from herdmesh.connect.model import PackedBytes
 from herdmesh.engine.librdkafka import native
 from herdmesh.engine.librdkafka.sticky_partitioner import Spread
 

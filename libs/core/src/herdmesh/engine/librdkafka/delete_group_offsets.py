@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import native_admin
 
 is_possible = native_admin.is_possible

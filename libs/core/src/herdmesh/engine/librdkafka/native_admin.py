@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import native
 from herdmesh.kafka.groups import QUESTION_S
 from herdmesh.kafka.librdkafka import Partitions

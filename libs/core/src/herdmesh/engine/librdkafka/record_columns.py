@@ -14,10 +14,8 @@ from typing import Any, cast, overload
 import numpy as np
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from herdmesh.connect.connector import PartitionId
-from herdmesh.connect.data import NO_TIMESTAMP_MS
-from herdmesh.connect.lazy import LazyColumn
-from herdmesh.connect.packed import Numbers, PackedBytes
+from herdmesh.connect.model import NO_TIMESTAMP_MS, LazyColumn, Numbers, PackedBytes
+from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka.native import Rows
 
 Headers = Sequence[list[tuple[str, bytes | None]]]

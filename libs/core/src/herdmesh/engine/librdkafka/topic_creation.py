@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.connect import waits
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi import waits
 from herdmesh.engine.librdkafka.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.runtime import TaskFailed, progress_ticks
 from herdmesh.kafka.listed_offsets import list_offsets, told_of

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from herdmesh.connect import waits
+from herdmesh.connect.spi import waits
 from herdmesh.kafka.checked_producer import CheckedProducer
 
 _ANSWER_S: Final = 1.0

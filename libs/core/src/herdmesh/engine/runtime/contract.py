@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.plugin_class import PluginImports
+from herdmesh.connect.spi import PluginImports
+from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.runtime.measures import NOTHING, Measures
 
 Properties = Mapping[str, str | None]

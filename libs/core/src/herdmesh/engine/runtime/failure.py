@@ -16,10 +16,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from herdmesh.connect.config import escaped, redacted
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError, error_text
-from herdmesh.connect.escaping import escaped
-from herdmesh.connect.redaction import redacted
 from herdmesh.engine.runtime.errors import TaskFailed
 
 MESSAGE_CHARS_MAX, TRACE_CHARS_MAX = 8_000, 64_000

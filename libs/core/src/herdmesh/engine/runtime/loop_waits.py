@@ -7,7 +7,7 @@ Invariant: a loop that waits for neither costs two comparisons a round.
 
 from __future__ import annotations
 
-from herdmesh.connect import waits
+from herdmesh.connect.spi import waits
 from herdmesh.engine.runtime.settings import SinkSettings
 
 

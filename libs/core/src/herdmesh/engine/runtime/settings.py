@@ -13,12 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from herdmesh.connect.client_security import client_access
-from herdmesh.connect.client_settings import ClientSettings, client_settings
-from herdmesh.connect.delivery_guarantee import contradictions, is_at_least_once
+from herdmesh.connect.clients import (
+    AUTO_OFFSET_RESET,
+    ClientSettings,
+    OffsetReset,
+    Start,
+    client_access,
+    client_settings,
+    read_offset_reset,
+)
+from herdmesh.connect.config import contradictions, is_at_least_once
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.javaregex import compiled, matches
-from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start, read_offset_reset
+from herdmesh.connect.java import compiled, matches
 from herdmesh.engine.runtime.contract import RunSpec
 from herdmesh.engine.runtime.topic_groups import TopicGroup, topic_groups
 

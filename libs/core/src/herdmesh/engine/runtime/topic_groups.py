@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect.connector_keys import group_names, topic_creation
-from herdmesh.connect.javaregex import matches
+from herdmesh.connect.java import matches
+from herdmesh.connect.validation import group_names, topic_creation
 
 PREFIX = "topic.creation."
 DEFAULT = "default"

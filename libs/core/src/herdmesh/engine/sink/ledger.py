@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask
+from herdmesh.connect.spi import PartitionId, SinkBatch, SinkTask
 
 
 class LedgerSinkTask(SinkTask):

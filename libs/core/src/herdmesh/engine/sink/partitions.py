@@ -19,10 +19,10 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.clients import OffsetReset
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.offset_reset import OffsetReset
+from herdmesh.connect.spi import PartitionId
+from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.fencing import GROUP_OFFSETS_TOPIC, GroupFinisher
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.runtime import ForeignMembers, SinkSettings, TaskFailed

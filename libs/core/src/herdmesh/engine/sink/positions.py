@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.clients import AUTO_OFFSET_RESET, OffsetReset, Start
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start
+from herdmesh.connect.spi import PartitionId
+from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.runtime import OFFSETS_MISSING, OffsetsLost, TaskFailed
 from herdmesh.engine.sink import manifest
 

@@ -18,9 +18,8 @@ from dataclasses import replace
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect import waits
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
+from herdmesh.connect.spi import PartitionId, SinkTask, StagingSinkTask, waits
+from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.fencing import Fence, GroupFinisher
 from herdmesh.engine.librdkafka import Intake
 from herdmesh.engine.runtime import OFFSETS_MISSING, OffsetsLost, RunSpec, SinkSettings, no_topic

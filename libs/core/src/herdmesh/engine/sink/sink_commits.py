@@ -18,11 +18,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from herdmesh.connect import waits
-from herdmesh.connect.author_answers import checked_manifests, checked_offsets
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
 from herdmesh.connect.errors import ConnectError, RetriableError, error_text
+from herdmesh.connect.spi import PartitionId, SinkTask, StagingSinkTask, checked_manifests, checked_offsets, waits
+from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.bad_records import SinkErrors
 from herdmesh.engine.fencing import Fence
 from herdmesh.engine.runtime import (

@@ -17,11 +17,10 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect import waits
 from herdmesh.connect.chain import SinkChain
-from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask
-from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
+from herdmesh.connect.model import Batch
+from herdmesh.connect.spi import PartitionId, SinkBatch, SinkTask, waits
 from herdmesh.engine.bad_records import RetryStopped, SinkErrors
 from herdmesh.engine.fencing import Fence, task_set_check
 from herdmesh.engine.librdkafka import Heard, Intake, Taken, clients

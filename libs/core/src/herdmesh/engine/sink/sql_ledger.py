@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from herdmesh.connect.connector import PartitionId, SinkBatch
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi import PartitionId, SinkBatch
 from herdmesh.engine.runtime import LedgerTaken, TaskFailed
 
 NOBODY = ""

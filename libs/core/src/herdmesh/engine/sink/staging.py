@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from herdmesh.connect.connector import PartitionId, StagingSinkTask
+from herdmesh.connect.spi import PartitionId, StagingSinkTask
 from herdmesh.engine.runtime import ManifestInvalid, OffsetsLost, TaskFailed
 from herdmesh.engine.sink.staging_folder import Files, LocalFiles, OpenFiles
 

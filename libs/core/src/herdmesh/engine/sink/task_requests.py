@@ -1,4 +1,4 @@
-"""What a sink task asked of its loop, until the loop heeds it (`connect.sink_reading`).
+"""What a sink task asked of its loop, until the loop heeds it (`connect.sink_requests`).
 
 Owns the requests, and which partitions are paused. Has no Kafka client: the loop moves its consumer (`sink_assignment`)
 and commits (`sink_commits`).
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError
+from herdmesh.connect.spi import PartitionId, SinkTask, StagingSinkTask
 from herdmesh.engine.runtime import TaskFailed
 from herdmesh.engine.sink.ledger import LedgerSinkTask
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi import SourceBatch
 from herdmesh.engine.runtime import TaskFailed
 
 OffsetMap = Mapping[str, Any]

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping
 from numbers import Integral
 from typing import Any, NoReturn
 
-from herdmesh.connect import offsets_topic
-from herdmesh.connect.author_answers import shown
-from herdmesh.connect.connector import SourceBatch
-from herdmesh.connect.data import Header
+from herdmesh.connect.config import escaped
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.escaping import escaped
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import Header, Schema
+from herdmesh.connect.spi import SourceBatch, shown
+from herdmesh.connect.topics import offsets_topic
 
 _Fault = tuple[str, Any, str]
 """A field, what it is, and what it must be."""

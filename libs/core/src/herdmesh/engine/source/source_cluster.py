@@ -30,9 +30,9 @@ from confluent_kafka.admin._config import ConfigResource  # the package re-expor
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 
-from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.fencing import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RECONNECT, Intake, Taken, give_up, offset_of, opened
 from herdmesh.engine.runtime import FETCH_PARTITION_BYTES, ClientConfig, TaskFailed, kafka, note_error, progress_ticks

@@ -27,14 +27,11 @@ from functools import partial
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect import waits
-from herdmesh.connect.chain import SourceChain
-from herdmesh.connect.collected import checked_times
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.data import Batch
+from herdmesh.connect.chain import SourceChain, checked_times
 from herdmesh.connect.errors import ConnectError, RecordError
-from herdmesh.connect.topic_name import why_no_topic
+from herdmesh.connect.model import Batch
+from herdmesh.connect.spi import SourceBatch, SourceTask, SourceTaskContext, waits
+from herdmesh.connect.topics import CommitScope, why_no_topic
 from herdmesh.engine.bad_records import KAFKA_PRODUCE, RetryStopped, SourceErrors
 from herdmesh.engine.delivery import DeliveryFailures, Outlet, Receipts
 from herdmesh.engine.fencing import task_set_check

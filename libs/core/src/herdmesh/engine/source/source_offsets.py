@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource  # the package re-exports these, but not for type checkers
 from confluent_kafka.admin._resource import ResourceType
 
-from herdmesh.connect import offsets_topic
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.fencing import OffsetsFinisher
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.runtime import TaskFailed, progress_ticks

@@ -14,10 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from herdmesh.connect import waits
-from herdmesh.connect.author_answers import shown
-from herdmesh.connect.connector import SourceBatch, SourceTask
 from herdmesh.connect.errors import DataError, RetriableError, error_text
+from herdmesh.connect.spi import SourceBatch, SourceTask, shown, waits
 from herdmesh.engine.source.source_offsets import SourceOffsets
 
 _CANNOT_POLL_S = 60.0

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 
-from herdmesh.connect.connector import SourceBatch
-from herdmesh.connect.data import Batch
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.topic_name import why_no_topic
+from herdmesh.connect.model import Batch
+from herdmesh.connect.spi import SourceBatch
+from herdmesh.connect.topics import why_no_topic
 from herdmesh.engine.delivery import DeliveryFailures, Outlet, Receipts, Report, producing
 from herdmesh.engine.runtime import (
     RunLink,

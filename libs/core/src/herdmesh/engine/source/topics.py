@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from herdmesh.connect import waits
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi import waits
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, ensure_topic, retried
 from herdmesh.engine.runtime import TaskFailed, progress_ticks
 

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
-from herdmesh.connect import offsets_topic
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.runtime import TaskFailed, progress_ticks
 from herdmesh.kafka.listed_offsets import list_offsets, told_of

@@ -12,22 +12,24 @@ from typing import Any, Final
 
 import pyarrow
 
-from herdmesh.connect.connector import SourceBatch
-from herdmesh.connect.data import JavaDate, Struct, map_key
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.lazy import LazyColumn
-from herdmesh.connect.schemas import (
+from herdmesh.connect.java import DAY_MS
+from herdmesh.connect.model import (
     DATE,
     TIME,
     TIMESTAMP,
+    JavaDate,
+    LazyColumn,
     Schema,
+    Struct,
+    StructColumn,
     date_schema,
     decimal_schema,
+    map_key,
     time_schema,
     timestamp_schema,
 )
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.spi import SourceBatch
 
 pa: Any = pyarrow
 """Untyped: the stubs type an array by its elements."""

@@ -22,15 +22,24 @@ from typing import Any, Final, cast
 
 import pyarrow
 
-from herdmesh.connect import logical
-from herdmesh.connect.checks import fits
-from herdmesh.connect.connector import SinkBatch
-from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConnectError, DataError
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.javavalues import java_class, java_text
-from herdmesh.connect.schemas import DATE, DECIMAL, LOGICAL, TIME, TIMESTAMP, Schema
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.java import DAY_MS
+from herdmesh.connect.model import (
+    DATE,
+    DECIMAL,
+    LOGICAL,
+    TIME,
+    TIMESTAMP,
+    JavaDate,
+    Schema,
+    Struct,
+    StructColumn,
+    fits,
+    java_class,
+    java_text,
+    logical,
+)
+from herdmesh.connect.spi import SinkBatch
 
 pa: Any = pyarrow
 """Untyped: the stubs type an array by its elements."""

@@ -29,8 +29,8 @@ from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from herdmesh.connect import waits
 from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.spi import waits
 from herdmesh.scratch import java_options
 from herdmesh.sdk.spark import class_archive
 from herdmesh.sdk.spark.py4j_log import quiet_py4j
@@ -131,7 +131,7 @@ def end() -> None:
 
 @contextmanager
 def errors_translated(what: str, field: str, waits_for: str) -> Generator[None]:
-    """Turn Spark's exceptions into Connect's, and report the wait meanwhile (`herdmesh.connect.waits`). `what`: the
+    """Turn Spark's exceptions into Connect's, and report the wait meanwhile (`herdmesh.connect.spi.waits`). `what`: the
     operation, for messages; `waits_for`: the target or source, as waits name it.
 
     Raises ConfigError for errors that stay until the config or the target is changed (a missing format, columns that do

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from herdmesh.connect.connector import TASK_CLASS, Connector, ConnectorContext, SinkTask, SourceConnector, SourceTask
+from herdmesh.connect.spi import TASK_CLASS, Connector, ConnectorContext, SinkTask, SourceConnector, SourceTask
 from herdmesh.sdk.testing.worlds import World
 
 TaskConfig = dict[str, str | None]

@@ -28,9 +28,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh import failpoints
-from herdmesh.connect import chain_config
-from herdmesh.connect.connector import Connector, SinkConnector, SourceConnector, StagingSinkTask
-from herdmesh.connect.data import Batch
+from herdmesh.connect.chain import chain_config
+from herdmesh.connect.model import Batch
+from herdmesh.connect.spi import Connector, SinkConnector, SourceConnector, StagingSinkTask
 from herdmesh.engine import RunSpec, TaskKind, run
 from herdmesh.engine.runtime import NAMES
 from herdmesh.engine.sink import LedgerSinkTask

@@ -13,8 +13,8 @@ from typing import ClassVar, Final, cast
 
 import pytest
 
-from herdmesh.connect.connector import SinkConnector, SinkTask, SourceTask, StagingSinkTask
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.spi import SinkConnector, SinkTask, SourceTask, StagingSinkTask
 from herdmesh.engine.sink import LedgerSinkTask
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.sink_trial import NAME, SinkTrial, context_of

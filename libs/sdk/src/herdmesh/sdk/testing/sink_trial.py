@@ -17,10 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from herdmesh.connect.connector import PartitionId, SinkBatch, SinkConnector, SinkTask, StagingSinkTask, TaskContext
-from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
+from herdmesh.connect.model import OPTIONAL_STRING, Schema, Struct
+from herdmesh.connect.spi import PartitionId, SinkBatch, SinkConnector, SinkTask, StagingSinkTask, TaskContext
 from herdmesh.engine.sink import LedgerSinkTask, Reading
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points

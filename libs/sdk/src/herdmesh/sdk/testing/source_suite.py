@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from herdmesh.connect.connector import SinkTask, SourceConnector, SourceTask, SourceTaskContext
+from herdmesh.connect.spi import SinkTask, SourceConnector, SourceTask, SourceTaskContext
 from herdmesh.sdk.testing.configs import full_config, new_task
 from herdmesh.sdk.testing.source_trial import NAME, SourceTrial
 from herdmesh.sdk.testing.suite import ConnectorSuite, NewWorld

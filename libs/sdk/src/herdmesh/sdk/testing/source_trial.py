@@ -16,12 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from herdmesh.connect import chain_config
-from herdmesh.connect.checks import check_value
-from herdmesh.connect.connector import SourceBatch, SourceConnector, SourceTask, SourceTaskContext
-from herdmesh.connect.data import Batch, Header
+from herdmesh.connect.chain import chain_config
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.source_transactions import RecordMetadata
+from herdmesh.connect.model import Batch, Header, check_value
+from herdmesh.connect.spi import RecordMetadata, SourceBatch, SourceConnector, SourceTask, SourceTaskContext
 from herdmesh.engine.source import SourceOffsets
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points

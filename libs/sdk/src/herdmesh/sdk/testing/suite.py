@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 import pytest
 
 from herdmesh.connect.config import REQUIRED, ConfigDef, Type
-from herdmesh.connect.connector import Connector, SinkTask, SourceTask
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.spi import Connector, SinkTask, SourceTask
 from herdmesh.sdk.testing.configs import full_config, new_task, problems_of, started, task_configs_of
 from herdmesh.sdk.testing.worlds import World
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
+from herdmesh.connect.model import OPTIONAL_STRING, Schema
 
 JSON_WITHOUT_SCHEMAS: Final[Mapping[str, str]] = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -127,7 +127,7 @@ class SinkWorld(World):
         fields["email" if changed else "name"] = f"n{number}"
         if form is RecordForm.MAP:
             return fields, None
-        from herdmesh.connect.data import Struct  # beside its only use
+        from herdmesh.connect.model import Struct  # beside its only use
 
         return Struct(_PERSON_2 if changed else _PERSON, list(fields.values())), _PERSON_2 if changed else _PERSON
 

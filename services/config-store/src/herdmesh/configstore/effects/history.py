@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from herdmesh.configstore.effects.stores import ConfigTopicStore
-from herdmesh.connect import audit_topic
-from herdmesh.connect.audit_topic import AuditRecord
-from herdmesh.connect.config_records import Properties
+from herdmesh.connect.topics import AuditRecord, Properties, audit_topic
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import HistoryNotFound
 from herdmesh.topicstore import Revision

@@ -19,16 +19,9 @@ from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ChangeKind, ConnectorState
 from herdmesh.configstore.state.mutations import LeaderToken, RequestRestart
 from herdmesh.configstore.state.redaction import redacted_names
-from herdmesh.connect import jackson
-from herdmesh.connect.audit_topic import AuditRecord
-from herdmesh.connect.config_records import (
-    LoggerRecord,
-    Properties,
-    RestartRecord,
-    SessionKeyRecord,
-    TargetState,
-)
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.topics import AuditRecord, LoggerRecord, Properties, RestartRecord, SessionKeyRecord, TargetState
 from herdmesh.rpc import foreign, properties, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid

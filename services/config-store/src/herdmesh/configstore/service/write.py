@@ -24,7 +24,7 @@ from herdmesh.configstore.service import wire
 from herdmesh.configstore.state import mutations, offset_changes, writes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.connect.config_records import Properties
+from herdmesh.connect.topics import Properties
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import OffsetsRefused, RequestInvalid
 from herdmesh.topicstore import Beside, BesideRefused, Revision, WriteDecision

@@ -17,9 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from herdmesh.configstore.state.redaction import redacted
-from herdmesh.connect import audit_topic
-from herdmesh.connect.audit_topic import AuditRecord
-from herdmesh.connect.config_records import Properties
+from herdmesh.connect.topics import AuditRecord, Properties, audit_topic
 from herdmesh.rpc import revisions
 from herdmesh.topicstore.contract import NewRecord, Revision
 

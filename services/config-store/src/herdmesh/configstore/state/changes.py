@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from herdmesh.configstore.state.connector import ChangeKind, ConnectorState
-from herdmesh.connect.config_records import LoggerRecord, RestartRecord, SessionKeyRecord
+from herdmesh.connect.topics import LoggerRecord, RestartRecord, SessionKeyRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,9 @@ from herdmesh.configstore.state.changes import (
 from herdmesh.configstore.state.connector import ChangeKind, ConnectorState, fold, uncommitted_dropped
 from herdmesh.configstore.state.history import HistoryIndex, HistoryPosition
 from herdmesh.configstore.state.requests import RequestLog
-from herdmesh.connect import audit_topic, config_topic, jackson
-from herdmesh.connect.config_records import (
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.topics import (
     CommitRecord,
     ConnectorRecord,
     EpochRecord,
@@ -41,9 +42,13 @@ from herdmesh.connect.config_records import (
     TargetStateRecord,
     TaskConfigRecord,
     TaskCountRecord,
+    Tombstone,
+    Undecodable,
+    Unknown,
+    audit_topic,
+    config_topic,
+    key_text,
 )
-from herdmesh.connect.errors import DataError
-from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_text
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 from herdmesh.topicstore.layered import Layered
 

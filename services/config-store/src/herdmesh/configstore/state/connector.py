@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from herdmesh.connect.config_records import (
+from herdmesh.connect.topics import (
     CommitRecord,
     ConnectorRecord,
     Properties,
@@ -28,9 +28,9 @@ from herdmesh.connect.config_records import (
     TargetStateRecord,
     TaskConfigRecord,
     TaskCountRecord,
+    Tombstone,
     task_config_digest,
 )
-from herdmesh.connect.records import Tombstone
 
 #: The kinds of tombstone that mean something (`records.Tombstone.kind`); `encode` writes the first two.
 CONNECTOR_TOMBSTONE = "connector"

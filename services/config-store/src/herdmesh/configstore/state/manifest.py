@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from herdmesh.configstore.state.connector import ConnectorState, TaskConfig, removed
-from herdmesh.connect.config_records import ManifestRecord, TaskConfigRecord, task_config_digest
+from herdmesh.connect.topics import ManifestRecord, TaskConfigRecord, task_config_digest
 
 #: Records not in the topic yet are folded with offsets from here on (`topicstore.writes.PROVISIONAL_OFFSET`).
 IN_FLIGHT_OFFSET = 1 << 62

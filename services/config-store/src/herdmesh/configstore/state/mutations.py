@@ -13,13 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from herdmesh.configstore.state.redaction import redacted
-from herdmesh.connect.config_records import (
-    LoggerRecord,
-    Properties,
-    RestartRecord,
-    SessionKeyRecord,
-    TargetState,
-)
+from herdmesh.connect.topics import LoggerRecord, Properties, RestartRecord, SessionKeyRecord, TargetState
 from herdmesh.topicstore.contract import Beside, Revision
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from herdmesh.configstore.state.mutations import RecordOffsets
-from herdmesh.connect.audit_topic import AuditRecord
+from herdmesh.connect.topics import AuditRecord
 
 if TYPE_CHECKING:
     from herdmesh.configstore.state.config import ConfigState

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from herdmesh.connect import jackson
-from herdmesh.connect.config_records import Properties
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.topics import Properties
 
 REDACTED = "[redacted]"
 

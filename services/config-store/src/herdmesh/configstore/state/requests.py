@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
-from herdmesh.connect import jackson
-from herdmesh.connect.audit_topic import AuditRecord
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.topics import AuditRecord
 from herdmesh.rpc.errors import RequestIdExpired, RequestInvalid
 from herdmesh.rpc.request_ids import time_ms_of
 

@@ -50,9 +50,10 @@ from herdmesh.configstore.state.mutations import (
 )
 from herdmesh.configstore.state.redaction import redacted_names
 from herdmesh.configstore.state.requests import Request
-from herdmesh.connect import config_topic, jackson
-from herdmesh.connect.audit_topic import AuditRecord
-from herdmesh.connect.config_records import (
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.topics import (
+    RECORD_BYTES_MAX,
+    AuditRecord,
     CommitRecord,
     ConfigRecord,
     ConnectorRecord,
@@ -61,9 +62,9 @@ from herdmesh.connect.config_records import (
     TargetStateRecord,
     TaskConfigRecord,
     TaskCountRecord,
+    Tombstone,
+    config_topic,
 )
-from herdmesh.connect.config_topic import RECORD_BYTES_MAX
-from herdmesh.connect.records import Tombstone
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import (
     ConnectorExists,

@@ -14,7 +14,7 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2
-from herdmesh.connect.lag import NOT_KNOWN, lag_of
+from herdmesh.connect.topics import NOT_KNOWN, lag_of
 from herdmesh.herder.state.model import LoggerLevel, Plugin, RateUse, RefusedPlugin, TaskProgress, Validation
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins

@@ -13,7 +13,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as config_pb
 from herdmesh.api.herder.v1 import connector_pb2 as pb
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.connect.lag import Lag
+from herdmesh.connect.topics import Lag
 from herdmesh.herder.state.model import AutoRestart, LoggerLevel
 from herdmesh.herder.state.model.requests import PlanAction, PlanStep, Restarting
 from herdmesh.herder.state.views.views import (

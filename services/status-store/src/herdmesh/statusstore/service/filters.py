@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
-from herdmesh.connect.status_topic import State
+from herdmesh.connect.topics import State
 from herdmesh.statusstore.service import wire
 from herdmesh.statusstore.state.statuses import AnyStatus
 

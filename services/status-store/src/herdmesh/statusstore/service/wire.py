@@ -1,8 +1,8 @@
 """The conversion between the protos of `statusstore.v1` and the types of `state`.
 
 Owns both directions, and the checks that a request must pass before any rule looks at it. Invariants:
-`herdmesh.connect.status_topic` can write everything that `put_from` accepts, and reads it back equal; no record of a
-foreign writer keeps a message from being made.
+`herdmesh.connect.topics.status_topic` can write everything that `put_from` accepts, and reads it back equal; no record
+of a foreign writer keeps a message from being made.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
-from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
-from herdmesh.connect.status_topic import Condition, ConnectorStatus, State, TaskStatus, TopicStatus
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
+from herdmesh.connect.topics import TOPICS_MAX, CommitScope, Condition, ConnectorStatus, State, TaskStatus, TopicStatus
 from herdmesh.rpc import commit_scopes, foreign, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid, RevisionForeign

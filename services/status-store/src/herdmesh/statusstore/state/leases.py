@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from herdmesh.connect.status_topic import State
+from herdmesh.connect.topics import State
 from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredStatus
 
 LEASE_MS_MIN: Final = 500

@@ -22,9 +22,16 @@ from typing import Final, Self, assert_never
 
 import msgspec
 
-from herdmesh.connect import status_topic
-from herdmesh.connect.records import Tombstone, Undecodable, Unknown
-from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.connect.topics import (
+    ConnectorStatus,
+    State,
+    TaskStatus,
+    Tombstone,
+    TopicStatus,
+    Undecodable,
+    Unknown,
+    status_topic,
+)
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 from herdmesh.topicstore.layered import Layered
 

@@ -1,8 +1,8 @@
 """The write rules of the status topic: docs/reference/connect/status-topic.md, section 4, made strict where Connect is
 best-effort.
 
-Owns PUT, PUT_SAFE, compare-and-set, and the records of a deletion. Owns no bytes (`herdmesh.connect.status_topic`) and
-no waiting (`herdmesh.topicstore`).
+Owns PUT, PUT_SAFE, compare-and-set, and the records of a deletion. Owns no bytes
+(`herdmesh.connect.topics.status_topic`) and no waiting (`herdmesh.topicstore`).
 
 Invariant: a put is reported APPLIED only if all readers, Java's too, will show it (or show nothing after a DESTROYED).
 A write that Connect's readers would ignore is refused. The UNASSIGNED of the process whose RUNNING is stored is not
@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from herdmesh.connect import status_topic
-from herdmesh.connect.records import Tombstone
-from herdmesh.connect.status_topic import State, TaskStatus, TopicStatus
+from herdmesh.connect.topics import State, TaskStatus, Tombstone, TopicStatus, status_topic
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.statusstore.state.sequences import Key
 from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredStatus, stale_in_connect

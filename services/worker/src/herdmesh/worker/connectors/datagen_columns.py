@@ -20,8 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from herdmesh.connect.logical import decimal_of
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model import StructColumn, decimal_of
 from herdmesh.sdk import Schema
 
 Numbers = NDArray[np.uint64]

@@ -24,12 +24,17 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from herdmesh.connect.converters.avro_options import AvroOptions
-from herdmesh.connect.converters.avro_schemas import AvroTree, Node, kind_of, valid_default
-from herdmesh.connect.converters.avro_to_connect import connect_schema, plain_member
-from herdmesh.connect.converters.registered_options import PRECISION
-from herdmesh.connect.logical import TEMPORAL, from_internal, scale_of
-from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP
+from herdmesh.connect.converters import (
+    PRECISION,
+    AvroOptions,
+    AvroTree,
+    Node,
+    connect_schema,
+    kind_of,
+    plain_member,
+    valid_default,
+)
+from herdmesh.connect.model import DATE, DECIMAL, TEMPORAL, TIME, TIMESTAMP, from_internal, scale_of
 from herdmesh.sdk import DataError, Schema
 from herdmesh.worker.connectors import datagen_columns as columns
 from herdmesh.worker.connectors.datagen_columns import Maker, key_of

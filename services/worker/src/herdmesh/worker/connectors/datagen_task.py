@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model import StructColumn
 from herdmesh.sdk import Config, ConfigError, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.worker.connectors.datagen_columns import Numbers, key_of, units
 from herdmesh.worker.connectors.datagen_schema import Columns, SchemaError, columns_of

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from herdmesh.connect.waits import Absent
+from herdmesh.connect.spi import Absent
 from herdmesh.sdk import (
     REQUIRED,
     Config,

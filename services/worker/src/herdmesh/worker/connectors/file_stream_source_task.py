@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, is_utf8
-from herdmesh.connect.waits import Standing
+from herdmesh.connect.model import Numbers, PackedBytes, PackedTexts, is_utf8
+from herdmesh.connect.spi import Standing
 from herdmesh.sdk import Config, ConfigError, OffsetsLost, Schema, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.worker.connectors.file_stream_settings import absent_file, require_file
 from herdmesh.worker.connectors.file_stream_source import FileStreamSource

@@ -23,9 +23,8 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from herdmesh.connect.connection_urls import http_place, without_user
-from herdmesh.connect.redaction import keep_secret
-from herdmesh.connect.registry.retry_after import retry_after_s
+from herdmesh.connect.config import http_place, keep_secret, without_user
+from herdmesh.connect.registry import retry_after_s
 from herdmesh.sdk import ConfigError, DataError, RetriableError
 from herdmesh.worker.connectors.http_config import HttpSettings, OAuth2
 from herdmesh.worker.connectors.http_keys import (

@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from herdmesh.connect.config import parse_value
-from herdmesh.connect.connection_urls import without_user
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.config import keep_secret, parse_value, without_user
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.sdk import Config, ConfigError, FieldViolation
 from herdmesh.worker.connectors import http_keys as keys
 from herdmesh.worker.connectors.common import warned_settings

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.javaregex import matches
+from herdmesh.connect.java import matches
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.engine.source import SourceCluster
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
-from herdmesh.connect.client_settings import ClientSettings, client_settings
+from herdmesh.connect.clients import ClientSettings, client_settings
 from herdmesh.engine.librdkafka import client_trial
 from herdmesh.engine.runtime import ClientConfig
 from herdmesh.engine.source import SourceCluster

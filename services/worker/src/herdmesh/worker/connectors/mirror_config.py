@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.javaregex import compiled
-from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, OffsetReset, Start, read_offset_reset
+from herdmesh.connect.clients import AUTO_OFFSET_RESET, OffsetReset, Start, read_offset_reset
+from herdmesh.connect.java import compiled
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.engine.source import SourceCluster
 from herdmesh.sdk import Config, ConfigError, FieldViolation, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string

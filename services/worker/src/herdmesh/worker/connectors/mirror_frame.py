@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from herdmesh.connect.schemas import BYTES
+from herdmesh.connect.model import BYTES
 from herdmesh.sdk import Config, ConfigError, SourceBatch, SourceConnector, SourceTaskContext
 from herdmesh.worker.connectors.common import ReadConnector
 from herdmesh.worker.connectors.mirror_keys import CONVERTERS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors import mirror_checkpoint_config as checkpoint_settings

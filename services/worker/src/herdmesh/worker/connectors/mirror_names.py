@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from herdmesh.connect.javaregex import matches
+from herdmesh.connect.java import matches
 from herdmesh.sdk import PartitionId
 
 HEARTBEATS = "heartbeats"

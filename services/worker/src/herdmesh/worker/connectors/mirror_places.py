@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from herdmesh.connect.offset_reset import OffsetReset, Start
+from herdmesh.connect.clients import OffsetReset, Start
 from herdmesh.engine.sink import no_offset
 from herdmesh.engine.source import BEGINNING, SourceCluster
 from herdmesh.sdk import OffsetsLost, PartitionId, RetriableError

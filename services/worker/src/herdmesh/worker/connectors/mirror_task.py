@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.javaregex import matches
-from herdmesh.connect.offset_reset import Start
-from herdmesh.connect.schemas import OPTIONAL_BYTES
+from herdmesh.connect.clients import Start
+from herdmesh.connect.java import matches
+from herdmesh.connect.model import OPTIONAL_BYTES
 from herdmesh.engine.librdkafka import Taken
 from herdmesh.engine.source import BEGINNING, PlaceLost, Reader
 from herdmesh.sdk import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from herdmesh.connect.javaregex import matches
+from herdmesh.connect.java import matches
 from herdmesh.sdk import RetriableError
 from herdmesh.worker.connectors.mirror_config import MirrorSettings
 from herdmesh.worker.effects.mirror_cluster import Cluster

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 from confluent_kafka import Consumer, TopicPartition
 
-from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.fencing import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.librdkafka import opened
 from herdmesh.engine.runtime import note_error

@@ -19,9 +19,8 @@ from typing import Final
 
 import structlog
 
-from herdmesh.connect import plugins
-from herdmesh.connect.plugin_class import PluginClass, PluginDescriptor
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins import PluginRegistry, plugin_registry
+from herdmesh.connect.spi import PluginClass, PluginDescriptor
 from herdmesh.worker.effects.plugin_folders import (
     OwnLibraries,
     PluginEntry,
@@ -336,8 +335,8 @@ def _described(
     for entry in folder.entries:
         described: FoundPlugin
         try:
-            if entry.group == plugins.ENTRY_POINT_GROUP:
-                described = plugins.describe(remote_class(process, entry.value, entry.version))
+            if entry.group == plugin_registry.ENTRY_POINT_GROUP:
+                described = plugin_registry.describe(remote_class(process, entry.value, entry.version))
                 described = replace(described, imports=folder.imports)
             else:
                 described = remote_authored(process, entry.value, entry.version, folder.imports)

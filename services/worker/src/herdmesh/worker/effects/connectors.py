@@ -14,11 +14,9 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from herdmesh.connect.author_answers import checked_error
-from herdmesh.connect.connector import ConnectorContext
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import error_text
-from herdmesh.connect.waits import Wait, Waits, entered
+from herdmesh.connect.spi import ConnectorContext, Wait, Waits, checked_error, entered
 from herdmesh.engine.runtime import classify
 from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.effects.offsets import Offsets

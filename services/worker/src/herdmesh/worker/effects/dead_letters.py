@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Final
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.connect.config import redacted
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import redacted
 from herdmesh.engine.runtime import Properties, RunSpec
 from herdmesh.rpc.properties import texts
 from herdmesh.session import questions

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect.errors import RetriableError
-from herdmesh.connect.waits import Absent, Standing, Wait, Waits
+from herdmesh.connect.spi import Absent, Standing, Wait, Waits
 from herdmesh.engine.librdkafka import offset_of, opened
 from herdmesh.engine.runtime import SinkSettings, TaskKind, kafka, no_topic, sink_settings
 from herdmesh.engine.sink import owns

@@ -14,7 +14,7 @@ from contextlib import closing
 from functools import partial
 from typing import Final
 
-from herdmesh.connect import offsets_topic
+from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.fencing import Fence, OffsetsFinisher
 from herdmesh.engine.librdkafka import clients, ensure_topic
 from herdmesh.engine.runtime import RunSpec, TaskKind, access_of, offsets_topic_settings, source_settings

@@ -20,7 +20,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
-from herdmesh.connect.client_settings import client_settings
+from herdmesh.connect.clients import client_settings
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.fencing import Fence

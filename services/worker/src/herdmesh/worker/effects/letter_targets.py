@@ -18,10 +18,10 @@ from typing import Final, Protocol, cast
 
 from confluent_kafka import KafkaException
 
-from herdmesh.connect import chain_config
+from herdmesh.connect.chain import chain_config
 from herdmesh.connect.converters import make_converter
-from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import ConnectError
+from herdmesh.connect.model import Batch, Header
 from herdmesh.engine.runtime import RunSpec, TaskKind, message_of, sink_settings
 from herdmesh.worker.effects.letter_log import TopicLog
 from herdmesh.worker.state import letters

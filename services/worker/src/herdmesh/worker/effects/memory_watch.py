@@ -29,8 +29,8 @@ from typing import Final
 
 import structlog
 
+from herdmesh.connect.config import text_of_bytes
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.sizes import text_of_bytes
 from herdmesh.session.model import Failure
 from herdmesh.worker.effects.process_trees import ProcessId, is_there, started_by
 from herdmesh.worker.effects.processes import RunLine

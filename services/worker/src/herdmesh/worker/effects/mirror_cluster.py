@@ -38,8 +38,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RECONNECT, group_offsets, offset_of, opened
 from herdmesh.engine.runtime import ClientConfig, kafka
 from herdmesh.engine.sink import answered_ids

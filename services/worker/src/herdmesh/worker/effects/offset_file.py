@@ -19,8 +19,8 @@ from typing import Final
 
 import structlog
 
-from herdmesh.connect import offsets_file, offsets_topic
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.topics import offsets_file, offsets_topic
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import OffsetFileUnusable
 

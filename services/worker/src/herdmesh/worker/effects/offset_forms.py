@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from herdmesh.connect import jackson, offsets_topic
-from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.spi import PartitionId
+from herdmesh.connect.topics import offsets_topic
 
 TOLD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one answer: it shares the session's stream with heartbeats."""

@@ -28,11 +28,11 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from herdmesh.connect import jackson, offsets_topic, waits
-from herdmesh.connect.author_answers import checked_agreement, checked_places
-from herdmesh.connect.connector import PartitionId, SinkConnector, SourceConnector
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, ConnectError
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.spi import PartitionId, SinkConnector, SourceConnector, checked_agreement, checked_places, waits
+from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.delivery import DeliveryFailures, producing
 from herdmesh.engine.fencing import Fence, task_set_check
 from herdmesh.engine.librdkafka import clients

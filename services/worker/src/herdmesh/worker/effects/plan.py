@@ -9,10 +9,16 @@ from dataclasses import dataclass
 
 import structlog
 
-from herdmesh.connect.author_answers import checked_task_class, checked_task_configs
-from herdmesh.connect.config_providers.resolver import Resolved
-from herdmesh.connect.connector import TASK_CLASS, Connector, ConnectorContext, SinkConnector
-from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.config import keep_secret
+from herdmesh.connect.config_providers import Resolved
+from herdmesh.connect.spi import (
+    TASK_CLASS,
+    Connector,
+    ConnectorContext,
+    SinkConnector,
+    checked_task_class,
+    checked_task_configs,
+)
 from herdmesh.engine.runtime import Properties, as_exceptions
 from herdmesh.worker.effects.specs import RunSpecs
 

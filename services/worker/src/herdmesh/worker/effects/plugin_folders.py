@@ -2,7 +2,7 @@
 
 Owns how a folder is read, and which are refused: another Python's, one without plugins, and one whose requirements
 contradict what Herdmesh itself is installed with. A plugin shares its process with Herdmesh, so of each library that
-Herdmesh requires there is one version in it: the one installed here (`herdmesh.connect.plugin_imports`).
+Herdmesh requires there is one version in it: the one installed here (`herdmesh.connect.plugins.plugin_imports`).
 
 Invariant: each virtual environment below a folder of the path is either found or refused, with a reason.
 """
@@ -21,9 +21,8 @@ from typing import Final
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from herdmesh.connect.authored import GROUPS
-from herdmesh.connect.plugin_class import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
+from herdmesh.connect.spi import GROUPS, PluginImports
 
 _ROOTS: Final = ("herdmesh-core", "herdmesh-sdk", "herdmesh-worker")
 _MARK: Final = "pyvenv.cfg"

@@ -20,11 +20,9 @@ from typing import IO, Any, Final, assert_never
 import msgspec
 import structlog
 
-from herdmesh.connect.connector import ConnectorContext
+from herdmesh.connect.config import redacted, secrets_kept_for_this_answer
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.plugin_class import PluginImports
-from herdmesh.connect.redaction import redacted, secrets_kept_for_this_answer
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import ConnectorContext, PluginImports, Wait
 from herdmesh.engine.runtime import TaskFailed
 from herdmesh.worker.output_limit import OutputLimit
 from herdmesh.worker.plugin_messages import (

@@ -1,7 +1,7 @@
 """Everything this worker can load: found when it starts and later, and as messages, what hello and ListPlugins tell.
 
 Owns what is taken of the plugin folders (`plugin_folders`, asked by `asked_folders`) beside what is installed, and the
-messages. The list and the search by name and version are the registry's (`herdmesh.connect.plugins`).
+messages. The list and the search by name and version are the registry's (`herdmesh.connect.plugins.plugin_registry`).
 
 Invariants: what is listed can be described, by its class name and by each alias. No plugin folder, whatever is in it,
 keeps a worker from starting: what cannot be taken is left out, and the log says why.
@@ -18,14 +18,18 @@ import structlog
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
-from herdmesh.connect import plugins
-from herdmesh.connect.builtin import builtin_classes, installed_classes, third_party_classes
+from herdmesh.connect.config import escaped, rank, redacted, version_range
 from herdmesh.connect.errors import ConfigError, error_text
-from herdmesh.connect.escaping import escaped
-from herdmesh.connect.plugin_class import PluginClass, PluginDescriptor, PluginKind
-from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry, named_classes
-from herdmesh.connect.redaction import redacted
-from herdmesh.connect.versions import rank, version_range
+from herdmesh.connect.plugins import (
+    PLUGIN_VERSION,
+    PluginRegistry,
+    builtin_classes,
+    installed_classes,
+    named_classes,
+    plugin_registry,
+    third_party_classes,
+)
+from herdmesh.connect.spi import PluginClass, PluginDescriptor, PluginKind
 from herdmesh.engine.runtime import Properties, shortened
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.worker.effects.asked_folders import AskedFolders, FoundPlugin, Joined
@@ -80,7 +84,7 @@ def discover(plugin_path: str) -> Found:
         refused.append(RefusedPlugin(where, why, _REINSTALL, entry.value))
         _log.warning("plugin_refused", folder=where, plugin=entry.value, why=why, fix=_REINSTALL)
 
-    here = plugins.installed(left_out)
+    here = plugin_registry.installed(left_out)
     others = [*third_party_classes(), *installed_classes(left_out)]
     if not plugin_path.strip():
         registry = PluginRegistry(here, others)

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from herdmesh.connect.config_providers.resolver import Resolved
+from herdmesh.connect.config_providers import Resolved
 from herdmesh.engine.runtime import Properties, message_of
 from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.threads import in_thread

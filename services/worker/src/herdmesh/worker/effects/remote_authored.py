@@ -11,12 +11,18 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from herdmesh.connect.authored import AuthoredPlugin, Config, RecordConverter, RecordPredicate, RecordTransformation
-from herdmesh.connect.builtin import authored_class
 from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.data import ConnectRecord
-from herdmesh.connect.plugin_class import PluginClass, PluginImports
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import ConnectRecord, Schema
+from herdmesh.connect.plugins import authored_class
+from herdmesh.connect.spi import (
+    AuthoredPlugin,
+    Config,
+    PluginClass,
+    PluginImports,
+    RecordConverter,
+    RecordPredicate,
+    RecordTransformation,
+)
 from herdmesh.worker.effects.plugin_processes import PluginProcess
 from herdmesh.worker.effects.remote_connectors import DESCRIBED_TIMEOUT_S, definition_of
 from herdmesh.worker.plugin_messages import ToldAuthored

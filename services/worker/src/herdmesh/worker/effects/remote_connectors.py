@@ -24,7 +24,8 @@ from herdmesh.connect.config import (
     Type,
     Validator,
 )
-from herdmesh.connect.connector import (
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi import (
     Config,
     Connector,
     ConnectorKind,
@@ -33,7 +34,6 @@ from herdmesh.connect.connector import (
     SinkConnector,
     SourceConnector,
 )
-from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.effects.plugin_processes import Line, PluginProcess
 from herdmesh.worker.plugin_messages import ToldConnector, ToldKey
 

@@ -21,8 +21,8 @@ import grpc
 import msgspec
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
-from herdmesh.connect import waits
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi import waits
 from herdmesh.engine.runtime import Command, Progress, Rate, Rest, RunSpec, Share, Stop, TaskFailed, progress_ticks
 from herdmesh.session import wire as session_wire
 from herdmesh.worker import wire

@@ -17,7 +17,7 @@ import structlog
 from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError
-from herdmesh.connect.waits import Wait, Waits, entered
+from herdmesh.connect.spi import Wait, Waits, entered
 from herdmesh.engine.runtime import Rate, RunSpec, classify
 from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.effects.applications import Applications

@@ -29,9 +29,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
-from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.fencing import Fence, GroupFinisher, task_set_check
 from herdmesh.engine.librdkafka import clients, delete_group_offsets, group_offsets
 from herdmesh.engine.runtime import ForeignMembers, ManifestInvalid, RunSpec, SinkSettings, TaskFailed, sink_settings

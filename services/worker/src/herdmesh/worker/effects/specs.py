@@ -13,18 +13,21 @@ from typing import Final
 
 import structlog
 
-from herdmesh.connect.author_answers import checked_task_class
-from herdmesh.connect.client_overrides import check_overrides, policy_of
-from herdmesh.connect.client_security import client_access
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.connect.connector import Connector, ConnectorKind, SourceConnector
-from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
+from herdmesh.connect.clients import check_overrides, client_access, policy_of
+from herdmesh.connect.config import bytes_of, keep_secret, text_of_bytes
+from herdmesh.connect.config_providers import ConfigProviders
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.connect.plugin_class import PluginDescriptor, PluginKind
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry
-from herdmesh.connect.redaction import keep_secret
-from herdmesh.connect.sizes import bytes_of, text_of_bytes
+from herdmesh.connect.spi import (
+    Connector,
+    ConnectorKind,
+    PluginDescriptor,
+    PluginKind,
+    SourceConnector,
+    checked_task_class,
+)
+from herdmesh.connect.topics import CommitScope
+from herdmesh.connect.validation import MEMORY_MIN_BYTES
 from herdmesh.engine.librdkafka import poll_interval_max_ms
 from herdmesh.engine.runtime import Properties, RunSpec, TaskKind, TaskSetClaim
 from herdmesh.session.model import Assignment, UnitId

@@ -1,7 +1,8 @@
 """Validating a connector's config with the plugins of this worker: Connect's result, and what this release refuses.
 
-Owns the message. What is wrong is decided by `herdmesh.connect.connector_config` (Connect's own layer, exact) and
-`herdmesh.connect.refusals` (on top of it). Calls authors' code, so it is called in a thread.
+Owns the message. What is wrong is decided by `herdmesh.connect.validation.connector_config` (Connect's own layer,
+exact) and `herdmesh.connect.validation.unsupported_settings` (on top of it). Calls authors' code, so it is called in a
+thread.
 """
 
 from __future__ import annotations
@@ -12,22 +13,33 @@ import structlog
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
-from herdmesh.connect.author_answers import checked_list
-from herdmesh.connect.client_overrides import clients_of, policy_of
-from herdmesh.connect.client_settings import override_warnings
-from herdmesh.connect.config import REQUIRED, ConfigKey, ConfigValue, FieldViolation, text_of
-from herdmesh.connect.config_providers.resolver import ConfigProviders, has_reference
-from herdmesh.connect.connector import Connector
-from herdmesh.connect.connector_config import ValidatedField, Validation, validate_connector
-from herdmesh.connect.connector_keys import COMMON, HERDMESH
-from herdmesh.connect.enrichment import WorkerFacts
+from herdmesh.connect.clients import clients_of, override_warnings, policy_of
+from herdmesh.connect.config import (
+    REQUIRED,
+    ConfigKey,
+    ConfigValue,
+    FieldViolation,
+    redacted,
+    secrets_of_one_answer,
+    text_of,
+    without_url_passwords,
+)
+from herdmesh.connect.config_providers import ConfigProviders, has_reference
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugin_class import PluginDescriptor, PluginKind
-from herdmesh.connect.plugin_fields import fields_of_plugin
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry
-from herdmesh.connect.redaction import redacted, secrets_of_one_answer, without_url_passwords
-from herdmesh.connect.refusals import refusals
-from herdmesh.connect.unknown_keys import unread_keys, workers_spelling
+from herdmesh.connect.spi import Connector, PluginDescriptor, PluginKind, checked_list
+from herdmesh.connect.validation import (
+    COMMON,
+    HERDMESH,
+    ValidatedField,
+    Validation,
+    WorkerFacts,
+    fields_of_plugin,
+    refusals,
+    unread_keys,
+    validate_connector,
+    workers_spelling,
+)
 from herdmesh.engine.librdkafka import client_violations, missing_files
 from herdmesh.engine.runtime import Properties, TaskFailed, TaskKind, classify
 
@@ -176,7 +188,7 @@ def worker_facts(worker: Properties, plugins: PluginRegistry) -> WorkerFacts:
 def describe(class_name: str, plugins: PluginRegistry) -> list[worker_service_pb2.ConfigField]:
     """The definition of a plugin of any kind, without values.
 
-    Raises ConfigError when there is no such plugin (`herdmesh.connect.plugin_fields`)."""
+    Raises ConfigError when there is no such plugin (`herdmesh.connect.validation.plugin_fields`)."""
     return [_definition(key, key.name) for key in fields_of_plugin(class_name, plugins)]
 
 

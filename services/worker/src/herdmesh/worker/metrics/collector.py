@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar, assert_never
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugin_class import PluginDescriptor
+from herdmesh.connect.spi import PluginDescriptor
 from herdmesh.rpc import telemetry
 from herdmesh.rpc.telemetry import Buckets, Family, Labels
 from herdmesh.session.messages import StartUnit

@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import ConnectorKind, Wait
 from herdmesh.engine.runtime import LATENCY_BOUNDS_MS
 from herdmesh.rpc.telemetry import Buckets, Kind
 from herdmesh.session.model import RunState

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from herdmesh.connect import lag
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import ConnectorKind, Wait
+from herdmesh.connect.topics import lag
 from herdmesh.engine.runtime import ErrorCounts, Latency, Progress
 from herdmesh.session.model import RunState, UnitId
 from herdmesh.worker.metrics.windows import Window

@@ -22,7 +22,7 @@ from pyspark import TaskContext
 
 from herdmesh import engine
 from herdmesh.api.worker.v1 import run_service_pb2
-from herdmesh.connect.redaction import hide_in_output
+from herdmesh.connect.config import hide_in_output
 from herdmesh.engine.runtime import classify, log_context
 from herdmesh.rpc import tracing
 from herdmesh.rpc.process import configure_logging, log_with

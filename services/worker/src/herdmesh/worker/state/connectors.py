@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.session.messages import GenerateTaskConfigs, StartUnit
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import instructions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.engine.runtime import Progress, RunEnd
 from herdmesh.session.messages import Message
 from herdmesh.session.model import Failure, UnitId

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.waits import WAITING, Wait
+from herdmesh.connect.spi import WAITING, Wait
+from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.runtime import Progress
 from herdmesh.session.messages import StartUnit
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId

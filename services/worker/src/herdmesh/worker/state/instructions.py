@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
+from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.runtime import Progress, Rate
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, UnitId
 from herdmesh.session.questions import Question

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
+from herdmesh.connect.topics import ERROR_HEADER_PREFIX
 from herdmesh.worker.state.model import Config
 
 Header = tuple[str, bytes | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.engine.runtime import Progress
 from herdmesh.session.model import Failure
 from herdmesh.worker.state import events

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.engine.runtime import Progress, Rate, RunEnd
 from herdmesh.session.messages import StartUnit
 from herdmesh.session.model import Failure, RunState, TargetState, UnitId

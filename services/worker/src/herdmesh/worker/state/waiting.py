@@ -1,7 +1,7 @@
 """What the worker's units wait for: found once a second, told to the status store and to the leader.
 
 Owns the reasons that are the worker's own (a slot, a process, a back-off), and when a change is told. What a run or a
-connector waits for it says itself (`herdmesh.connect.waits`).
+connector waits for it says itself (`herdmesh.connect.spi.waits`).
 
 Invariants: a wait over `SHOWN_AFTER_S` is told within a second or two of the moment at which it is known here, and its
 end as well; a status that only counts one more try is written at most every `REWRITE_S`, for each write is a
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from herdmesh.connect.waits import SHOWN_AFTER_S, Wait
+from herdmesh.connect.spi import SHOWN_AFTER_S, Wait
 from herdmesh.session.model import UnitId
 from herdmesh.worker.state.connectors import Call, Connector, Connectors
 from herdmesh.worker.state.held import Task, say_condition

@@ -21,7 +21,7 @@ from enum import Enum, auto, unique
 from typing import Final
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.session.model import Condition, Failure, UnitId
 
 STALLED: Final = "STALLED"

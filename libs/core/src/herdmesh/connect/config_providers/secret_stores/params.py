@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from herdmesh.connect.config import keep_secret
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import keep_secret
-from herdmesh.connect.unknown_keys import unknown
+from herdmesh.connect.validation import unknown
 
 TTL_MS = "ttl.ms"
 _TTLS = ("secret.ttl.ms", "vault.secret.minimum.ttl.ms", "secret.default.ttl")

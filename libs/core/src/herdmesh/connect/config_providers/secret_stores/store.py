@@ -23,10 +23,10 @@ from urllib.parse import parse_qsl, unquote
 
 import structlog
 
-from herdmesh.connect import waits
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.secret_stores.params import Params
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi import waits
 
 _T = TypeVar("_T")
 _OPTIONS = ("ttl", "version", "projectid")

@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from herdmesh.connect import waits
+from herdmesh.connect.config import keep_secret
 from herdmesh.connect.config_providers.secret_stores.params import Params
 from herdmesh.connect.config_providers.secret_stores.shared import SharedLookUps
 from herdmesh.connect.config_providers.secret_stores.store import (
@@ -34,7 +34,7 @@ from herdmesh.connect.config_providers.secret_stores.store import (
     texts_of,
 )
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.spi import waits
 
 _ADDRESS = ("vault.address", "vault.addr")
 _TOKEN = ("vault.token", "vault.auth.token")

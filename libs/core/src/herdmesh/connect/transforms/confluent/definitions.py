@@ -5,8 +5,16 @@ Owns the definitions only.
 
 from __future__ import annotations
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.validators import one_of, one_of_ignoring_case, regex
+from herdmesh.connect.config import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    Type,
+    one_of,
+    one_of_ignoring_case,
+    regex,
+)
 
 DROP = ConfigDef(
     ConfigKey(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import Schema
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
 from herdmesh.connect.transforms.confluent import definitions
 

@@ -10,10 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from herdmesh.connect.data import Header, Struct
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.javavalues import java_class
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.model import Header, Schema, Struct, java_class
 from herdmesh.connect.transforms.base import Code, Column, Compiled, PartTransformation, Shape, Transformation
 from herdmesh.connect.transforms.confluent import definitions
 

@@ -6,7 +6,7 @@ Owns the names it is found by.
 from __future__ import annotations
 
 from herdmesh.connect.transforms.confluent import definitions
-from herdmesh.connect.transforms.regex_router import RegexRouter
+from herdmesh.connect.transforms.kafka.regex_router import RegexRouter
 
 
 class TopicRegexRouter(RegexRouter):

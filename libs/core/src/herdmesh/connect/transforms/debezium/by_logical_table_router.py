@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from herdmesh.connect.data import Batch, Struct
 from herdmesh.connect.errors import ConfigError, NullPointerError
-from herdmesh.connect.javaregex import compiled, syntax_error
-from herdmesh.connect.regex_replacement import Replacement
-from herdmesh.connect.schemas import STRING, Schema, SchemaBuilder
+from herdmesh.connect.java import Replacement, compiled, syntax_error
+from herdmesh.connect.model import STRING, Batch, Schema, SchemaBuilder, Struct
 from herdmesh.connect.transforms.base import Alone, Cells, Column, Compiled, Diverged, Shape, Transformation
 from herdmesh.connect.transforms.debezium import definitions
 from herdmesh.connect.transforms.debezium.envelopes import is_envelope, required_struct

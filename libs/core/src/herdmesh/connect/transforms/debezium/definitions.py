@@ -6,8 +6,15 @@ vectors debezium.jsonl); `OLDER_KEYS` and `ROUTER_KEYS` are the ones beyond thos
 
 from __future__ import annotations
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.validators import one_of, one_of_ignoring_case, optional_one_of
+from herdmesh.connect.config import (
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    Type,
+    one_of,
+    one_of_ignoring_case,
+    optional_one_of,
+)
 
 _EXTRACT = ConfigDef(
     ConfigKey(

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import DataError, IllegalArgumentError, NullPointerError
-from herdmesh.connect.javavalues import java_class
-from herdmesh.connect.schemas import Field, Schema, SchemaBuilder
+from herdmesh.connect.model import Field, Schema, SchemaBuilder, Struct, java_class
 
 _ROOT = frozenset(("op", "ts_ms", "ts_us", "ts_ns"))
 _TRANSACTION = frozenset(("id", "data_collection_order", "total_order"))

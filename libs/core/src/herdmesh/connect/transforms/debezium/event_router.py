@@ -14,7 +14,6 @@ from typing import Any, Final
 import structlog
 
 from herdmesh.connect.config import RawConfig
-from herdmesh.connect.data import Batch, Header, Struct
 from herdmesh.connect.errors import (
     ConfigError,
     ConnectError,
@@ -22,14 +21,12 @@ from herdmesh.connect.errors import (
     IllegalStateError,
     NullPointerError,
 )
-from herdmesh.connect.headers import Headers
-from herdmesh.connect.javavalues import java_class, java_text
-from herdmesh.connect.schemas import Field, Schema, SchemaBuilder
+from herdmesh.connect.model import Batch, Field, Header, Headers, Schema, SchemaBuilder, Struct, java_class, java_text
 from herdmesh.connect.transforms.base import Alone, Cells, Code, Column, Compiled, Diverged, Shape, Transformation
 from herdmesh.connect.transforms.debezium.envelopes import is_envelope, known_field, required_struct, typed_field
 from herdmesh.connect.transforms.debezium.event_router_definition import EVENT_ROUTER
 from herdmesh.connect.transforms.debezium.json_payload import JsonPayload
-from herdmesh.connect.transforms.regex_router import RegexRouter
+from herdmesh.connect.transforms.kafka.regex_router import RegexRouter
 
 _log = structlog.get_logger()
 _DIVISORS: Final[Mapping[str, int]] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type, Validator
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.javaregex import syntax_error
+from herdmesh.connect.java import syntax_error
 from herdmesh.connect.transforms.debezium.json_payload import NAME_ADJUSTMENTS
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from herdmesh.connect.checks import check_value
 from herdmesh.connect.config import RawConfig
-from herdmesh.connect.data import Batch, Header, Struct
 from herdmesh.connect.errors import (
     ClassCastError,
     ConfigError,
@@ -20,8 +18,18 @@ from herdmesh.connect.errors import (
     DataError,
     NullPointerError,
 )
-from herdmesh.connect.javavalues import java_class
-from herdmesh.connect.schemas import OPTIONAL_STRING, STRING, Field, Schema, SchemaBuilder
+from herdmesh.connect.model import (
+    OPTIONAL_STRING,
+    STRING,
+    Batch,
+    Field,
+    Header,
+    Schema,
+    SchemaBuilder,
+    Struct,
+    check_value,
+    java_class,
+)
 from herdmesh.connect.transforms.base import Alone, Cells, Code, Column, Compiled, Diverged, Shape, Transformation
 from herdmesh.connect.transforms.debezium import definitions
 from herdmesh.connect.transforms.debezium.envelopes import (

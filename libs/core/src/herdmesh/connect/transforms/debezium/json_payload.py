@@ -11,10 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from herdmesh.connect.checks import check_value
-from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import OPTIONAL_STRING, Schema, SchemaBuilder
+from herdmesh.connect.model import OPTIONAL_STRING, Schema, SchemaBuilder, Struct, check_value
 
 _BOOLEAN, _INT32, _INT64, _FLOAT64, _BYTES = (
     SchemaBuilder(name).optional().build() for name in ("BOOLEAN", "INT32", "INT64", "FLOAT64", "BYTES")

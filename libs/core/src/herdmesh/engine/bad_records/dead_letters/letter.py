@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from herdmesh.connect.error_headers import ERROR_HEADER_PREFIX
+from herdmesh.connect.topics import ERROR_HEADER_PREFIX
 
 Header = tuple[str, bytes | None]
 

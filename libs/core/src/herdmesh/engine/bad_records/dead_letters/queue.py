@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource  # the package re-exports these, but not for type checkers
 from confluent_kafka.admin._resource import ResourceType
 
-from herdmesh.connect import waits
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi import waits
 from herdmesh.engine.bad_records.dead_letters.letter import Letter
 from herdmesh.engine.bad_records.tolerance import ErrorSettings
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, ensure_topic, retried

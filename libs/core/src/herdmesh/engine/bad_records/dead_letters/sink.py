@@ -19,8 +19,7 @@ from typing import Final, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
 
-from herdmesh.connect.escaping import escaped
-from herdmesh.connect.redaction import redacted
+from herdmesh.connect.config import escaped, redacted
 from herdmesh.engine.bad_records.dead_letters import queue
 from herdmesh.engine.bad_records.dead_letters.letter import Header, Letter
 from herdmesh.engine.bad_records.error_reports import context_headers, place_of

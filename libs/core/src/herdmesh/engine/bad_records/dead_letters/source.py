@@ -19,12 +19,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from herdmesh.connect.converters import make_converter
-from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.data import Header
-from herdmesh.connect.escaping import escaped
-from herdmesh.connect.redaction import redacted
-from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
+from herdmesh.connect.config import escaped, redacted
+from herdmesh.connect.converters import Converter, make_converter
+from herdmesh.connect.model import OPTIONAL_STRING, Header, Schema
 from herdmesh.engine.bad_records.dead_letters import queue
 from herdmesh.engine.bad_records.dead_letters.letter import Letter
 from herdmesh.engine.bad_records.error_reports import context_headers, place_of

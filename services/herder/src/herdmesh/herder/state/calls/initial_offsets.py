@@ -18,9 +18,8 @@ offsets of an existing connector are changed (`offset_changes.py`) no other call
 
 from __future__ import annotations
 
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ConnectorRecord
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.topics import ConnectorRecord, config_topic
 from herdmesh.herder.state.memory import (
     Call,
     CallTable,

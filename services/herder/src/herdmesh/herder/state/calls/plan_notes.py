@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from herdmesh.connect.clients import AUTO_OFFSET_RESET, Start, read_offset_reset
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.offset_reset import AUTO_OFFSET_RESET, Start, read_offset_reset
 from herdmesh.herder.state.memory import (
     Fleet,
     Step,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.herder.state.model import ConnectorEntry, LoggerLevel, Plugin, RefusedPlugin, TaskProgress, Validation
 from herdmesh.herder.state.model.instructions import StatusChange
 from herdmesh.herder.state.model.plugin_versions import meets

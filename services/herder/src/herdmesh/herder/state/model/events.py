@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herdmesh.connect.waits import Wait
+from herdmesh.connect.spi import Wait
 from herdmesh.herder.state.model.requests import OffsetsAnswer, OffsetsRecorded, Request, RestartItem, WriteOptions
 from herdmesh.herder.state.model.values import (
     ClusterLevel,

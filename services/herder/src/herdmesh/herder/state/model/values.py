@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
-from herdmesh.connect.commit_scope import CommitScope
-from herdmesh.connect.lag import NOT_KNOWN, Lag
+from herdmesh.connect.topics import NOT_KNOWN, CommitScope, Lag
 from herdmesh.rpc.errors import FieldViolation
 from herdmesh.rpc.properties import PropertyValue
 from herdmesh.session.model import Condition, Failure, Properties, RunState, TargetState, UnitId

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.topics import CommitScope
 from herdmesh.herder.state.memory import (
     Connector,
     Fleet,

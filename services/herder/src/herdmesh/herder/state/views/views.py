@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
-from herdmesh.connect.lag import NOT_KNOWN, Lag, sum_of
-from herdmesh.connect.waits import WAITING, Wait
+from herdmesh.connect.spi import WAITING, Wait
+from herdmesh.connect.topics import NOT_KNOWN, Lag, sum_of
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import (
     Connector,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK, SOURCE
+from herdmesh.connect.spi import ConnectorKind
+from herdmesh.connect.validation import COMMON, HERDMESH, SINK, SOURCE
 from herdmesh.sdk import Config, FieldViolation
 from herdmesh.worker.connectors.common.known_keys import unread
 

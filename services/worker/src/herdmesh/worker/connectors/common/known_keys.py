@@ -14,8 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
 
-from herdmesh.connect.unknown_keys import unknown
-from herdmesh.connect.worker_keys import WORKER_KEYS
+from herdmesh.connect.validation import WORKER_KEYS, unknown
 from herdmesh.sdk import FieldViolation
 
 _MIRRORS = ("mirror-source", "mirror-checkpoint", "mirror-heartbeat")

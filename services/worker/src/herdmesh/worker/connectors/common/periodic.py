@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from herdmesh.connect.waits import Standing, Waits, entered
+from herdmesh.connect.spi import Standing, Waits, entered
 from herdmesh.sdk import ConnectError, ConnectorContext, RetriableError
 
 _log = logging.getLogger(__name__)

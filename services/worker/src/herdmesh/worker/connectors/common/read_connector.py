@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from herdmesh.connect.connector import Connector
+from herdmesh.connect.spi import Connector
 from herdmesh.sdk import Config, ConfigError
 
 S = TypeVar("S")

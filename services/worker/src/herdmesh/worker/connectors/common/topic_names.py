@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from herdmesh.connect.topic_name import why_no_topic
+from herdmesh.connect.topics import why_no_topic
 from herdmesh.sdk import Config, ConfigError
 
 PREFIX = "topic.prefix"

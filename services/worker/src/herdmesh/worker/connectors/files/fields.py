@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from herdmesh.connect.schemas import LOGICAL
+from herdmesh.connect.model import LOGICAL
 from herdmesh.sdk import Schema, Struct
 
 

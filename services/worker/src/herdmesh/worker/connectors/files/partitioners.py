@@ -24,10 +24,8 @@ from decimal import Decimal
 from math import gcd
 from typing import Any, Protocol, cast
 
-from herdmesh.connect.data import Float32
-from herdmesh.connect.javavalues import java_text
-from herdmesh.connect.schemas import TIME
-from herdmesh.connect.simpledateformat import DateFormat, tokens_of
+from herdmesh.connect.java import DateFormat, tokens_of
+from herdmesh.connect.model import TIME, Float32, java_text
 from herdmesh.sdk import DataError, JavaDate, Schema, SinkBatch
 from herdmesh.worker.connectors.files.fields import FieldReaders
 from herdmesh.worker.connectors.files.times import YEAR_1_MS, date_text, milliseconds_of, offset_ms, zone_of

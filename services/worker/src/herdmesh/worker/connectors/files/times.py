@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from herdmesh.connect.schemas import DATE, TIME
+from herdmesh.connect.model import DATE, TIME
 
 YEAR_1_MS: Final = -62_135_596_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.sdk import Config, ConfigError, FieldViolation
 from herdmesh.worker.connectors.common import no_effect, warned_settings
 from herdmesh.worker.connectors.files import settings

@@ -14,8 +14,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
-from herdmesh.connect.javaregex import compiled
+from herdmesh.connect.java import compiled
+from herdmesh.connect.validation import COMMON, HERDMESH, SOURCE
 from herdmesh.sdk import (
     REQUIRED,
     Config,

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model import StructColumn
 from herdmesh.sdk import Header, SourceBatch, Struct
 from herdmesh.worker.connectors.postgres.cdc_config import CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_position import Ahead, Position, Stored, offset_of, source_partition

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
 
-from herdmesh.connect.schemas import INT64, OPTIONAL_INT64, OPTIONAL_STRING, STRING
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model import INT64, OPTIONAL_INT64, OPTIONAL_STRING, STRING, StructColumn
 from herdmesh.sdk import ConfigError, DataError, Schema
 from herdmesh.worker.connectors.postgres.cdc_config import PREFIX, TABLES, CdcSettings
 from herdmesh.worker.connectors.postgres.cdc_types import Labels, Reading, reading_of

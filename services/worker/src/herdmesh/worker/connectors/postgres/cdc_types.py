@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.logical import big_endian, parts_of
-from herdmesh.connect.schemas import DECIMAL, FLOAT64, INT32, OPTIONAL_BYTES, OPTIONAL_INT32
+from herdmesh.connect.java import DAY_MS
+from herdmesh.connect.model import DECIMAL, FLOAT64, INT32, OPTIONAL_BYTES, OPTIONAL_INT32, big_endian, parts_of
 from herdmesh.sdk import DataError, JavaDate, Schema, Struct, date_schema, time_schema, timestamp_schema
 from herdmesh.worker.connectors.postgres import cdc_text
 from herdmesh.worker.connectors.postgres.cdc_config import DECIMALS, INTERVALS, TIMES, Modes

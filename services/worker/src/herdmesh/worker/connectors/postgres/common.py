@@ -20,7 +20,7 @@ from typing import Any, assert_never
 import psycopg
 from psycopg import errors
 
-from herdmesh.connect.connection_urls import kind_of
+from herdmesh.connect.config import kind_of
 from herdmesh.sdk import (
     Config,
     ConfigError,

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote
 import psycopg
 from psycopg import conninfo
 
-from herdmesh.connect.connection_urls import kind_of
+from herdmesh.connect.config import kind_of
 from herdmesh.sdk import ConfigError
 
 PORT: Final = 5432

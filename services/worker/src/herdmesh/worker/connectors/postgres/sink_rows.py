@@ -16,8 +16,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from herdmesh.connect.schemas import INT32, INT64, STRING
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model import INT32, INT64, STRING, StructColumn
 from herdmesh.sdk import ConfigError, DataError, Schema, SinkBatch, Struct
 from herdmesh.worker.connectors.postgres.sink_settings import PK_FIELDS, InsertMode, PkMode, SinkSettings
 from herdmesh.worker.connectors.postgres.sink_text import Texts

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, non_empty_string, optional_at_least
 from herdmesh.worker.connectors.common import warned_settings

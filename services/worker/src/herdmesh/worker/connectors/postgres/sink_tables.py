@@ -21,7 +21,7 @@ from datetime import tzinfo
 
 from psycopg import errors
 
-from herdmesh.connect.topic_name import why_no_topic
+from herdmesh.connect.topics import why_no_topic
 from herdmesh.sdk import ConfigError, DataError, RetriableError, Schema
 from herdmesh.worker.connectors.postgres.common import Connection, literal, make_missing, quoted
 from herdmesh.worker.connectors.postgres.debezium.texts import writer

@@ -33,11 +33,9 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, cast
 
-from herdmesh.connect import jackson
-from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, Int64
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.javareading import float32
-from herdmesh.connect.schemas import DATE, LOGICAL, TIME
+from herdmesh.connect.java import DAY_MS, float32
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.model import DATE, LOGICAL, TIME, BigInteger, Float32, Int8, Int16, Int32, Int64
 from herdmesh.sdk import DataError, JavaDate, Schema, Struct
 from herdmesh.worker.connectors.postgres.debezium.texts import INFINITE_DAYS, Write
 from herdmesh.worker.connectors.postgres.writing.moments import (

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.javaregex import compiled, matches
+from herdmesh.connect.java import compiled, matches
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.sdk.validators import at_least, one_of
 from herdmesh.worker.connectors.common import check_topics, warned_settings

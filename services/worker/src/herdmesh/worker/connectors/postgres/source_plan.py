@@ -14,7 +14,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.model import StructColumn
 from herdmesh.sdk import ConfigError, DataError, Schema, SourceBatch
 from herdmesh.worker.connectors.postgres.catalog import Column
 from herdmesh.worker.connectors.postgres.common import Connection, connect, errors_translated, quoted

@@ -21,9 +21,8 @@ from typing import Any, Final
 import psycopg
 from psycopg.types.numeric import Int4BinaryLoader, Int8BinaryLoader
 
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.logical import scale_of
-from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP
+from herdmesh.connect.java import DAY_MS
+from herdmesh.connect.model import DATE, DECIMAL, TIME, TIMESTAMP, scale_of
 from herdmesh.sdk import DataError, JavaDate, Schema
 
 EPOCH_DAYS: Final = 10_957

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.worker.connectors.common import check_topics, warned_settings
 from herdmesh.worker.connectors.spark.session_settings import (

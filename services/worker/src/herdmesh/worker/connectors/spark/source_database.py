@@ -24,7 +24,7 @@ from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
     Py4JNetworkError,
 )
 
-from herdmesh.connect.connection_urls import database_place, kind_of
+from herdmesh.connect.config import database_place, kind_of
 from herdmesh.sdk import ConfigError, ConnectError, ErrorClass, RetriableError, TaskFailed
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.source_config import JdbcSettings

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.spi import ConnectorKind
 from herdmesh.sdk import REQUIRED, Config, ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.sdk.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.common import warned_settings

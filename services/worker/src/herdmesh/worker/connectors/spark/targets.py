@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from herdmesh.connect.connection_urls import database_place
+from herdmesh.connect.config import database_place
 from herdmesh.sdk import ConfigError
 from herdmesh.sdk.spark import task_session
 from herdmesh.worker.connectors.spark.session_settings import FILE_FORMATS, FORMAT, ICEBERG

@@ -19,8 +19,7 @@ from typing import Any, cast
 
 import pyarrow
 
-from herdmesh.connect.logical import TEMPORAL, to_internal
-from herdmesh.connect.schemas import DECIMAL
+from herdmesh.connect.model import DECIMAL, TEMPORAL, to_internal
 from herdmesh.sdk import ConnectError, JavaDate, Schema, Struct
 from herdmesh.sdk.arrow.writing import ArrowWriter, Column, ColumnCompiler, Make
 from herdmesh.worker.connectors.values.payloads import Payloads, payloads

@@ -21,8 +21,7 @@ from typing import Any, cast
 
 import pyarrow
 
-from herdmesh.connect.data import Float32
-from herdmesh.connect.javavalues import java_text
+from herdmesh.connect.model import Float32, java_text
 from herdmesh.sdk import DataError
 from herdmesh.sdk.arrow.writing import column_name
 from herdmesh.worker.connectors.values.payloads import payloads

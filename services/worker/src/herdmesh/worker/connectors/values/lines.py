@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from herdmesh.connect.packed import UnreadTexts
-from herdmesh.connect.schemas import LOGICAL
+from herdmesh.connect.model import LOGICAL, UnreadTexts
 from herdmesh.sdk import Schema
 from herdmesh.worker.connectors.values.payloads import Payloads
 

@@ -26,13 +26,19 @@ from typing import Any, cast
 
 import msgspec
 
-from herdmesh.connect import jackson
-from herdmesh.connect.converters.json import JsonConverter
-from herdmesh.connect.converters.json_texts import Texts
-from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32
-from herdmesh.connect.javavalues import decimal_text, java_text
-from herdmesh.connect.packed import UnreadTexts
-from herdmesh.connect.schemas import LOGICAL
+from herdmesh.connect.converters import JsonConverter, Texts
+from herdmesh.connect.json_text import jackson
+from herdmesh.connect.model import (
+    LOGICAL,
+    BigInteger,
+    Float32,
+    Int8,
+    Int16,
+    Int32,
+    UnreadTexts,
+    decimal_text,
+    java_text,
+)
 from herdmesh.sdk import DataError, JavaDate, Schema, Struct
 
 _encode_lines = msgspec.json.Encoder(decimal_format="number").encode_lines

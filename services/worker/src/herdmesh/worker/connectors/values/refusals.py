@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from herdmesh.connect.jackson import like
+from herdmesh.connect.json_text import like
 from herdmesh.sdk import ConfigError, ConnectError, RecordError, RetriableError, SinkBatch
 
 T = TypeVar("T")

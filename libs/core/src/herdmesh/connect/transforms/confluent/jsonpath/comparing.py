@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, cast
 
-from herdmesh.connect.data import Struct
-from herdmesh.connect.javanumbers import double_text
+from herdmesh.connect.java import double_text
+from herdmesh.connect.model import Struct
 
 
 class _Missing:

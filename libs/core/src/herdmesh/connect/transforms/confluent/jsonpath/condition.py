@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from herdmesh.connect.data import Struct
-from herdmesh.connect.javanumbers import float_text
+from herdmesh.connect.java import float_text
+from herdmesh.connect.model import Struct
 from herdmesh.connect.transforms.confluent.jsonpath.comparing import MISSING
 from herdmesh.connect.transforms.confluent.jsonpath.grammar import Filter, Reader, Steps
 

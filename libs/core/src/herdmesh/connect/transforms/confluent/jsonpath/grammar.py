@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
 
-from herdmesh.connect.javaregex import compiled, syntax_error
+from herdmesh.connect.java import compiled, syntax_error
 from herdmesh.connect.transforms.confluent.jsonpath.comparing import MISSING, OPERATORS, matches
 
 Steps = tuple[str | int, ...]

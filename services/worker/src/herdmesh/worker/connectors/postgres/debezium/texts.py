@@ -26,8 +26,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.logical import decimal_of
+from herdmesh.connect.java import DAY_MS
+from herdmesh.connect.model import decimal_of
 from herdmesh.sdk import DataError, Schema, Struct
 from herdmesh.worker.connectors.postgres.writing.moments import date_text
 

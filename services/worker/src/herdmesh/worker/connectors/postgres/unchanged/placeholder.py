@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from herdmesh.connect.gregorian import DAY_MS
-from herdmesh.connect.logical import TEMPORAL, decimal_of, scale_of
-from herdmesh.connect.schemas import DATE, DECIMAL
+from herdmesh.connect.java import DAY_MS
+from herdmesh.connect.model import DATE, DECIMAL, TEMPORAL, decimal_of, scale_of
 from herdmesh.sdk import ConfigError, JavaDate, Schema, Struct, Validator
 
 DEFAULT: Final = "__debezium_unavailable_value"

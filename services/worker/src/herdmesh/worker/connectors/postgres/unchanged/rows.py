@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any, Final, cast
 
-from herdmesh.connect.javanumbers import wrap_int64
-from herdmesh.connect.schemas import FLOAT64
+from herdmesh.connect.java import wrap_int64
+from herdmesh.connect.model import FLOAT64
 from herdmesh.sdk import Schema
 from herdmesh.worker.connectors.postgres.unchanged.placeholder import Placeholder
 

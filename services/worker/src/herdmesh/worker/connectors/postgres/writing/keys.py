@@ -22,8 +22,7 @@ from datetime import UTC
 from decimal import Decimal
 from typing import Any, Final, cast
 
-from herdmesh.connect.data import BigInteger, Int8, Int16, Int32, Int64
-from herdmesh.connect.schemas import DATE, LOGICAL, TIMESTAMP
+from herdmesh.connect.model import DATE, LOGICAL, TIMESTAMP, BigInteger, Int8, Int16, Int32, Int64
 from herdmesh.sdk import JavaDate
 from herdmesh.worker.connectors.postgres.sink_text import Form, Texts, are_texts
 from herdmesh.worker.connectors.postgres.types import numeric_shape

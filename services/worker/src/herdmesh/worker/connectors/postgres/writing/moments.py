@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from herdmesh.connect.gregorian import DAY_MS
+from herdmesh.connect.java import DAY_MS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = -62_135_596_800_000

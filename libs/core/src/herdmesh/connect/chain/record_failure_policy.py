@@ -1,0 +1,59 @@
+"""How what may fail for one record is run: the stages of a chain, and what its caller decides about a failure.
+
+Owns the interface between a chain and its caller, and the strict caller, who ends at the first failure. What tolerant
+ones do (retry, skip, report) is the engine's.
+
+Invariant: a record is gone on without only by RecordSkipped; whatever else is raised ends the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from herdmesh.connect.errors import RecordError
+from herdmesh.connect.model import Batch
+
+T = TypeVar("T")
+
+KEY_CONVERTER, VALUE_CONVERTER, HEADER_CONVERTER = "KEY_CONVERTER", "VALUE_CONVERTER", "HEADER_CONVERTER"
+TRANSFORMATION = "TRANSFORMATION"
+
+
+class RecordSkipped(Exception):
+    """A record failed, and the batch goes on without it."""
+
+
+class Attempts(Protocol):
+    """Runs what may fail for one record."""
+
+    @property
+    def eager(self) -> bool:
+        """Every failure is to be known before a batch is given on. False lets values be decoded when a task looks at
+        them, for who ends at the first failure anyway and tells nobody of it."""
+        ...
+
+    def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
+        """The call's result. Raises RecordSkipped to go on without the record, anything else to stop."""
+        ...
+
+
+class _Strict:
+    """One try, and the first failure ends the batch."""
+
+    eager = False
+
+    def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
+        try:
+            return call()
+        except Exception as error:
+            raise record_error(stage, step, batch, at, error) from error
+
+
+STRICT: Attempts = _Strict()
+
+
+def record_error(stage: str, step: object, batch: Batch, at: int, error: Exception) -> RecordError:
+    """What is raised for a record that ends a batch."""
+    offset = batch.offsets[at] if batch.offsets else None
+    return RecordError(stage, str(step), batch.topic, batch.partition, offset, error)

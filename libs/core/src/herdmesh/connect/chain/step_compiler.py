@@ -1,0 +1,128 @@
+"""The steps of a chain, compiled for every shape of record that comes along.
+
+Owns the compiled loops, and how records go through them: together, or one by one and step by step. Converts nothing.
+
+Invariant: both ways give the same; what cannot be compiled together goes one by one, where each record says why. What
+is compiled is bounded, however many shapes come along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from herdmesh.connect.chain.batch_assembly import part_of
+from herdmesh.connect.chain.bisect_conversion import SHORT_RECORDS
+from herdmesh.connect.chain.compiled_loop import Halted, Loop, Single, Step
+from herdmesh.connect.chain.record_failure_policy import TRANSFORMATION, Attempts
+from herdmesh.connect.model import Batch
+from herdmesh.connect.transforms import Alone, Cells, Column, Diverged, Shape
+
+SHAPES_MAX: Final = 1_000
+"""As many as converters remember schemas by default: a topic whose records have each a schema of their own fills the
+memory of neither."""
+_V = TypeVar("_V")
+
+
+class Steps:
+    """All steps of one chain. `owned`: maps among the values are the chain's own and may be changed."""
+
+    def __init__(self, steps: Sequence[Step], *, owned: bool) -> None:
+        self.steps = tuple(steps)
+        self._owned = owned
+        self._loops: dict[Shape, Loop | None] = {}
+        self._singles: list[dict[Shape, Single]] = [{} for _ in steps]
+
+    @property
+    def loops(self) -> Mapping[Shape, Loop | None]:
+        """What was compiled so far; None = records of that shape go one by one."""
+        return self._loops
+
+    def loop(self, shape: Shape) -> Loop:
+        """All steps at once for this shape. Raises Diverged when there can be no such thing, or what compiling raises:
+        one by one it is raised again, with its record."""
+        try:
+            found = self._loops[shape]
+        except KeyError:
+            try:
+                found = Loop(self.steps, shape, owned=self._owned)
+            except Diverged:
+                found = None
+            _keep(self._loops, shape, found)
+        if found is None:
+            raise Diverged
+        return found
+
+    def around(
+        self,
+        columns: Batch,
+        start: int,
+        stop: int,
+        shape: Shape,
+        take: Callable[[Batch], None],
+        alone: Callable[[int], None],
+    ) -> bool:
+        """Records `start` to `stop`, all of one shape, in order: `take` gets what several became together, `alone` the
+        place of one that is to go by itself. Returns whether there was one."""
+        halted = False
+        while start < stop:
+            try:
+                loop = self.loop(shape)
+            except Exception:  # noqa: BLE001 - alone each of them says what is wrong with its shape
+                place, start = start, stop
+            else:
+                try:
+                    take(loop.until(part_of(columns, start, stop)))
+                    break
+                except Halted as halt:
+                    take(halt.made)
+                    place = start + halt.place
+                    # Many bad ones in a row are not worth a new beginning each.
+                    start = place + 1 if halt.place >= SHORT_RECORDS else min(stop, place + SHORT_RECORDS)
+            halted = True
+            for at in range(place, start):
+                alone(at)
+        return halted
+
+    def one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> tuple[Cells, Shape] | None:
+        """One record through all steps, one after the other; None = left out."""
+        for step, singles in zip(self.steps, self._singles, strict=True):
+            after = attempts.attempt(
+                partial(_step_one, step, singles, cells, shape, batch, at), TRANSFORMATION, step, batch, at
+            )
+            if after is None:
+                return None
+            cells, shape = after
+        return cells, shape
+
+    def close(self) -> None:
+        """Release the transformations."""
+        for step in self.steps:
+            step.close()
+
+
+def _step_one(
+    step: Step, singles: dict[Shape, Single], cells: Cells, shape: Shape, batch: Batch, at: int
+) -> tuple[Cells, Shape] | None:
+    if not step.applies(cells, shape, batch, at):
+        return cells, shape
+    if isinstance(step.transformation, Alone):
+        return step.transformation.alone(cells, shape, batch, at)
+    single = singles.get(shape)
+    if single is None:
+        single = _keep(singles, shape, Single(step, shape))
+    return single.run(cells, batch, at)
+
+
+def _keep(compiled: dict[Shape, _V], shape: Shape, made: _V) -> _V:
+    """Keep what was made for a shape, and forget the oldest when there are too many."""
+    if len(compiled) >= SHAPES_MAX:
+        del compiled[next(iter(compiled))]
+    compiled[shape] = made
+    return made
+
+
+def wanted_columns(steps: Sequence[Step]) -> frozenset[Column]:
+    """The columns that steps look at or change, whatever the shape."""
+    return frozenset[Column]().union(*(step.touches for step in steps))

@@ -1,0 +1,49 @@
+"""How often a source's records are in their topics: `herdmesh.delivery.guarantee` (ADR 0012).
+
+Owns the key, its values, and what contradicts them, for validation and for runs alike. What a run does about it is
+`engine.delivery.source_delivery`'s.
+
+Invariant: at least once is what a user asked for, and never beside a key that asks for more.
+"""
+
+from __future__ import annotations
+
+from herdmesh.connect.config.config_def import FieldViolation, RawConfig
+
+GUARANTEE = "herdmesh.delivery.guarantee"
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
+#: What needs transactions of records, and what to write instead.
+_MORE = (
+    ("exactly.once.support", "required", "exactly.once.support=requested"),
+    ("transaction.boundary", "connector", "transaction.boundary=poll or interval"),
+)
+
+
+def is_at_least_once(config: RawConfig) -> bool:
+    """True when it is what the connector's config asks for."""
+    return _text(config, GUARANTEE) == AT_LEAST_ONCE
+
+
+def contradictions(config: RawConfig, *, is_source: bool) -> list[FieldViolation]:
+    """Why the connector cannot be so."""
+    if not is_at_least_once(config):
+        return []
+    if not is_source:
+        message = (
+            f"{GUARANTEE}={AT_LEAST_ONCE} is of sources: how often a sink's target has a record is its connector's own"
+        )
+        return [FieldViolation(GUARANTEE, message, "leave it out, or choose a connector that is as you want it")]
+    return [
+        FieldViolation(
+            GUARANTEE,
+            f"{GUARANTEE}={AT_LEAST_ONCE} contradicts {key}={value}, which needs the records in transactions",
+            f"leave {GUARANTEE} out, or write {instead}",
+        )
+        for key, value, instead in _MORE
+        if _text(config, key).lower() == value
+    ]
+
+
+def _text(config: RawConfig, key: str) -> str:
+    value = config.get(key)
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,41 @@
+"""Text that a message, a JSON document or a log can carry.
+
+Python's `str` can hold halves of surrogate pairs (from `surrogateescape`, a cut UTF-16 text, a bad JSON escape); UTF-8,
+and so protobuf, JSON and Kafka, cannot. Owns the one way such text is shown: each half as its escape, `\\ud83d`. What
+is not told but stored, as a task config, is refused where it is and not escaped (`connect.author_checks`).
+
+Invariant: `escaped` never raises, and text without such halves stays the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+
+def escaped(text: str) -> str:
+    """The text with each half of a surrogate pair as its escape."""
+    return text if is_encodable(text) else text.encode("utf-8", "backslashreplace").decode()
+
+
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 has it."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def escaped_within(value: Any) -> Any:
+    """The same for all texts within a value of lists and dicts."""
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {escaped_within(name): escaped_within(one) for name, one in items}
+    if isinstance(value, list | tuple):
+        return [escaped_within(one) for one in cast("list[Any]", value)]
+    return value

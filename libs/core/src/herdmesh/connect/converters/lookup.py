@@ -1,0 +1,143 @@
+"""Converters by name.
+
+Owns the list of converters that exist and how a configuration names and configures one. Each converter has its own
+module.
+
+Invariant: a converter can be named by its short name and by its Java class name, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+from herdmesh.connect.config import RawConfig, advice
+from herdmesh.connect.converters.base import Converter, HeaderConverter, Role
+from herdmesh.connect.converters.byte_array import ByteArrayConverter
+from herdmesh.connect.converters.json.converter import JsonConverter
+from herdmesh.connect.converters.numbers import (
+    BooleanConverter,
+    DoubleConverter,
+    FloatConverter,
+    IntegerConverter,
+    LongConverter,
+    ShortConverter,
+)
+from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
+from herdmesh.connect.converters.string import StringConverter
+from herdmesh.connect.errors import ConfigError
+
+_SIMPLE = (SimpleHeaderConverter.java_class, "SimpleHeaderConverter", "Simple")
+_CLASSES: tuple[type[Converter], ...] = (
+    StringConverter, JsonConverter, ByteArrayConverter, BooleanConverter, ShortConverter, IntegerConverter,
+    LongConverter, FloatConverter, DoubleConverter,
+)  # fmt: skip
+
+CONVERTERS: Mapping[str, type[Converter]] = {
+    name: cls for cls in _CLASSES for name in (cls.java_class, cls.__name__, cls.__name__.removesuffix("Converter"))
+}
+"""Every accepted name -> class (Java class name, simple name, simple name without `Converter`); of those that need no
+schema registry."""
+
+_REGISTERED: Mapping[str, tuple[str, str]] = {
+    name: (module, simple)
+    for package, module, simple in (
+        ("avro", "avro.converter", "AvroConverter"), ("json", "json_schema.converter", "JsonSchemaConverter"),
+        ("protobuf", "protobuf.converter", "ProtobufConverter"),
+    )
+    for name in (f"io.confluent.connect.{package}.{simple}", simple, simple.removesuffix("Converter"))
+}  # fmt: skip
+"""Those that do -> module and class. Imported when one is named: what they need takes longer to import than all else
+that a command of `herd` needs."""
+
+
+def converter_names(field: str) -> tuple[str, ...]:
+    """The names that a converter's key takes (`key.converter`, `value.converter`, `header.converter`): Java classes,
+    and simple names."""
+    registered = [name for name in _REGISTERED if name.endswith("Converter")]
+    simple = ("SimpleHeaderConverter", SimpleHeaderConverter.java_class) if field.startswith("header.") else ()
+    return (*CONVERTERS, *registered, *simple)
+
+
+def converter_class(field: str, name: str) -> type[Converter]:
+    """The converter a configuration names.
+
+    Raises:
+        ConfigError: unknown name; says what to write instead.
+    """
+    if name in _REGISTERED:
+        module, simple = _REGISTERED[name]
+        return getattr(import_module(f"{__package__}.{module}"), simple)
+    found = CONVERTERS.get(name)
+    if found is None:
+        message = f"Invalid value {name} for configuration {field}: Class {name} could not be found."
+        raise ConfigError(message, field=field, fix=advice(name, converter_names(field)))
+    return found
+
+
+MakeAuthored = Callable[[str, str | None], Converter | None]
+"""An author's converter by its name and what `plugin.version` asks for, not configured yet; None = there is none."""
+
+
+def _none(_name: str, _version: str | None) -> Converter | None:
+    return None
+
+
+def _made(field: str, source: RawConfig, authored: MakeAuthored) -> Converter:
+    name = str(source[field])
+    if name not in CONVERTERS and name not in _REGISTERED:
+        version = source.get(f"{field}.plugin.version")
+        found = authored(name, None if version is None else str(version))
+        if found is not None:
+            return found
+    return converter_class(field, name)()
+
+
+def settings_source(field: str, config: RawConfig, defaults: RawConfig | None) -> RawConfig:
+    """Whose settings count for a converter: of `config` where that names one, else of `defaults` (the worker's)."""
+    return config if config.get(field) is not None else defaults or {}
+
+
+def make_converter(
+    field: str, config: RawConfig, *, role: Role, defaults: RawConfig | None = None, authored: MakeAuthored = _none
+) -> Converter:
+    """The configured converter of `field` (`key.converter`, `value.converter` or `header.converter`).
+
+    When `config` does not name one, `defaults` (the worker's) does, and then only its settings count (configs 4.1).
+
+    Raises:
+        ConfigError: no or an unknown converter, or a bad setting; `field` is the full key.
+    """
+    source = settings_source(field, config, defaults)
+    name = source.get(field)
+    if name is None:
+        raise ConfigError(
+            f'Missing required configuration "{field}" which has no default value.', field=field, fix="name a converter"
+        )
+    converter = _made(field, source, authored)
+    prefix = f"{field}."
+    try:
+        converter.configure(
+            {key[len(prefix) :]: value for key, value in source.items() if key.startswith(prefix)}, role
+        )
+    except ConfigError as error:
+        raise ConfigError(str(error), field=prefix + error.field, fix=error.fix) from error
+    return converter
+
+
+def make_header_converter(
+    field: str, config: RawConfig, *, defaults: RawConfig | None = None, authored: MakeAuthored = _none
+) -> HeaderConverter:
+    """The configured header converter: SimpleHeaderConverter when neither names one. As `make_converter`."""
+    source = settings_source(field, config, defaults)
+    name = str(source.get(field) or SimpleHeaderConverter.java_class)
+    converter: HeaderConverter
+    converter = SimpleHeaderConverter() if name in _SIMPLE else _made(field, source, authored)
+    prefix = f"{field}."
+    try:
+        converter.configure(
+            {key[len(prefix) :]: value for key, value in source.items() if key.startswith(prefix)}, "header"
+        )
+    except ConfigError as error:
+        raise ConfigError(str(error), field=prefix + error.field, fix=error.fix) from error
+    return converter

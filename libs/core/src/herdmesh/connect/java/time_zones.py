@@ -1,0 +1,104 @@
+"""Time zones as Java's date formats name and parse them (JDK 17, en_US).
+
+Owns the names and where each zone's rules come from (`zone_names.jsonl`: id, long and short name, long and short
+summer name, summer time saved and offset from UTC in minutes, in the order Java searches them). Not calendars.
+
+Invariant: a text names the zone that comes first in Java's own order.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+from functools import cache
+from importlib.resources import files
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from herdmesh.connect.java.gregorian import DAY_MS
+
+_FIXED = "fixed"
+_CYCLE_DAYS = 146_097
+_EPOCH_ORDINAL = 719_163
+_RULES_BEGIN = -2_208_988_800_000
+"""1900: before, Java has today's offset everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone. Offsets are minutes east of UTC."""
+
+    id: str
+    names: tuple[str, str, str, str]
+    """Long, short, long in summer, short in summer."""
+    saved: int
+    raw: int
+
+    def at_offset(self, offset_ms: int) -> Zone:
+        """The same names at a fixed offset."""
+        return replace(self, id=_FIXED, raw=offset_ms // 60_000)
+
+    def offset_ms(self, milliseconds: int) -> tuple[int, int]:
+        """Offset from UTC without summer time, and summer time, at an instant: both in milliseconds."""
+        rules = _rules(self.id)
+        if rules is None or milliseconds < _RULES_BEGIN:
+            return self.raw * 60_000, 0
+        at = _near(milliseconds).replace(tzinfo=ZoneInfo("UTC")).astimezone(rules)
+        return _split(at)
+
+    def wall_offset_ms(self, milliseconds: int) -> tuple[int, int]:
+        """The same at a wall clock's time: an hour that is skipped counts on from before, one that comes twice is
+        standard time."""
+        rules = _rules(self.id)
+        if rules is None or milliseconds < _RULES_BEGIN:
+            return self.raw * 60_000, 0
+        at = _near(milliseconds).replace(tzinfo=rules)
+        return min(_split(at), _split(at.replace(fold=1)), key=sum)
+
+
+UTC = Zone("UTC", ("Coordinated Universal Time", "UTC", "Coordinated Universal Time", "UTC"), 0, 0)
+
+
+def named_at(text: str, start: int) -> tuple[Zone, int] | None:
+    """The zone whose name stands at that place, in any case, and which of its names (0 to 3)."""
+    for zone in (UTC, *_zones()):
+        for place, name in enumerate(zone.names):
+            if same_ignoring_case(text[start : start + len(name)], name):
+                return zone, place
+    return None
+
+
+def same_ignoring_case(text: str, name: str) -> bool:
+    """`String.equalsIgnoreCase`."""
+    return text == name or (
+        len(text) == len(name) and (text.upper() == name.upper() or text.upper().lower() == name.upper().lower())
+    )
+
+
+@cache
+def _zones() -> tuple[Zone, ...]:
+    lines = (files("herdmesh.connect.java") / "zone_names.jsonl").read_text(encoding="utf-8").splitlines()
+    return tuple(Zone(zone, tuple(names), saved, raw) for zone, *names, saved, raw in map(json.loads, lines))
+
+
+@cache
+def _rules(zone: str) -> tzinfo | None:
+    """None for the old names only Java has, and where there is no time zone database: its offset of today holds."""
+    try:
+        return ZoneInfo(zone)
+    except ZoneInfoNotFoundError:
+        return None
+
+
+def _near(milliseconds: int) -> datetime:
+    """That time, or, beyond what Python's dates hold, the same in another cycle of 400 years."""
+    days, rest = divmod(milliseconds, DAY_MS)
+    ordinal = days + _EPOCH_ORDINAL
+    if not _CYCLE_DAYS < ordinal < 24 * _CYCLE_DAYS:
+        ordinal = ordinal % _CYCLE_DAYS + (23 if ordinal > 0 else 1) * _CYCLE_DAYS
+    return datetime.fromordinal(ordinal) + timedelta(milliseconds=rest)
+
+
+def _split(at: datetime) -> tuple[int, int]:
+    whole, summer = at.utcoffset() or timedelta(), at.dst() or timedelta()
+    return int((whole - summer).total_seconds() * 1000), int(summer.total_seconds() * 1000)

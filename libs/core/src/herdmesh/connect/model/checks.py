@@ -1,0 +1,128 @@
+"""Whether a value fits a schema (docs/reference/connect/data-model.md, section 1.3), with Connect's texts.
+
+Owns the rules and the Java class names in them. Invariant: a value that passes can be written by every converter that
+knows the schema's type.
+
+Under a schema a plain int, float, str or bytes stands for the Java class the schema names, if it has room for it; a
+marker (`Int8`, `Int64`, ...) stands for its own class alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, cast
+
+from herdmesh.connect.errors import ClassCastError, DataError
+from herdmesh.connect.model.data import Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, MapKey, Struct
+from herdmesh.connect.model.java_values import java_class
+from herdmesh.connect.model.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
+
+#: Bits of each integer type.
+BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
+_INTEGERS = {"INT8": Int8, "INT16": Int16, "INT32": Int32, "INT64": Int64}
+_OTHERS: dict[str, tuple[type, ...]] = {
+    "FLOAT32": (float, Float32),
+    "FLOAT64": (float, Float64),
+    "BOOLEAN": (bool,),
+    "STRING": (str,),
+    "BYTES": (bytes, bytearray, memoryview),
+    "ARRAY": (list, tuple),
+    "MAP": (dict, MapKey),
+    "STRUCT": (Struct,),
+}
+_CONTAINERS: dict[str, tuple[tuple[type, ...], str]] = {
+    "ARRAY": ((list, tuple), "java.util.List"),
+    "MAP": ((dict,), "java.util.Map"),
+    "STRUCT": ((Struct,), "org.apache.kafka.connect.data.Struct"),
+}
+_LOGICAL: dict[str, type] = {DECIMAL: Decimal, DATE: JavaDate, TIME: JavaDate, TIMESTAMP: JavaDate}
+
+
+def check_value(schema: Schema | None, value: Any, field: str | None = None) -> None:
+    """Raises DataError when the value does not fit; `field` is the struct field it is meant for."""
+    _check(schema, value, "value" if field is None else f'field: "{field}"')
+
+
+def fits(schema: Schema, value: object) -> bool:
+    """Whether a value that is not None is of the Java class the schema wants; what is inside it is not looked at."""
+    kind = type(value)
+    logical = _LOGICAL.get(schema.name) if schema.name is not None else None
+    if logical is not None:
+        return kind is logical
+    bits = BITS.get(schema.type)
+    if bits is not None:
+        return kind is _INTEGERS[schema.type] or (
+            kind is int and -(1 << bits - 1) <= cast("int", value) < 1 << bits - 1
+        )
+    return kind in _OTHERS[schema.type]
+
+
+def all_fit(schema: Schema, values: Sequence[object]) -> bool:
+    """Whether all values of a column that are not None are surely of the class the schema wants, looked at by types;
+    False may be wrong. What is inside of them is not looked at."""
+    if schema.type == "STRING" and schema.name is None and _are_texts(values):
+        return True
+    types = set(map(type, values))
+    types.discard(type(None))
+    if not types:
+        return True
+    if schema.type in BITS and schema.name is None and types == {int}:
+        numbers = [value for value in cast("Sequence[int | None]", values) if value is not None]
+        return fits(schema, min(numbers)) and fits(schema, max(numbers))
+    if schema.type in BITS and schema.name is None:
+        return False  # of the classes that name their size, or of none
+    if len(types) == 1:
+        return fits(schema, next(value for value in values if value is not None))
+    samples = dict(zip(map(type, values), values, strict=True))
+    return all(fits(schema, samples[kind]) for kind in types)
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    """Whether all values are texts, and none is null; in a quarter of the time of a look at the type of each."""
+    try:
+        "".join(values)
+    except TypeError:
+        return False
+    return True
+
+
+def check_struct(struct: Struct) -> None:
+    """Every field has a value that fits it, is optional or has a default."""
+    for field, value in zip(struct.schema.fields, struct.values, strict=True):
+        if value is None and (field.schema.optional or field.schema.default is not None):
+            continue
+        check_value(field.schema, value, field.name)
+
+
+def _check(schema: Schema | None, value: Any, location: str) -> None:
+    if schema is None:
+        raise DataError(f"No schema defined for {location}")
+    if value is None:
+        if schema.optional:
+            return
+        raise DataError(f"Invalid value: null used for required {location}, schema type: {schema.type}")
+    if not fits(schema, value):
+        named = "" if schema.name is None else f' "{schema.name}"'
+        raise DataError(
+            f"Invalid Java object for schema{named} with type {schema.type}: class {java_class(value)} for {location}"
+        )
+    expected = _CONTAINERS.get(schema.type)
+    if expected is not None and not isinstance(value, expected[0]):  # the name of a logical type on a container
+        raise ClassCastError(f"class {java_class(value)} cannot be cast to class {expected[1]}")
+    match schema.type:
+        case "STRUCT":
+            if value.schema is not schema:
+                raise DataError("Struct schemas do not match.")
+            check_struct(value)
+        case "ARRAY":
+            of_element = schema.value_schema
+            for element in cast("list[Any]", value):
+                _check(of_element, element, f"element of array {location}")
+        case "MAP":
+            of_key, of_value = schema.key_schema, schema.value_schema
+            for key, item in cast("dict[Any, Any]", value).items():
+                _check(of_key, key, f"key of map {location}")
+                _check(of_value, item, f"value of map {location}")
+        case _:
+            return

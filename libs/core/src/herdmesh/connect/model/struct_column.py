@@ -1,0 +1,48 @@
+"""Structs of one schema, kept field by field.
+
+Owns the one class: a column of structs for who goes through them one by one, and their fields' columns for who does not
+need the structs (a chain whose steps only move fields, a writer).
+
+Invariant: a field whose schema is not optional has no null; once somebody had the structs, which may be changed, they
+alone are the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from herdmesh.connect.model.data import Struct
+from herdmesh.connect.model.lazy_column import LazyColumn
+from herdmesh.connect.model.schemas import Schema
+
+Fields = Sequence[Sequence[Any]]
+"""A column for each field of a schema, in its order. They are shared: nobody changes one."""
+
+
+class StructColumn(LazyColumn[Struct]):
+    """So many structs of a schema, none of them null."""
+
+    def __init__(self, schema: Schema, fields: Fields, count: int) -> None:
+        """`fields` have `count` values each."""
+        # Not a method of its own: in a cycle it would stay, with all its values, until a collection, which is rare.
+        super().__init__(range(count), partial(_structs, schema, fields))
+        self.schema = schema
+        self._fields = fields
+
+    @property
+    def fields(self) -> Fields | None:
+        """The columns of the fields; None once the structs were read one by one."""
+        return self._fields if self._items is None else None
+
+
+def _structs(schema: Schema, fields: Fields, places: Sequence[int]) -> list[Struct]:
+    new = Struct.__new__
+    made: list[Struct] = []
+    for values in zip(*fields, strict=True) if fields else [()] * len(places):
+        struct = new(Struct)  # its constructor takes twice as long
+        struct.schema = schema
+        struct.values = list(values)
+        made.append(struct)
+    return made

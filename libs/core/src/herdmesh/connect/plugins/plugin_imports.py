@@ -1,0 +1,103 @@
+"""Where a plugin's modules are imported from, in a process that is this plugin's alone.
+
+Owns the order of imports: Python's own library, then Herdmesh and what it requires as this installation has it, then
+the plugin's virtual environment, then whatever else is installed here. Finds no plugins and judges none (the worker
+does, before any is used).
+
+Invariant: after `enter`, a module that the plugin's environment has is the plugin's, unless its distribution is one of
+`own`: of those, no module of the environment is ever imported, also not one that is imported late.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from herdmesh.connect.spi import PluginImports
+
+
+class _OwnFirst(importlib.abc.MetaPathFinder):
+    """Finds the modules that stay this installation's, before anything looks into the plugin's environment."""
+
+    def __init__(self, imports: PluginImports, own_path: Sequence[str]) -> None:
+        self.folder = imports.folder
+        self._own = frozenset(imports.own)
+        self._own_path = list(own_path)
+        self.plugin_path: list[str] = []
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Of a top-level module; what is in a package is found where the package is."""
+        if path is not None or fullname not in self._own:
+            return None
+        spec = PathFinder.find_spec(fullname, self._own_path)
+        if spec is not None and spec.origin is None and spec.submodule_search_locations is not None:
+            # a namespace, such as `google`: what this installation has in it comes first, the plugin's adds to it
+            spec.submodule_search_locations = [*spec.submodule_search_locations, *_below(fullname, self.plugin_path)]
+        return spec
+
+
+def enter(imports: PluginImports) -> None:
+    """Make this process the plugin's: once for its life.
+
+    Raises RuntimeError in a process that is another plugin's.
+    """
+    for finder in sys.meta_path:
+        if isinstance(finder, _OwnFirst):
+            if finder.folder != imports.folder:
+                raise RuntimeError(f"this process imports from {finder.folder}, not from {imports.folder}")
+            return
+    own_path = list(sys.path)
+    finder = _OwnFirst(imports, own_path)
+    sys.meta_path.insert(0, finder)
+    site.addsitedir(imports.site_packages, set())  # with its .pth files: a plugin may be installed as editable
+    added = [entry for entry in sys.path if entry not in own_path]
+    finder.plugin_path.extend(added)
+    _forget(added, frozenset(imports.own))
+    for name in imports.own:
+        _add_to_namespace(name, added)
+    library = _standard_library()
+    # No module of an environment hides one of Python itself, as in any environment; all else here comes after it.
+    first = [entry for entry in own_path if entry in library]
+    sys.path[:] = [*first, *added, *(entry for entry in own_path if entry not in library)]
+    importlib.invalidate_caches()
+
+
+def _forget(added: Iterable[str], own: frozenset[str]) -> None:
+    """Modules that are imported already, that the plugin brings itself, and that nothing of ours requires."""
+    top_level = {name.partition(".")[0] for name in sys.modules}
+    foreign = top_level - own - sys.stdlib_module_names - {"__main__"}
+    brought = {name for name in foreign if any(_has(Path(entry), name) for entry in added)}
+    for name in list(sys.modules):
+        if name.partition(".")[0] in brought:
+            del sys.modules[name]
+
+
+def _has(folder: Path, name: str) -> bool:
+    files = (f"{name}{suffix}" for suffix in (".py", *EXTENSION_SUFFIXES))
+    return (folder / name).is_dir() or any((folder / file).is_file() for file in files)
+
+
+def _add_to_namespace(name: str, added: Iterable[str]) -> None:
+    """Of a namespace that is imported already. From here on it no longer follows `sys.path`."""
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    if module is not None and isinstance(spec, ModuleSpec) and spec.origin is None and hasattr(module, "__path__"):
+        module.__path__ = [*module.__path__, *_below(name, added)]
+
+
+def _below(name: str, folders: Iterable[str]) -> list[str]:
+    return [str(Path(folder) / name) for folder in folders if (Path(folder) / name).is_dir()]
+
+
+def _standard_library() -> set[str]:
+    library = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+    return library | {str(Path(entry) / "lib-dynload") for entry in library}

@@ -1,0 +1,269 @@
+"""Which plugins this process can use, and which classes a config can name, in which versions.
+
+Owns discovery of the connectors that are installed here, through the entry point group `herdmesh.connectors`, and the
+search by name and version; the other kinds are `builtin` and `authored`. What is in plugin folders is the worker's to
+find: it brings that as descriptors like the others. Owns no instance.
+
+Invariant: a name finds at most one class, and a class has each version once; two connectors that claim one name are an
+error at discovery, not a surprise later. Where no version is asked for, the latest is found (KIP-891).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+
+from herdmesh.connect.config import (
+    WRITE_YOUR_OWN,
+    LeftOut,
+    RawConfig,
+    VersionRange,
+    advice,
+    connector_advice,
+    loaded_entry,
+    not_there,
+    rank,
+    version_range,
+)
+from herdmesh.connect.converters import converter_names
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins.builtin import builtin_classes, installed_classes, third_party_classes
+from herdmesh.connect.spi import (
+    AuthoredPlugin,
+    Connector,
+    PluginClass,
+    PluginDescriptor,
+    PluginImports,
+    PluginKind,
+    checked_class,
+    checked_definition,
+)
+from herdmesh.connect.transforms import PREDICATES, TRANSFORMATIONS
+
+ENTRY_POINT_GROUP = "herdmesh.connectors"
+PLUGIN_VERSION = "connector.plugin.version"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPlugin:
+    """One line of the list of plugins. A class of two kinds has two lines, as in Connect."""
+
+    class_name: str
+    kind: PluginKind
+    version: str
+    aliases: tuple[str, ...]
+
+
+def describe(connector: type[Connector]) -> PluginDescriptor:
+    """The descriptor of a connector class."""
+    return PluginDescriptor(connector.class_name, connector.aliases, connector.kind, connector.version, connector)
+
+
+def installed(left_out: LeftOut | None = None) -> list[PluginDescriptor]:
+    """The connectors that are installed here, in no particular order.
+
+    Raises, where nobody is told of what is `left_out`: TypeError when an entry point names something that is no
+    connector, ConfigError for one that says of itself what cannot be used, and what importing it raises.
+    """
+    found: list[PluginDescriptor] = []
+    for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            found.append(_described(entry))
+        except Exception as error:  # importing an author's code may raise anything
+            if left_out is None:
+                raise
+            left_out(entry, error)
+    return found
+
+
+def _described(entry: metadata.EntryPoint) -> PluginDescriptor:
+    loaded = loaded_entry(entry)
+    if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
+        raise TypeError(f"entry point {entry.name} = {entry.value} names no Connector")
+    checked_class(loaded)
+    checked_definition(loaded)
+    return describe(loaded)
+
+
+class PluginRegistry:
+    """The plugins a process knows."""
+
+    def __init__(self, plugins: Iterable[PluginDescriptor], others: Iterable[PluginClass] = ()) -> None:
+        """`others` exist besides these and Connect's own. Raises ValueError when two connectors claim one name, or one
+        class in one version."""
+        self.left_out: Callable[[], str] = str
+        """What is added to the advice for a class that is not known: plugins that are there and cannot be used."""
+        self._connectors = sorted(plugins, key=lambda plugin: (plugin.class_name, rank(plugin.version)))
+        self._by_name: dict[str, list[PluginDescriptor]] = {}
+        """Oldest version first."""
+        for plugin in self._connectors:
+            for name in dict.fromkeys((plugin.class_name, *plugin.aliases)):
+                others_called_so = self._by_name.setdefault(name, [])
+                for other in others_called_so:
+                    if other.class_name != plugin.class_name or rank(other.version) == rank(plugin.version):
+                        raise ValueError(f"both {other.connector} and {plugin.connector} are called {name}")
+                others_called_so.append(plugin)
+        classes = sorted([*builtin_classes(), *others], key=lambda cls: (cls.author is not None, rank(cls.version)))
+        self._concrete = [cls for cls in classes if not cls.abstract]
+        self._classes: dict[str, list[PluginClass]] = {}
+        """Oldest version first; of plugin folders there may be several of one version."""
+        for cls in classes:
+            for name in dict.fromkeys((cls.name, *cls.aliases)):
+                called_so = self._classes.setdefault(name, [])
+                if name in self._by_name or any(other.name != cls.name or not other.author for other in called_so):
+                    raise ValueError(f"{cls.name} is called {name}, and so is another plugin")
+                called_so.append(cls)
+
+    def become(self, other: PluginRegistry) -> None:
+        """Know from now on what the other one knows: more plugins were found."""
+        self._connectors, self._by_name = other._connectors, other._by_name
+        self._concrete, self._classes = other._concrete, other._classes
+
+    @classmethod
+    def discover(cls) -> PluginRegistry:
+        """Every connector that is installed here. Raises as `installed`."""
+        return cls(installed(), [*third_party_classes(), *installed_classes()])
+
+    def all(self) -> list[ListedPlugin]:
+        """All plugins in Connect's order: by kind (sinks, sources, transformations, predicates, converters, header
+        converters), then by class and version."""
+        connectors = [
+            ListedPlugin(one.class_name, PluginKind(one.kind.value), one.version, one.aliases)
+            for one in self._connectors
+        ]
+        others = [
+            ListedPlugin(cls.name, kind, cls.version, cls.aliases) for cls in self._concrete for kind in cls.kinds
+        ]
+        order = list(PluginKind)
+        return sorted([*connectors, *others], key=lambda one: (order.index(one.kind), one.class_name))
+
+    def names(self, kind: PluginKind) -> list[str]:
+        """The classes of a kind, sorted: what a form offers."""
+        return sorted({cls.name for cls in self._concrete if kind in cls.kinds})
+
+    def class_named(self, name: str, wanted: VersionRange | None = None) -> PluginClass | None:
+        """The class of that name or alias, abstract ones too, in its latest version among those `wanted`; None = there
+        is none."""
+        connectors = self._by_name.get(name)
+        if connectors is None:
+            of_name = self._classes.get(name, ())
+            return next((one for one in reversed(of_name) if wanted is None or wanted.holds(one.version)), None)
+        connector = _latest(connectors, wanted)
+        if connector is None:
+            return None
+        definition = connector.connector.config_def()
+        kinds = (PluginKind(connector.kind.value),)
+        return PluginClass(connector.class_name, kinds, definition, connector.aliases, connector.version)
+
+    def versions(self, name: str) -> list[str]:
+        """The versions there are of the class of that name or alias, oldest first."""
+        if name in self._by_name:
+            return [plugin.version for plugin in self._by_name[name]]
+        return list(dict.fromkeys(one.version for one in self._classes.get(name, ())))
+
+    def authored(self, name: str, version: str | None) -> type[AuthoredPlugin] | None:
+        """`authored.FindAuthored` for all that this worker can use."""
+        found = self.class_named(name, version_range(version))
+        if found is None and name in self._classes:
+            there = self.versions(name)
+            fix = f"leave it out, or write {' or '.join(there)}"
+            raise ConfigError(not_there(self._classes[name][-1].name, version_range(version), there), fix=fix)
+        return None if found is None else found.author
+
+    def environment(self, config: RawConfig, worker: RawConfig) -> PluginImports | None:
+        """The plugin folder that a task of this config imports from: its connector's, or that of a transformation,
+        predicate or converter which the config names, or the worker's settings where it names no converter. None =
+        all of them are installed here.
+
+        Raises:
+            ConfigError: the connector cannot be found; two of them are in two folders, which one process cannot join.
+        """
+        name, version = config.get("connector.class") or "", config.get(PLUGIN_VERSION)
+        name = self.serving(str(name), config)
+        found, whose = self.find(name, None if version is None else str(version)).imports, "the connector"
+        for field, name, version in named_classes(config, worker):
+            try:
+                chosen = self.class_named(name, version_range(version))
+            except ConfigError:
+                continue  # no version is written so: validation says it, and a run does
+            if chosen is None or chosen.imports is None:
+                continue
+            same = [one for one in self._classes[chosen.name] if one.version == chosen.version]
+            if found is None:
+                found, whose = chosen.imports, field
+            elif not any(one.imports is None or one.imports.folder == found.folder for one in same):
+                raise ConfigError(
+                    f"{chosen.name} {chosen.version} is in the plugin folder {chosen.imports.folder}, and {whose} is "
+                    f"from {found.folder}: a task is one process, and that has the libraries of one folder",
+                    field=field,
+                    fix=f"install it into {found.folder} too, or ask for a version that is there",
+                )
+        return found
+
+    def full_name(self, name: str) -> str | None:
+        """The class's full name, None = there is none (`config.KnownClasses`)."""
+        found = self.class_named(name)
+        return None if found is None else found.name
+
+    def class_advice(self, field: str, name: str) -> str:
+        """What to write at `field` (`transforms.a.type`, `value.converter`) instead of a class that is not known;
+        "" = nothing is like it."""
+        families = {"transforms": TRANSFORMATIONS, "predicates": PREDICATES}
+        return advice(name, families.get(field.partition(".")[0]) or converter_names(field))
+
+    def find(self, name: str, version: str | None = None) -> PluginDescriptor:
+        """The connector of that class name or alias, in its latest version among those that `version` asks for
+        (`connector.plugin.version`; None = any).
+
+        Raises:
+            ConfigError: for the field `connector.class`, listing what exists; for `connector.plugin.version`, listing
+                the versions there are, when it asks for another or is none.
+        """
+        plugins = self._by_name.get(name)
+        if plugins is None:
+            known = ", ".join(dict.fromkeys((*plugin.aliases, plugin.class_name)[0] for plugin in self._connectors))
+            raise ConfigError(
+                f"Failed to find any class that implements Connector and which name matches {name}, "
+                f"available connectors are: {known}",
+                field="connector.class",
+                fix=(connector_advice(name, self._by_name) or f"use one of: {known}; or {WRITE_YOUR_OWN}")
+                + self.left_out(),
+            )
+        there = self.versions(name)
+        fix = f"leave it out, or write {' or '.join(there)}"
+        try:
+            wanted = version_range(version)
+        except ConfigError as error:
+            raise ConfigError(str(error), field=PLUGIN_VERSION, fix=fix) from error
+        found = _latest(plugins, wanted)
+        if found is None:
+            raise ConfigError(not_there(plugins[0].class_name, wanted, there), field=PLUGIN_VERSION, fix=fix)
+        return found
+
+    def serving(self, name: str, config: RawConfig) -> str:
+        """By which name to `find` the connector that takes a config with this `connector.class`: the name itself, or
+        that of another connector (`Connector.served_by`). Raises as `find`."""
+        return self.find(name).connector.served_by(config) or name
+
+
+def named_classes(config: RawConfig, worker: RawConfig) -> Iterator[tuple[str, str, str | None]]:
+    """What a config, or the worker's settings for it, names besides the connector: key, name and version asked for.
+    What is malformed is left out; validation says so."""
+    for family in ("transforms", "predicates"):
+        aliases = config.get(family)
+        for alias in dict.fromkeys(aliases.split(",")) if isinstance(aliases, str) else ():
+            prefix = f"{family}.{alias.strip()}."
+            name, version = config.get(f"{prefix}type"), config.get(f"{prefix}plugin.version")
+            if isinstance(name, str):
+                yield f"{prefix}type", name.strip(), None if version is None else str(version)
+    for field in ("key.converter", "value.converter", "header.converter"):
+        source = config if config.get(field) is not None else worker
+        name, version = source.get(field), source.get(f"{field}.plugin.version")
+        if isinstance(name, str):
+            yield field, name.strip(), None if version is None else str(version)
+
+
+def _latest(plugins: Iterable[PluginDescriptor], wanted: VersionRange | None) -> PluginDescriptor | None:
+    found = [plugin for plugin in plugins if wanted is None or wanted.holds(plugin.version)]
+    return found[-1] if found else None

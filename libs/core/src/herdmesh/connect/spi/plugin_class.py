@@ -1,0 +1,79 @@
+"""Plugin classes as data: the kind, the names, the versions and the options of what a connector's config can name.
+
+Owns the types that discovery (`plugins`, `builtin`) fills and that validation reads. Finds and loads nothing.
+
+Invariant: a value says all that validation needs, so that validation knows no plugin by import.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from herdmesh.connect.config import ConfigDef
+from herdmesh.connect.spi.connector import Connector, ConnectorKind
+from herdmesh.connect.spi.custom_plugins import AuthoredPlugin
+
+CONNECT_VERSION = "4.3.1"
+"""The release of Kafka Connect whose behaviour its own classes have here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginImports:
+    """What a process has to know to import a plugin; part of a run's order."""
+
+    folder: str
+    """The virtual environment."""
+    site_packages: str
+    """The folder in it that modules are in."""
+    own: tuple[str, ...]
+    """The top-level modules that stay this installation's: Herdmesh's, and those of what it requires."""
+
+
+class PluginKind(StrEnum):
+    """What a plugin is, in the words of Connect's REST API and in the order it lists them."""
+
+    SINK = "sink"
+    SOURCE = "source"
+    TRANSFORMATION = "transformation"
+    PREDICATE = "predicate"
+    CONVERTER = "converter"
+    HEADER_CONVERTER = "header_converter"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginClass:
+    """A class a config can name. `kinds` is what it implements, also when it is abstract; `nested` are the concrete
+    classes within an abstract one."""
+
+    name: str
+    kinds: tuple[PluginKind, ...]
+    definition: ConfigDef
+    aliases: tuple[str, ...] = ()
+    version: str = CONNECT_VERSION
+    abstract: bool = False
+    interface: bool = False
+    nested: tuple[str, ...] = ()
+    author: type[AuthoredPlugin] | None = None
+    """The class of somebody else's; of a plugin folder, one whose settings are checked in the plugin's process."""
+    imports: PluginImports | None = None
+    """The plugin folder it is in; None = it is installed here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDescriptor:
+    """One connector class in one version."""
+
+    class_name: str
+    """Canonical, in Java's spelling where one exists."""
+    aliases: tuple[str, ...]
+    kind: ConnectorKind
+    version: str
+    connector: type[Connector]
+    """The author's class; of a plugin folder, one that asks it in a process of the plugin's own."""
+    imports: PluginImports | None = None
+    """Where its tasks are imported from; None = it is installed here."""
+
+    def load(self) -> Connector:
+        """A new, never started instance."""
+        return self.connector()

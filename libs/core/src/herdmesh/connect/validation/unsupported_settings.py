@@ -1,0 +1,130 @@
+"""What Connect accepts and this release refuses: what it does not run yet, what could not be started, and what is wrong
+with our own keys (`herdmesh.*`).
+
+Owns the refusals that come on top of Connect's validation (`connector_config`), each with its key, so that nobody
+believes that it works. A key Connect finds wrong already is not spoken of again.
+
+Invariant: a configuration with neither Connect's problems nor these can be started.
+"""
+
+from __future__ import annotations
+
+from herdmesh.connect.chain import chain_config
+from herdmesh.connect.clients import clients_of, override_violations
+from herdmesh.connect.config import FieldViolation, RawConfig, contradictions
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.java import compiled, syntax_error
+from herdmesh.connect.spi import ConnectorKind, FindAuthored, PluginDescriptor, PluginKind, checked_list, here
+from herdmesh.connect.topics import why_no_topic
+from herdmesh.connect.validation.connector_keys import DEAD_LETTERS, HERDMESH, group_names, topic_creation
+
+_RESTART_BACKOFF_MS = "herdmesh.restart.backoff.ms"
+_RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
+
+
+def refusals(
+    config: RawConfig, plugin: PluginDescriptor, worker: RawConfig, find: FindAuthored = here
+) -> list[FieldViolation]:
+    """Everything refused. `worker` is what a run gets as the worker's settings (default converters), `find` where
+    authors' transformations, predicates and converters are.
+
+    Raises what the author's `validate` raises beyond ConfigError.
+    """
+    definitions = [HERDMESH]
+    if plugin.kind is ConnectorKind.SOURCE:
+        definitions += [DEAD_LETTERS, topic_creation(group_names(config))]
+    found = [
+        FieldViolation(name, problem.message, problem.fix)
+        for definition in definitions
+        for name, value in definition.validate(config).items()
+        for problem in value.problems
+    ]
+    found += [
+        *chain_config.violations(config, worker=worker, find=find),
+        *_not_built(config),
+        *_only_javas(config, plugin.kind),
+        *_no_topics(config, plugin.kind),
+    ]
+    found += [
+        *_restart_rules(config),
+        *contradictions(config, is_source=plugin.kind is ConnectorKind.SOURCE),
+    ]
+    found += override_violations(clients_of(PluginKind(plugin.kind.value), config, exactly_once=True), config, worker)
+    connector = plugin.load()
+    values = plugin.connector.config_def().validate(config).values()
+    # An author's own rules may rely on well-formed values.
+    is_well_formed = not any(value.problems for value in values)
+    wrong = connector.validate(config) if is_well_formed else connector.not_built(config)
+    method = "validate" if is_well_formed else "not_built"
+    return found + [
+        FieldViolation(error.field, str(error), error.fix) for error in checked_list(method, wrong, ConfigError)
+    ]
+
+
+def _not_built(config: RawConfig) -> list[FieldViolation]:
+    found: list[FieldViolation] = []
+    for field, accepted, what in _NOT_BUILT:
+        value = config.get(field)
+        if value is not None and str(value).strip().lower() not in accepted:
+            fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
+            message = f"Invalid value {value} for configuration {field}: {what} not built yet"
+            found.append(FieldViolation(field, message, fix))
+    return found
+
+
+_NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    # Fences, offsets and topics are looked after in the worker's cluster: records in another would part from them.
+    ("consumer.override.bootstrap.servers", ("",), "reading from another cluster than the workers' is"),
+    ("producer.override.bootstrap.servers", ("",), "writing to another cluster than the workers' is"),
+)  # fmt: skip
+
+
+def _only_javas(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
+    """Regular expressions of topics that Java runs and nothing here can."""
+    fields = [("topics.regex", str(config.get("topics.regex") or ""))]
+    if kind is ConnectorKind.SOURCE:
+        names = [f"topic.creation.{group}.{part}" for group in group_names(config) for part in ("include", "exclude")]
+        fields = [(name, one.strip()) for name in names for one in str(config.get(name) or "").split(",")]
+    found: list[FieldViolation] = []
+    for field, pattern in fields:
+        if syntax_error(pattern) is not None:
+            continue  # told already
+        try:
+            compiled(pattern)
+        except ConfigError as error:
+            found.append(FieldViolation(field, str(error), error.fix))
+    return found
+
+
+def _no_topics(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
+    """Names that Kafka has no topic of: the first record, or the first dead letter, would fail the task."""
+    fields = (
+        ("topics", "errors.deadletterqueue.topic.name") if kind is ConnectorKind.SINK else ("offsets.storage.topic",)
+    )
+    found: list[FieldViolation] = []
+    for field in fields:
+        names = (
+            [one.strip() for one in _text(config, field).split(",")] if field == "topics" else [_text(config, field)]
+        )
+        for name in filter(None, names):
+            if why := why_no_topic(name):
+                message = f"Invalid value {name} for configuration {field}: {why}"
+                found.append(FieldViolation(field, message, "write a name that Kafka takes"))
+    return found
+
+
+def _restart_rules(config: RawConfig) -> list[FieldViolation]:
+    """The longest wait before a restart is not shorter than the first."""
+    longest, first = _text(config, _RESTART_BACKOFF_MAX_MS), _text(config, _RESTART_BACKOFF_MS)
+    if not (longest.isdecimal() and first.isdecimal()) or int(longest) >= int(first):
+        return []
+    message = (
+        f"Invalid value {longest} for configuration {_RESTART_BACKOFF_MAX_MS}: must not be below {_RESTART_BACKOFF_MS} "
+        f"({first})"
+    )
+    return [FieldViolation(_RESTART_BACKOFF_MAX_MS, message, f"write {first} or more")]
+
+
+def _text(config: RawConfig, field: str) -> str:
+    value = config.get(field)
+    return value.strip() if isinstance(value, str) else ""
