@@ -1,7 +1,7 @@
 """Kafka Connect's formats and rules in plain Python: record bytes, data model, converters, transformations, configs.
 
-Owns nothing itself; import from the modules: `config_topic`, `status_topic`, `offsets_topic`, `audit_topic`, `data`,
-`converters`, `transforms`, `chain_config`, `config`, `connector_config`, `connector`, `errors`.
+Owns nothing itself. Each package below is a room that says in its `__init__` what it owns and re-exports what others
+use; `errors` has the exceptions of all.
 
-Invariant: nothing here imports Spark, Kafka or gRPC.
+Invariant: nothing here imports Spark, Kafka or gRPC, and a room imports only rooms below it (`.importlinter`).
 """

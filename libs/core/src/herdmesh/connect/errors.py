@@ -1,20 +1,20 @@
-"""Errors of the Connect library, named and worded as Kafka Connect names and words them.
+"""Exceptions of the Connect library, named and worded as Kafka Connect names and words them.
 
-Owns the exception classes only. Does not decide what a caller does with them (tolerance, retries: the engine).
+Owns the classes. What a caller does with them (tolerance, retries) is the engine's.
 
     ConnectError                     anything of this library
     +-- DataError                    bad data: a record that cannot be read, converted or transformed
     |   +-- SchemaBuilderError       a schema that cannot be built
     |   +-- SchemaProjectorError     a value that cannot be projected from one schema to another
-    |   +-- InvalidRecordError       a record that Kafka does not know, by its time
-    +-- RetriableError               what may work when tried again
-    +-- JavaRuntimeError             what Java itself raises: NullPointerError, IllegalArgumentError, ...
-    +-- ConfigError                  a configuration value that cannot be used; carries the key
+    |   +-- InvalidRecordError       a record that Kafka refuses, by its time
+    +-- RetriableError               may succeed when it is tried again
+    +-- JavaRuntimeError             Java's own exceptions: NullPointerError, IllegalArgumentError, ...
+    +-- ConfigError                  a config value that cannot be used; carries the key
     +-- SerializationError           a codec that cannot be set up or used
-    +-- RecordTooLargeError          a record that Kafka does not take for its size
+    +-- RecordTooLargeError          a record that Kafka refuses for its size
     +-- RecordError                  a record that failed in a chain; carries stage, step and coordinates
 
-Invariant: every error that a user's configuration can cause carries the key to change.
+Invariant: every error that a user's config can cause carries the key to change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Cutting batches into parts of one shape and topic, and joining records that went alone with them again.
+"""Batch assembly: cuts batches into parts of one shape and topic, and joins records that were processed alone with
+them.
 
-Owns the order of what a chain gives, and what times records for Kafka may have. Converts and transforms nothing.
+Owns the order of a chain's results, and which timestamps records for Kafka may have. Converts and transforms nothing.
 
 Invariant: records keep their order, and no batch is empty.
 """

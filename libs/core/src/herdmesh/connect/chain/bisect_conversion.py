@@ -1,9 +1,10 @@
-"""Converting a column some of whose records are bad: which ones, and all the others, for little more than a good one.
+"""Conversion of a column with bad records: finds the bad ones, and converts all others at little more than the usual
+cost.
 
-Owns the cutting into pieces and when it is worth while. What becomes of a bad record is the chain's.
+Owns cutting the column into pieces, and when that pays off. The chain decides what happens to a bad record.
 
-Invariant: every record is converted or named as failed, and no error leaves here; the good ones are what `read_many`
-and `write_many` give.
+Invariant: every record is converted or named as failed, and no error leaves this module; the good records are what
+`read_many` and `write_many` give.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""From a connector's configuration to its chain.
+"""Chain builder: the converters, predicates and transformations that a connector's config names.
 
 Owns how `key.converter`, `value.converter`, `header.converter`, `transforms` and `predicates` are read
-(docs/reference/connect/configs.md, sections 4.1 and 6). Compiling: `program`; running: `chain`.
+(docs/reference/connect/configs.md, sections 4.1 and 6). Compiling: `compiled_loop`; running: `record_chain`.
 
-Invariant: a configuration `violations` finds nothing wrong with builds a chain.
+Invariant: a config without `violations` builds a chain.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Steps done to whole columns of a struct's fields, where all that they do is to make one struct of another's fields,
-or of a value that becomes a field.
+"""Column-wise steps: steps over whole columns of a struct's fields, where all they do is build one struct from
+another's fields, or from a value that becomes a field.
 
-Owns the page on which steps write that (`FieldCode`) and the function made of it. What a step does it writes itself,
-once: the expressions it gives for the fields of a record are evaluated over columns here, in `program.Loop` record by
-record.
+Owns the page on which steps write this (`FieldCode`) and the function made of it. Each step writes itself once: the
+expressions it gives for the fields of a record are evaluated over columns here, and record by record in
+`compiled_loop.Loop`.
 
-Invariant: what comes out is what the loop over the records gives. Whatever cannot be told from columns alone, a failure
-above all, is left to that loop.
+Invariant: the result equals that of the loop over the records. What columns alone cannot decide, a failure above all,
+is left to that loop.
 """
 
 from __future__ import annotations

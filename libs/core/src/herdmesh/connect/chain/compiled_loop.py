@@ -1,10 +1,10 @@
-"""Steps compiled into Python: all of them fused into one loop over a batch, or one alone for one record.
+"""Code generator for steps: all steps fused into one Python loop over a batch, or one step for one record.
 
-Owns the generated text. What a step does it writes itself (`transforms.base`); converting and errors: `chain`.
+Owns the generated text. Each step writes its own statements (`transforms.base`); converting and errors: `record_chain`.
 
-Invariant: the loop gives what the steps one by one give, or halts at the record it cannot take, with what those before
-it became. A record that leaves the shape the loop was made for (a null that keeps its old schema, while the others get
-a new one) halts it too.
+Invariant: the loop gives what the steps one by one give, or halts at the record that it cannot process, with the
+results of the records before it. A record that leaves the shape the loop was compiled for (a null that keeps its old
+schema, while the others get a new one) halts it too.
 """
 
 from __future__ import annotations

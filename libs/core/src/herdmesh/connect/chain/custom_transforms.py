@@ -1,9 +1,9 @@
-"""An author's transformations, predicates and converters as a chain has them.
+"""Adapters that put an author's transformations, predicates and converters into a chain.
 
-Owns the adapters. A record of an author's step goes through the chain alone, step by step (`step_compiler`): what
-schemas come out of it is known only once it came out.
+A record with a custom step goes through the chain alone, step by step (`step_compiler`), because the schemas of the
+result are known only when it is there.
 
-Invariant: a step sees the record as it is at its place in the chain, and what it may not change it did not change.
+Invariant: a step sees the record as it is at its place in the chain, and cannot have changed what it may not change.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""The chain of a task: converters and transformations, between Kafka's bytes and what a task takes or gives.
+"""Record chain of a task: converters and transformations between Kafka's bytes and Connect values.
 
     sink:   raw keys, values, headers -> converters -> steps -> Connect values
     source: Connect values -> steps -> converters -> raw keys, values, headers
 
-Owns the order of things and which of two ways a batch goes: all records through one compiled loop (`program.Loop`),
-or, when that raises, around the bad records: the good ones together as before, a bad one alone and stage by stage, so
-that every failure has its record, stage and step. What is done about a failure (retry, skip, report, stop) is the
-caller's (`Attempts`), who is told of failures in the order of the records. Does not read or write Kafka.
+Owns the order of the stages, and the choice between two paths for a batch: all records through one compiled loop
+(`compiled_loop`), or, when that raises, around the bad records: good records together as before, a bad record alone and
+stage by stage, so that every failure has its record, stage and step. The caller decides what happens to a failure
+(retry, skip, report, stop) by its `Attempts`, which sees failures in the order of the records. Does not read or write
+Kafka.
 
-Invariant: both ways give the same; the batch given is not changed, nor any value in it; without `Attempts` a chain
-gives all records that its steps let through, or raises for the first that fails.
+Invariant: both paths give equal results; the given batch and its values are not changed; without `Attempts` a chain
+returns all records that its steps let through, or raises for the first that fails.
 """
 
 from __future__ import annotations

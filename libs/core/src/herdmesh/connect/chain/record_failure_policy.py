@@ -1,9 +1,9 @@
-"""How what may fail for one record is run: the stages of a chain, and what its caller decides about a failure.
+"""Error policy of a chain, as an interface: runs one fallible stage for one record and decides about its failure.
 
-Owns the interface between a chain and its caller, and the strict caller, who ends at the first failure. What tolerant
-ones do (retry, skip, report) is the engine's.
+Owns the interface between a chain and its caller, and the strict policy, which ends at the first failure. Tolerant
+policies (retry, skip, report) are the engine's.
 
-Invariant: a record is gone on without only by RecordSkipped; whatever else is raised ends the batch.
+Invariant: only RecordSkipped lets a chain continue without a record; any other exception ends the batch.
 """
 
 from __future__ import annotations

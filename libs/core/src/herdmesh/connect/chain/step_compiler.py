@@ -1,9 +1,10 @@
-"""The steps of a chain, compiled for every shape of record that comes along.
+"""Step compiler: the steps of a chain, compiled once for every shape of record that occurs.
 
-Owns the compiled loops, and how records go through them: together, or one by one and step by step. Converts nothing.
+Owns the compiled loops and both ways of running them: over a whole batch, or one record and one step at a time.
+Converts nothing.
 
-Invariant: both ways give the same; what cannot be compiled together goes one by one, where each record says why. What
-is compiled is bounded, however many shapes come along.
+Invariant: both ways give equal results. Records that cannot be compiled together run one by one, where each reports its
+own error. The number of compiled loops is bounded, however many shapes occur.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a connector may set of its Kafka clients: `producer.override.*`, `consumer.override.*`, `admin.override.*`.
+"""Client overrides of connectors: `producer.override.*`, `consumer.override.*`, `admin.override.*`.
 
-Owns the policies (docs/reference/connect/configs.md, section 7), which clients a connector has, and the definitions of
-Kafka's client options (`client_keys.jsonl`: those of Kafka 4.3.1, read when first needed). What of it reaches
-librdkafka: `engine.runtime.settings`.
+Owns the override policies (docs/reference/connect/configs.md, section 7), which clients a connector has, and the
+definitions of Kafka's client options (`client_keys.jsonl`: those of Kafka 4.3.1, read when first needed). Translation
+for librdkafka: `librdkafka_settings`.
 
-Invariant: every override of a client that the connector has is judged by the worker's policy.
+Invariant: every override for a client of the connector is judged by the worker's policy.
 """
 
 from __future__ import annotations

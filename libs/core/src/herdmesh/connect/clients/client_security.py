@@ -1,16 +1,16 @@
-"""How Kafka clients reach a broker that encrypts or asks for a login: Java's settings in librdkafka's words.
+"""Logins and encryption of Kafka clients: Java's settings in librdkafka's terms.
 
-Owns `security.protocol`, `ssl.*` and `sasl.*` of every client: whose settings win, their translation, and what is said
-of those that librdkafka has nothing for. Makes no client and opens no file. Names that are librdkafka's own already
-(`sasl.username`, `ssl.ca.location`) pass as they are.
+Owns `security.protocol`, `ssl.*` and `sasl.*` of every client: whose settings win, their translation, and the warnings
+about those that librdkafka has no counterpart for. Makes no client and opens no file. librdkafka's own names
+(`sasl.username`, `ssl.ca.location`) pass unchanged.
 
-Whose win: a connector's `<client>.override.*`, over the worker's `<client>.*`, over the worker's own without a prefix.
-Connect hands the last to admin clients only (docs/reference/connect/configs.md, section 5): a consumer or producer that
-has a `security.protocol` under a prefix takes nothing of them here either; one that has none takes all, so that a login
-needs to be written once.
+Precedence: a connector's `<client>.override.*`, over the worker's `<client>.*`, over the worker's own without a prefix.
+Connect passes the last to admin clients only (docs/reference/connect/configs.md, section 5): a consumer or producer
+that has a `security.protocol` under a prefix takes none of them here either; one that has none takes all, so that a
+login needs to be written once.
 
-Invariant: what decides who is trusted and who logs in is translated or a ConfigError with key and fix, never dropped;
-what only tunes Java's own code is named in `ignored`.
+Invariant: a setting that decides who is trusted and who logs in is translated, or is a ConfigError with key and fix; it
+is never dropped. Settings that only tune Java's own code are named in `ignored`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The text of `sasl.jaas.config`, read as Kafka's `JaasConfig` reads it. Owns the syntax, not what a module means."""
+"""Parser of `sasl.jaas.config`, as Kafka's `JaasConfig` reads it.
+
+Owns the syntax, not the meaning of a login module.
+"""
 
 from __future__ import annotations
 

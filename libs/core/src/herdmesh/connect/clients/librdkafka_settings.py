@@ -1,10 +1,10 @@
-"""What Java's Kafka client settings are to librdkafka: a table, and the reading of a client's settings by it.
+"""Table of Java's Kafka client settings and their librdkafka counterparts, and the translation of a client's settings.
 
 Owns every consumer, producer and admin setting of Kafka 4.3 besides logins and encryption (`client_security`): its name
 and unit in librdkafka, or why it has no effect here. docs/reference/client-settings.md is made of the table. Makes no
 client.
 
-Invariant: a setting reaches librdkafka, is read by the engine, or is named in a warning; none is dropped in silence.
+Invariant: a setting reaches librdkafka, is read by the engine, or is named in a warning; none is dropped silently.
 """
 
 from __future__ import annotations

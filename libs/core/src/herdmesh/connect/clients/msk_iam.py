@@ -1,7 +1,7 @@
-"""Amazon MSK's login by IAM as configs name it (aws-msk-iam-auth): mechanism, classes and the module's options.
+"""Amazon MSK's IAM login as configs name it (aws-msk-iam-auth): mechanism, classes and options of the login module.
 
-Owns what the options mean and that what they need is installed. Makes no token and asks no one: that is
-`herdmesh.kafka.logins`, where clients are made.
+Owns what the options mean, and the check that the needed library is installed. Makes no token and calls no service:
+`herdmesh.kafka.logins` does, where clients are made.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""The consumer setting `auto.offset.reset`: where reading begins in a partition that has no offset to go on from.
+"""Offset reset policy (`auto.offset.reset`): where a consumer starts in a partition without a committed offset.
 
-Owns the values and their reading: Java's `earliest`, `latest`, `none` and `by_duration:<ISO 8601 duration>` (KIP-1106,
+Owns the values and their parsing: Java's `earliest`, `latest`, `none` and `by_duration:<ISO 8601 duration>` (KIP-1106,
 `AutoOffsetResetStrategy`), and librdkafka's other words for the first two. Pure: the clock is passed in.
 
-Invariant: what Java's consumer takes is taken with the same meaning, and every other text is a ConfigError that says
-what to write.
+Invariant: a value that Java's consumer accepts has the same meaning here; any other is a ConfigError with a fix.
 """
 
 from __future__ import annotations

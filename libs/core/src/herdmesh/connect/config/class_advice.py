@@ -1,8 +1,10 @@
-"""What to write in place of a class that a config names and nobody has here: a transformation, predicate, converter or
-connector's helper of another project.
+"""Replacement advice for unknown classes: what to write for a connector, transformation, predicate or converter of
+another project that is not built here.
 
-Owns the list of widely used Java classes without a twin, with what does their work here, and the wording. Invariant:
-every class that an advice names exists (`test_class_advice.py`).
+Owns the list of widely used Java classes without a counterpart, what does their work here, and the wording. Callers
+pass the names that are known, so that no plugin is imported here.
+
+Invariant: every class that an advice names exists (`test_class_advice.py`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Typed configuration in Connect's model: keys with type, default and validator, and Connect's error texts.
+"""Config definitions in Connect's model: typed keys with defaults and validators, and Connect's error texts.
 
-Owns `ConfigDef` and value parsing (docs/reference/connect/data-model.md, section 4). Validators live in `validators`.
-Knows no particular key.
+Owns `ConfigDef` and value parsing (docs/reference/connect/data-model.md, section 4). Validators: `validators`. Knows no
+particular key.
 
-Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` says of every key what
-Java's `ConfigDef.validateAll` says. Whoever gets a value of type PASSWORD: `redaction` knows it already.
+Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` reports for every key
+what Java's `ConfigDef.validateAll` reports. A value of type PASSWORD is known to `redaction` before it is returned.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What of a connection URL may be shown: the kind of the system, and its hosts with their ports.
+"""Connection URLs in messages, statuses and logs: the kind of system, its hosts and ports, and nothing secret.
 
-Owns the reading of URLs for messages, statuses and logs. How a URL is connected to is each driver's own.
+Owns this reading of URLs. How to connect is each driver's own.
 
-Only parts that are known for what they are get out (an allow list). A password can hold any character, also one that
-ends the part it stands in: `//user:pa/ss@host` reads as host `user`, port `pa`. So what a URL shows depends on its @:
+An allow list decides: only parts known for what they are get out. A password can hold any character, also one that ends
+the part it stands in: `//user:pa/ss@host` reads as host `user`, port `pa`. So the @ signs of a URL decide:
 
 | Signs | Shown |
 |---|---|
 | none | the hosts and ports after `//` |
-| one, before any of `?;#` | what comes after it: before it stands a user |
-| one after a `?`, `;` or `#` | the kind alone: either may be within a password |
+| one, before any of `?;#` | the part after it: a user stands before it |
+| one after a `?`, `;` or `#` | the kind alone: either side may be within a password |
 | two or more | the kind alone |
 
 Invariant: no part of a user's password is returned, wherever in the URL it stands and whatever its characters are.

@@ -1,9 +1,9 @@
-"""How often a source's records are in their topics: `herdmesh.delivery.guarantee` (ADR 0012).
+"""Delivery guarantee of a source: `herdmesh.delivery.guarantee` (ADR 0012), at least once or exactly once.
 
-Owns the key, its values, and what contradicts them, for validation and for runs alike. What a run does about it is
-`engine.delivery.source_delivery`'s.
+Owns the key, its values and the keys that contradict it, for validation and for runs alike. The engine delivers
+accordingly (`herdmesh.engine.delivery.source_delivery`).
 
-Invariant: at least once is what a user asked for, and never beside a key that asks for more.
+Invariant: at least once holds only when the user asked for it, and never beside a key that asks for more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Loading what an entry point of a package names, so that an author's mistake is an error that names it.
+"""Entry point loading, with an error that names the entry point when its code fails.
 
-Owns the errors. Which groups there are is `plugins`' and `authored`'s.
+Owns the errors. The groups of entry points belong to `plugins` and `spi.custom_plugins`.
 
-Invariant: whatever the import does but end or break the process, the caller gets what was named, or an exception.
+Invariant: unless the import ends or breaks the process, the caller gets the named object or an exception.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Text that a message, a JSON document or a log can carry.
+"""Escaping of lone surrogates: text that a message, a JSON document or a log can carry.
 
 Python's `str` can hold halves of surrogate pairs (from `surrogateescape`, a cut UTF-16 text, a bad JSON escape); UTF-8,
-and so protobuf, JSON and Kafka, cannot. Owns the one way such text is shown: each half as its escape, `\\ud83d`. What
-is not told but stored, as a task config, is refused where it is and not escaped (`connect.author_checks`).
+and so protobuf, JSON and Kafka, cannot. Owns the one way such text is shown: each half as its escape, `\\ud83d`. Text
+that is stored, such as a task config, is refused instead of escaped (`spi.author_checks`).
 
 Invariant: `escaped` never raises, and text without such halves stays the same object.
 """

@@ -1,16 +1,16 @@
-"""What may leave a process: texts without the secrets that it came to know.
+"""Redaction of secrets: texts that leave the process lose every secret that the process has come to know.
 
-Owns the secrets of this process and their replacement, and what a password within a URL is. Everything that speaks to
-the outside asks `redacted`: failures, traces, log lines, answers, and what is printed. Does not know where a secret
-comes from (`config_providers`, values of type PASSWORD in `config`, a run's order).
+Owns the secrets of this process, their replacement, and the detection of passwords in URLs. Every text for the outside
+goes through `redacted`: failures, traces, log lines, answers, printed output. Where a secret comes from is not known
+here (`config_providers`, values of type PASSWORD in `config_def`, a run's order).
 
 A secret that is an ordinary word (`secret`, `postgres`, `true` from a config provider) or has two or three characters
-is in many texts that do not tell it: it is hidden where it stands as a value (`password=secret`, `"secret"`,
+occurs in many texts that do not disclose it. It is hidden where it stands as a value (`password=secret`, `"secret"`,
 `user:secret@`, `password secret`), and the word in a sentence stays. A short number is hidden where it stands as a
 number of its own.
 
-Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret, but for a word as
-above in a sentence; within `secrets_of_one_answer` that holds of the texts of the same thread, and until its end.
+Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret, apart from such a
+word in a sentence. A secret of `secrets_of_one_answer` is hidden in texts of the same thread, until that block ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Sizes in bytes as people write them: `512MB`, `2g`, `1.5 GiB`, `1073741824`.
+"""Sizes in bytes in the notation of people: `512MB`, `2g`, `1.5 GiB`, `1073741824`.
 
-Owns the notation, both ways. Units are powers of 1024, whether written `MB`, `MiB` or `m`: as the JVM, Spark and
+Owns parsing and formatting. Units are powers of 1024, whether written `MB`, `MiB` or `m`: as the JVM, Spark and
 container engines count memory.
 """
 

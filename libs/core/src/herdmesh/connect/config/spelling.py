@@ -1,7 +1,7 @@
-"""The known name that a misspelt one was meant to be.
+"""Spelling suggestions: the known name that a misspelt one most likely means.
 
-Owns how alike two names must be. Knows no list of names, and imports nothing of Herdmesh: the stores use it through
-their clients' logins, and must not load plugins and transformations for that.
+Owns how similar two names must be. Knows no list of names and imports nothing of Herdmesh: the stores load it with
+their clients' logins and must not load plugins and transformations for that.
 """
 
 from __future__ import annotations

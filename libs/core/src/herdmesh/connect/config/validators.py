@@ -1,6 +1,6 @@
-"""The validators Connect's configuration keys use, with its texts (docs/reference/connect/data-model.md, section 4.4).
+"""Validators of config values, with Connect's texts (docs/reference/connect/data-model.md, section 4.4).
 
-Owns the rules on single values. Rules between keys belong to `connector_config`.
+Owns rules on single values. Rules between keys: `validation.connector_rules`.
 
 Invariant: each factory's `text` is what Connect reports as the valid values of a key.
 """

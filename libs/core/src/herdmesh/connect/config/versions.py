@@ -1,7 +1,8 @@
-"""Which versions of a plugin a config asks for: a version, or a range in Maven's notation (KIP-891).
+"""Plugin version requests: one version, or a range in Maven's notation (KIP-891).
 
-Owns the notation and its error texts. Invariant: a text is either understood as Maven understands it or refused with
-Maven's words.
+Owns the notation, the order of versions and the error texts.
+
+Invariant: a text is understood as Maven understands it, or refused with Maven's words.
 """
 
 from __future__ import annotations

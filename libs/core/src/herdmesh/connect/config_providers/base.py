@@ -1,4 +1,4 @@
-"""What a config provider is. Authors' own are entry points of the group `herdmesh.config_providers`."""
+"""Interface of a config provider. Authors' own are entry points of the group `herdmesh.config_providers`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Kafka's three config providers: File, Directory, EnvVar, with their params and texts
 (docs/reference/connect/configs.md, section 8.4).
 
-Owns what they read. Unlike Java's, a path that may not be read, or is no directory, is an error with the fix and no
-warning: what refers to it could not be resolved anyway.
+Owns what they read. Unlike in Java, a path that may not be read, or is no directory, is an error with the fix and not a
+warning: a reference to it could not be resolved anyway.
 
 Invariant: with `allowed.paths`, no file outside them is opened, `..` or not.
 """

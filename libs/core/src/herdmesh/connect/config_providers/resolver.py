@@ -1,9 +1,9 @@
-"""A worker's config providers, and what `${provider:path:key}` becomes (docs/reference/connect/configs.md, sections 8.1
-to 8.3).
+"""Resolver of a worker's config references: `${provider:path:key}` (docs/reference/connect/configs.md, sections 8.1 to
+8.3to 8.3).
 
-Owns the syntax, the instances, and the way back: what an author's code returns with resolved values in it is stored
-with the references. Java leaves a reference that it cannot resolve as it is, and the connector then tries to log in
-with `${file:...}`; here it is a ConfigError that names provider, path, key and the fix.
+Owns the syntax, the provider instances, and the way back: resolved values in what an author's code returns are stored
+as references. Java leaves a reference that it cannot resolve as it is, and the connector then tries to log in with
+`${file:...}`; here it is a ConfigError that names provider, path, key and the fix.
 
 Invariant: every resolved value, and every password within a URL, is known to `redaction` before anybody gets it.
 """

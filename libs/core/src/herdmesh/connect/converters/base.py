@@ -1,6 +1,7 @@
-"""What a converter is.
+"""Base classes of converters.
 
-Owns the base classes. Concrete converters are one module each beside it; `converters` looks them up.
+Owns the interface. The converters are in the modules beside it and in the folders of their formats; `lookup` finds them
+by name.
 
 Invariant: after `configure`, reading and writing need nothing but their arguments, so that the record loop can bind
 them once.

@@ -1,6 +1,8 @@
-"""ByteArrayConverter: bytes are the value.
+"""ByteArrayConverter: the value is the bytes.
 
-Owns nothing but the type check. Invariant: what it reads is what it writes, byte for byte.
+Owns the type check.
+
+Invariant: a value read and written again has the same bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The options of Connect's converters, with its texts (docs/reference/connect/transforms-converters.md, sections 4 and
-5).
+"""Options of Connect's converters, with its texts (docs/reference/connect/transforms-converters.md, sections 4 and 5).
 
-Owns the definitions only; what a converter does is in the module of its class. Invariant: they equal the ones the real
-classes declare (golden configdef vectors).
+Owns the definitions; the behaviour is in the module of each class.
+
+Invariant: they equal those that the real classes declare (golden configdef vectors).
 """
 
 from __future__ import annotations

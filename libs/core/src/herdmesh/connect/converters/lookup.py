@@ -1,9 +1,8 @@
-"""Converters by name.
+"""Lookup of converters by the names that a config can use.
 
-Owns the list of converters that exist and how a configuration names and configures one. Each converter has its own
-module.
+Owns the list of converters, their names, and how a config names and configures one. Each converter has its own module.
 
-Invariant: a converter can be named by its short name and by its Java class name, and by nothing else.
+Invariant: a converter is named by its short name or its Java class name, and by nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""BooleanConverter and the converters of the number types: one value in Kafka's fixed-width big-endian bytes.
+"""BooleanConverter and the number converters: one value in Kafka's fixed-width big-endian bytes.
 
-Owns the six classes, which differ in a width and in how they refuse. Invariant: only the very Java class the converter
-is named after is written, whatever the schema says (BooleanConverter alone looks at the schema).
+Owns the six classes, which differ in width and in how they refuse.
+
+Invariant: only the Java class that the converter is named after is written, whatever the schema says (BooleanConverter
+alone looks at the schema).
 """
 
 from __future__ import annotations

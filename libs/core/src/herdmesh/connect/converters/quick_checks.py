@@ -1,9 +1,9 @@
-"""Whether a value surely fits a schema, as one compiled expression: the quick way past `checks.check_value`.
+"""Fast schema check, compiled per schema: the fast path past `model.checks.check_value`.
 
-Owns the expression. It looks for plain Python values of just the types the schema names; markers (`Int64`), byte arrays
-and what else may fit, too, are left to `checks`, whose error texts are Connect's.
+Owns the expression. It accepts plain Python values of exactly the types that the schema names; markers (`Int64`), byte
+arrays and other values that may fit are left to `checks`, whose error texts are Connect's.
 
-Invariant: what passes here passes `check_value`.
+Invariant: a value that passes here passes `check_value`.
 """
 
 from __future__ import annotations

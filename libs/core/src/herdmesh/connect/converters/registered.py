@@ -1,10 +1,10 @@
-"""What the converters of all formats with a schema registry share.
+"""Shared part of the converters with a schema registry.
 
-Owns the settings in common, subjects, one reader for each kind of message and one writer for each Connect schema, and
-what becomes of bytes that are none of the format. The formats are modules of their own.
+Owns the common settings, subjects, one reader for each kind of message, one writer for each Connect schema, and the
+treatment of bytes that are not in the format. Each format has its own folder.
 
-Invariant: a schema is asked for, converted and compiled once for each kind of message or Connect schema; a record after
-that costs no request and no conversion of a schema. What was refused is asked for again.
+Invariant: a schema is requested, converted and compiled once for each kind of message or Connect schema; later records
+cost no request and no conversion of a schema. A refusal is not cached: the next record requests again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the options of the three formats with a schema registry have in common.
+"""Shared options of the three formats with a schema registry.
 
-Owns the options that all of them take, what they come to, and names that mean the same in each: enums and unions as
-`generalized.sum.type.support` names them, and names scrubbed as Java does. What only one format has is beside it
-(`avro.options`, `json_schema.options`, `protobuf.options`). Source: Confluent's `AbstractDataConfig`.
+Owns the options that all of them take, their values, and the names with one meaning in each: enums and unions as
+`generalized.sum.type.support` names them, and names scrubbed as Java does. Options of one format: `avro.options`,
+`json_schema.options`, `protobuf.options`. Source: Confluent's `AbstractDataConfig`.
 
 Invariant: an option of all formats is defined once, and comes first and in the same order in each.
 """

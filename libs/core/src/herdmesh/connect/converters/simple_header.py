@@ -1,7 +1,9 @@
-"""SimpleHeaderConverter: a header's text says what it is (docs/reference/connect/transforms-converters.md, section 6).
+"""SimpleHeaderConverter: headers as text, with types inferred from the text
+(docs/reference/connect/transforms-converters.md, section 6).
 
-Owns the mapping of headers; the text form and its parser are `values`. Invariant: reading never fails; text that is
-nothing else is a string.
+Owns the mapping of headers; the text form and its parser are in `values`.
+
+Invariant: reading never fails; a text of no other type is a string.
 """
 
 from __future__ import annotations

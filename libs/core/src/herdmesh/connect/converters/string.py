@@ -1,7 +1,8 @@
-"""StringConverter: text is the value, and anything else is written as Java prints it.
+"""StringConverter: text as UTF-8; any other value as Java prints it.
 
-Owns the encoding. Printing belongs to `model.java_values`. Invariant: reading never fails; malformed bytes become
-U+FFFD.
+Owns the encoding. Printing: `model.java_values`.
+
+Invariant: reading never fails; malformed bytes become U+FFFD.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A text on its way through a pattern of Java's SimpleDateFormat (JDK 17, en_US, lenient).
+"""Date parsing by a pattern of Java's SimpleDateFormat (JDK 17, en_US, lenient).
 
-Owns what each pattern letter accepts, and which instant the fields read say. Patterns, printing and the short cuts:
-`java.simple_date_format`.
+Owns what each pattern letter accepts, and the instant that the parsed fields mean. Patterns, formatting and the short
+cuts: `simple_date_format`.
 
-Invariant: a text is taken, up to the same place, where Java takes it.
+Invariant: a text is accepted, up to the same position, where Java accepts it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Java's GregorianCalendar: Julian before 15 October 1582, lenient, weeks from Sunday (en_US).
 
-Owns the arithmetic between days and calendar fields, and which fields count when several were set. Does not read or
-write text: `java.simple_date_format`. Days are counted as Java's "fixed dates": 1 is 1 January of year 1, Gregorian.
+Owns the arithmetic between days and calendar fields, and which fields count when several were set. Days are counted as
+Java's "fixed dates": 1 is 1 January of year 1, Gregorian. Text is parsed and formatted by `simple_date_format`.
 
 Invariant: `day_of` of the fields that `Day` gives is that day.
 """

@@ -1,10 +1,10 @@
-"""Java's regular expressions (`java.util.regex`, JDK 17): whether Java compiles one, and in its words why not; and one
-that matches as Java's does.
+"""Java regular expressions (`java.util.regex`, JDK 17): the syntax check with Java's error texts, and a compiled
+pattern that matches as Java's does.
 
-Owns the syntax; matching is done by `regex`, from what `regex_translation` makes of a pattern.
+Owns the syntax. The library `regex` does the matching, on the pattern that `regex_translation` makes.
 
-Invariant: what Java refuses is refused at Java's place, so far as connectors' configs have been seen to go wrong; names
-of Unicode properties and of characters are not all known here.
+Invariant: an invalid pattern is refused at the position that Java names, for the faults seen in configs of connectors.
+Not every name of a Unicode property or character is known here.
 """
 
 from __future__ import annotations

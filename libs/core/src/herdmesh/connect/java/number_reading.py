@@ -1,9 +1,8 @@
-"""Numbers as the JDK reads them from text and narrows them.
+"""Number parsing and narrowing as in the JDK: `Long.parseLong`, `Double.parseDouble`, `new BigDecimal(text)`, casts.
 
-Owns `Long.parseLong`, `Double.parseDouble`, `new BigDecimal(text)`, and Java's casts between numbers. Printing:
-`java.number_text`.
+Formatting of numbers: `number_text`.
 
-Invariant: text Java refuses with NumberFormatException raises ValueError here; nothing else does.
+Invariant: a text that Java refuses with NumberFormatException raises ValueError here, and no other text does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Numbers as Java 17 prints and wraps them.
+"""Number formatting and wrapping as in Java 17: `Double.toString`, `Float.toString`, 64-bit and 32-bit overflow.
 
-Owns `Double.toString`, `Float.toString` and 64-bit (32-bit) wrapping. Does not know JSON.
+Does not know JSON. Parsing of numbers: `number_reading`.
 
-Invariant: `double_text(x)` is the text `Double.toString(x)` gives on the JVM the golden vectors were recorded with:
-Java 17, whose digit generation is not always the shortest (JDK-4511638, changed in Java 19), so `repr` alone will not
-do.
+Invariant: `double_text(x)` is the text that `Double.toString(x)` gives on the JVM which recorded the golden vectors:
+Java 17, whose digits are not always the shortest (JDK-4511638, changed in Java 19), so `repr` alone does not suffice.
 """
 
 from __future__ import annotations

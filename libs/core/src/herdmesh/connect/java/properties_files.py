@@ -1,9 +1,9 @@
 """Java's `.properties` syntax, as `java.util.Properties.load` reads it.
 
-Owns the whole syntax: comments, blank and continuation lines, the separators, escapes, the last of two equal keys wins.
-Does not know what a property means.
+Owns the whole syntax: comments, blank lines, continuation lines, separators, escapes, and that the last of two equal
+keys wins. Does not know what a property means.
 
-Invariant: for any bytes the keys and values are Java's, UTF-16 unit for UTF-16 unit, or both refuse.
+Invariant: for any bytes the keys and values equal Java's, UTF-16 unit for UTF-16 unit, or both sides refuse the bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The replacement text of Java's `Matcher.replaceFirst`: `$1`, `${name}` and backslashes.
+"""Replacement texts of Java's `Matcher.replaceFirst`: `$1`, `${name}` and backslashes.
 
-Owns that syntax. Invariant: a text Java refuses is refused when it is first used, as in Java, not before.
+Owns that syntax.
+
+Invariant: an invalid replacement text is refused at its first use, as in Java, and not before.
 """
 
 from __future__ import annotations

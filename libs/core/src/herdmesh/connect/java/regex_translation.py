@@ -1,10 +1,10 @@
-"""A regular expression of Java in the syntax of the `regex` library (its version 1).
+"""Translation of Java regular expressions to the syntax of the `regex` library (its version 1).
 
-Owns what differs: classes that mean ASCII in Java, line terminators, quoting, flags and where they end, Java's names of
-properties. Whether Java compiles a pattern at all: `java.java_regex`. Matching: `regex`.
+Owns the differences: ASCII-only classes, line terminators, quoting, flags and their scope, Java's property names.
+Whether Java compiles a pattern is decided by `java_regex`.
 
-Invariant: a pattern that is translated matches what Java's matches, letters above U+FFFF and canonical equivalence
-aside; what has no translation raises `Untranslatable`.
+Invariant: a translated pattern matches what Java's matches, apart from letters above U+FFFF and canonical equivalence;
+a pattern without translation raises `Untranslatable`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Java's SimpleDateFormat (JDK 17, en_US, UTC, lenient): patterns compiled once into reading and writing dates.
+"""Java's SimpleDateFormat (JDK 17, en_US, UTC, lenient): patterns compiled once into parsing and formatting of dates.
 
-Owns the pattern letters and what they print. Reading: `date_reading`; calendar arithmetic: `gregorian`; zones:
-`java.time_zones`.
-One thing differs on purpose: where Java's object keeps the zone a text named and prints all later dates in it, here a
-text's zone is given back to the caller and holds for that text alone.
+Owns the pattern letters, formatting, and the short cuts for plain dates. Parsing: `date_reading`; calendar arithmetic:
+`gregorian`; zones: `time_zones`.
 
-Invariant: `DateFormat(p).parse(s)` and `.format(ms)` are what `new SimpleDateFormat(p)` gives; the short cuts for
-plain dates give what the long way gives.
+One difference is intended: Java's object keeps the zone that a parsed text named and formats all later dates in it;
+here the zone goes back to the caller and holds for that text alone.
+
+Invariant: `DateFormat(p).parse(s)` and `.format(ms)` equal `new SimpleDateFormat(p)`; the short cuts equal the general
+path.
 """
 
 from __future__ import annotations

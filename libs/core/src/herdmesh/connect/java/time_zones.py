@@ -1,9 +1,9 @@
-"""Time zones as Java's date formats name and parse them (JDK 17, en_US).
+"""Time zone names as Java's date formats print and parse them (JDK 17, en_US).
 
-Owns the names and where each zone's rules come from (`zone_names.jsonl`: id, long and short name, long and short
-summer name, summer time saved and offset from UTC in minutes, in the order Java searches them). Not calendars.
+Owns the names and the source of each zone's rules: `zone_names.jsonl` has id, long and short name, long and short
+summer name, summer time saved and offset from UTC in minutes, in the order Java searches them. No calendar arithmetic.
 
-Invariant: a text names the zone that comes first in Java's own order.
+Invariant: an ambiguous name means the zone that comes first in Java's own order.
 """
 
 from __future__ import annotations

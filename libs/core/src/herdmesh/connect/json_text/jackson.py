@@ -1,11 +1,11 @@
-"""JSON as Connect's JsonConverter without schemas reads and writes it (docs/reference/connect/config-topic.md, sections
+"""JSON as Connect's JsonConverter reads and writes it without schemas (docs/reference/connect/config-topic.md, sections
 2.1 and 11).
 
-Owns reading bytes into plain Python values and writing them back in Jackson's bytes. Does not know what a record means.
+Owns reading bytes into plain Python values, and writing them in Jackson's bytes. Does not know what a record means.
 Values: None, bool, int (64 bits), float, str (lone surrogates possible), list, dict with str keys in the order read.
 
 Invariant: `loads` accepts and refuses what Jackson does under JsonConverter's settings, and `dumps(loads(b)) == b` for
-every b that Connect wrote. msgspec does the work where its answer is known to be Jackson's; the careful reader in
+every b that Connect wrote. msgspec does the work where its answer is known to equal Jackson's; the reference reader
 `jackson_reader` decides everything else.
 """
 

@@ -1,10 +1,10 @@
-"""The careful JSON reader: Jackson's grammar under JsonConverter's settings, one character at a time.
+"""Reference JSON reader: Jackson's grammar under JsonConverter's settings, one character at a time.
 
-Owns what `msgspec` refuses or answers differently: other encodings, leading zeros, trailing content, lone surrogates,
-numbers beyond 64 bits or double range, Jackson's limits. Slow, and only reached for such input. Iterative, so that no
-input can exhaust the stack.
+Owns the input that `msgspec` refuses or reads differently: other encodings, leading zeros, trailing content, lone
+surrogates, numbers beyond 64 bits or beyond a double, Jackson's limits. Slow, and used for such input alone. Iterative,
+so that no input can exhaust the stack.
 
-Invariant: never returns a value Jackson would refuse, never refuses one Jackson accepts
+Invariant: never returns a value that Jackson refuses, and never refuses one that it accepts
 (docs/reference/connect/config-topic.md, sections 2.1 and 11).
 """
 

@@ -1,7 +1,7 @@
-"""Connect data as JSON text that loses nothing: what `herd transform` reads and prints, and the golden vectors hold.
+"""Lossless JSON form of Connect data: what `herd transform` reads and prints, and what the golden vectors hold.
 
-Owns the form. A schema is JsonConverter's schema JSON. Under a schema a value whose class fits it is plain JSON, a
-struct an object of all its fields; everything else carries a tag:
+Owns the form. A schema is JsonConverter's schema JSON. Under a schema a value whose class fits it is plain JSON, and a
+struct is an object of all its fields; everything else carries a tag:
 
     {"$i8": 1}  {"$i16": 1}  {"$i32": 1}  {"$i64": 1}      integers without a schema, or not the one their schema names
     {"$f32": 1.5}  {"$f64": 1.5}  {"$f": "NaN"}            floats, the same; and what JSON has no number for
@@ -13,7 +13,7 @@ struct an object of all its fields; everything else carries a tag:
     {"$struct": {...}, "schema": {...}}                    a struct under another schema, or none
     {"$java": class, "string": "..."}                      any other object, which no schema takes
 
-A schemaless plain number is a Java Long, or a Double when it has a fraction or an exponent.
+A plain number without a schema is a Java Long, or a Double when it has a fraction or an exponent.
 
 Invariant: `value_of(value_to(v, s), s)` is v, types included.
 """

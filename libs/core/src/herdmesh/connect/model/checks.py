@@ -1,10 +1,12 @@
-"""Whether a value fits a schema (docs/reference/connect/data-model.md, section 1.3), with Connect's texts.
+"""Schema check: whether a value fits a schema (docs/reference/connect/data-model.md, section 1.3), with Connect's
+texts.
 
-Owns the rules and the Java class names in them. Invariant: a value that passes can be written by every converter that
-knows the schema's type.
+Owns the rules and the Java class names in them.
 
-Under a schema a plain int, float, str or bytes stands for the Java class the schema names, if it has room for it; a
-marker (`Int8`, `Int64`, ...) stands for its own class alone.
+Under a schema a plain int, float, str or bytes stands for the Java class that the schema names, if it has room for the
+value; a marker (`Int8`, `Int64`, ...) stands for its own class alone.
+
+Invariant: every converter that knows the schema's type can write a value that passes.
 """
 
 from __future__ import annotations

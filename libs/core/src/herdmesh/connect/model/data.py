@@ -1,16 +1,16 @@
-"""The Connect data model in Python: what a record and a value are.
+"""Values and records of the Connect data model.
 
-Owns the types. Schemas: `schemas`. Whether a value fits one: `checks`. Does not convert or transform.
+Owns the types. Schemas: `schemas`. Whether a value fits a schema: `checks`. Converts and transforms nothing.
 
-Schemaless values are plain Python: None, bool, int (Java long), float (Java double), str, bytes, list, dict. The Java
-types Python has no own type for are marker subclasses (`Int32(5)` is an int), so that code that does not care sees
-plain numbers and code that must print or refuse like Java can tell. `Decimal` is Java's BigDecimal.
+Values without a schema are plain Python: None, bool, int (Java long), float (Java double), str, bytes, list, dict. Java
+types that Python lacks are marker subclasses (`Int32(5)` is an int): ordinary code sees plain numbers, and code that
+must print or refuse like Java can tell them apart. `Decimal` is Java's BigDecimal.
 
-Under a schema a plain int or float stands for the Java class the schema names (5 under INT8 is a Byte), so that reading
-a record makes no object per number; a marker stands for its own class alone (`Int64(5)` under INT8 is a Long, and does
-not fit).
+Under a schema a plain int or float stands for the Java class that the schema names (5 under INT8 is a Byte), so that
+reading a record makes no object per number; a marker stands for its own class alone (`Int64(5)` under INT8 is a Long,
+and does not fit).
 
-Invariant: a value's Java class can be told from its Python type and the schema it is under.
+Invariant: a value's Java class follows from its Python type and the schema it is under.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The headers of a record, in order, with Connect's operations on them (`ConnectHeaders`;
-docs/reference/connect/data-model.md, section 2.4).
+"""Record headers with Connect's operations (`ConnectHeaders`; docs/reference/connect/data-model.md, section 2.4), in
+order.
 
-Owns what may be added and how headers of one name are found, kept and left out. A plain list of `Header`s is what a
-chain and a batch carry; this is one.
+Owns what may be added, and how headers of one name are found, retained and removed. A chain and a batch carry plain
+lists of `Header`; this class is such a list.
 
-Invariant: a header that `add` took has a value of the class its schema's type or logical type wants; what is inside a
-list, map or struct is not looked at, as in Connect.
+Invariant: a header that `add` accepted has a value of the class that its schema's type or logical type wants; elements
+of a list, map or struct are not checked, as in Connect.
 """
 
 from __future__ import annotations

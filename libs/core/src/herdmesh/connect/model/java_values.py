@@ -1,8 +1,8 @@
-"""What Java calls and prints the values of the data model.
+"""Java class names and `toString` texts of values of the data model.
 
-Owns class names, schema types of schemaless values and `toString`. Does not own number text: `java.number_text`.
+Owns class names, schema types of values without a schema, and `toString`. Number text: `java.number_text`.
 
-Invariant: `java_text(v)` is `String.valueOf(v)` of the Java object `v` stands for (maps in the order they are given).
+Invariant: `java_text(v)` is `String.valueOf(v)` of the Java object that v stands for (maps in their given order).
 """
 
 from __future__ import annotations

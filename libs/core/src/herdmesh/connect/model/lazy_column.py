@@ -1,6 +1,6 @@
-"""Columns that are made when somebody reads them.
+"""Lazy column: a column that is converted at its first use.
 
-Owns the one class. Invariant: a column that nobody reads costs nothing, and one that is read is made once.
+Invariant: a column that nobody reads costs nothing, and one that is read is converted once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The logical types' two forms: Decimal, Date, Time and Timestamp, and the bytes and integers under them.
+"""Conversions of logical types: Decimal, Date, Time and Timestamp to and from the bytes and integers under them.
 
-Owns the conversions both ways with Connect's checks and texts (docs/reference/connect/data-model.md, section 1.4).
-Names: `schemas`.
+Owns both directions with Connect's checks and texts (docs/reference/connect/data-model.md, section 1.4). Names of the
+types: `schemas`.
 
-Invariant: `from_internal(schema, to_internal(schema, value))` is the value, of a Date in the years an int of days has.
+Invariant: `from_internal(schema, to_internal(schema, value))` is the value, for a Date in the years that an int of days
+covers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Texts as they lie in a file or a topic: UTF-8, many in one piece of memory or still apart.
+"""Packed text columns: UTF-8 texts as they lie in a file or a topic, in one piece of memory or in several.
 
-Owns the columns that keep it, so that who only hands texts on makes no object of each. What is UTF-8 and what is to be
-done about what is not is the reader's: these columns hold what was checked, or say that it was not.
+Owns the columns, which let code that only passes texts on make no Python string per record. Whether bytes are UTF-8,
+and what happens when they are not, is the reader's decision: a column holds checked texts, or says that they are
+unchecked.
 
-Invariant: read one by one, a column gives the same as a list of its items would.
+Invariant: read one by one, a column gives the same as a list of its items.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""SchemaProjector: a value written under one schema, as another version of the schema has it
+"""SchemaProjector: projection of a value from the schema it was written under to another version of the schema
 (docs/reference/connect/data-model.md, section 1.6).
 
-Owns which schemas can follow each other, and Connect's texts for those that cannot. Invariant: what comes out fits the
-target schema, as far as the value fitted its own.
+Owns which schemas can follow each other, and Connect's texts for those that cannot.
+
+Invariant: the result fits the target schema as far as the value fitted its own.
 """
 
 from __future__ import annotations

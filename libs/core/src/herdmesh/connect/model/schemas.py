@@ -1,10 +1,10 @@
-"""Schemas of the Connect data model: what values there are, and each distinct one exactly once.
+"""Schemas of the Connect data model, each distinct one as one object.
 
 Owns `Schema`, `Field`, the builder with Connect's rules (docs/reference/connect/data-model.md, sections 1.1 and 1.2)
-and the logical types' names. Whether a value fits a schema: `checks`. Values: `data`.
+and the names of logical types. Whether a value fits a schema: `checks`. Values: `data`.
 
 Invariant: two schemas that Java's `equals` calls equal are the same Python object, so that a chain is compiled once per
-schema and found again by identity. (Parameters in another order are another schema here: their order shows in JSON.)
+schema and found again by identity. (Parameters in another order make another schema here: their order shows in JSON.)
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Structs of one schema, kept field by field.
+"""Struct column: structs of one schema kept field by field.
 
-Owns the one class: a column of structs for who goes through them one by one, and their fields' columns for who does not
-need the structs (a chain whose steps only move fields, a writer).
+Owns the column, which gives structs to code that reads them one by one, and whole fields to code that does not need the
+structs (a chain whose steps only move fields, a writer).
 
-Invariant: a field whose schema is not optional has no null; once somebody had the structs, which may be changed, they
-alone are the truth.
+Invariant: a field whose schema is not optional has no null; once the structs were handed out, which may be changed,
+they alone are valid.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The classes that a connector's config can name besides connectors: converters, transformations, predicates.
+"""Built-in plugin classes: the converters, transformations and predicates that a connector's config can name.
 
-Owns the list, with names and definitions as Connect 4.3.1 has them, also of what is abstract; beside it the converters
-with a schema registry, Debezium's and Confluent's transformations, and the authors' own that are installed. Which of
-Connect's this release runs: `refusals`. Imported where configs are validated, not where records move.
+Owns the list, with names and definitions as Connect 4.3.1 has them, abstract classes included; also the converters with
+a schema registry, Debezium's and Confluent's transformations, and the installed plugins of authors. Which of Connect's
+classes this release runs: `validation.unsupported_settings`. Imported where configs are validated, not where records
+move.
 
-Invariant: a concrete class of Connect's has the definition its Java class declares (golden configdef vectors).
+Invariant: a concrete class of Connect's has the definition that its Java class declares (golden configdef vectors).
 """
 
 from __future__ import annotations

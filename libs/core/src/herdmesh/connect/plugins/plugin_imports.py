@@ -1,8 +1,8 @@
-"""Where a plugin's modules are imported from, in a process that is this plugin's alone.
+"""Import order of a process that runs one plugin.
 
-Owns the order of imports: Python's own library, then Herdmesh and what it requires as this installation has it, then
-the plugin's virtual environment, then whatever else is installed here. Finds no plugins and judges none (the worker
-does, before any is used).
+Owns the order: Python's own library, then Herdmesh and what it requires as installed here, then the plugin's virtual
+environment, then everything else that is installed here. Finds no plugins and judges none (the worker does, before any
+is used).
 
 Invariant: after `enter`, a module that the plugin's environment has is the plugin's, unless its distribution is one of
 `own`: of those, no module of the environment is ever imported, also not one that is imported late.

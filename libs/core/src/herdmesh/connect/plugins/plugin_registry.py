@@ -1,8 +1,8 @@
-"""Which plugins this process can use, and which classes a config can name, in which versions.
+"""Plugin registry: the connectors of this process, and the classes that a config can name, by name and version.
 
 Owns discovery of the connectors that are installed here, through the entry point group `herdmesh.connectors`, and the
-search by name and version; the other kinds are `builtin` and `authored`. What is in plugin folders is the worker's to
-find: it brings that as descriptors like the others. Owns no instance.
+lookup by name and version; the other kinds are found by `builtin` and `spi.custom_plugins`. The worker finds what is in
+plugin folders and passes descriptors of the same types. Owns no instance.
 
 Invariant: a name finds at most one class, and a class has each version once; two connectors that claim one name are an
 error at discovery, not a surprise later. Where no version is asked for, the latest is found (KIP-891).

@@ -1,14 +1,14 @@
-"""The REST API of a Confluent-compatible schema registry, over HTTP.
+"""HTTP client for the REST API of a Confluent-compatible schema registry.
 
-Owns requests, several addresses, bounded retries, authentication and what an error answer means. Remembers nothing
+Owns requests, several addresses, bounded retries, authentication and the meaning of error answers. Caches nothing
 (`schemas` does). Source of paths, answers and error codes: the registry's API reference ("Schema Registry API").
 
 Invariant: whatever the registry or the network does, a call ends within its timeouts and retries, in an answer or in an
-error of `herdmesh.connect.errors` that names the registry, the subject or the id, and what to do.
+error of `herdmesh.connect.errors` that names the registry, the subject or the id, and the next step.
 
     RetriableError   out of reach, overloaded or broken: the same record may work later
     ConfigError      401, 403: wrong or no credentials
-    DataError        anything the registry refuses for what was asked: unknown id or subject, incompatible schema
+    DataError        any other refusal: unknown id or subject, incompatible schema
 """
 
 from __future__ import annotations

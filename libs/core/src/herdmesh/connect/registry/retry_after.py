@@ -1,8 +1,8 @@
-"""The header `Retry-After` of an HTTP answer: a server that is busy says when to come back.
+"""Parser of the HTTP header `Retry-After`, by which a busy server says when to retry.
 
-Used by whoever sends HTTP requests: the registry's client, and HttpSink. Pure.
+Used by the HTTP clients of the registry and of HttpSink. Pure.
 
-Invariant: what cannot be read is no header, and none asks for more than `RETRY_AFTER_MAX_S`.
+Invariant: an unreadable header counts as none, and no header asks for more than `RETRY_AFTER_MAX_S`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What is remembered of a registry, and which schema a value is written with.
+"""Cache of a registry's answers, and the choice of the schema that a value is written with.
 
 Owns the rules of `auto.register.schemas`, `use.schema.id`, `use.latest.version` and their strictness, and the caches.
 Source of the rules: Confluent's `AbstractKafkaSchemaSerDe` and `AbstractKafkaAvroSerializer`.
 
-Invariant: what was once learnt of an id or a registered schema is answered without the registry, also while that is
-away; an id never changes its meaning. A failure is never remembered.
+Invariant: a known id or registered schema is answered without the registry, also during its outage; an id never changes
+its meaning. A failure is never cached.
 """
 
 from __future__ import annotations

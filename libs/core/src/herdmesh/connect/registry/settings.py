@@ -1,10 +1,10 @@
-"""The options of everything that uses a schema registry.
+"""Options of every user of a schema registry.
 
-Owns the definitions and what they come to (`RegistrySettings`). The options of a format are beside its converter.
+Owns the definitions and `RegistrySettings`, their typed values. The options of a format are beside its converter.
 Names, types and defaults are those of Confluent's `AbstractKafkaSchemaSerDeConfig` and `SchemaRegistryClientConfig`.
 
-Invariant: what cannot be done is refused here, with the key to change; nothing is taken and then not done. Passwords
-are known to `redaction` before a request is made, and stand in no address that a text may show.
+Invariant: an option that is not supported is refused, with the key to change; none is accepted and ignored. Passwords
+are known to `redaction` before a request is made, and are in no address that a text may show.
 """
 
 from __future__ import annotations

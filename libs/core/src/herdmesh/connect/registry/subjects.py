@@ -1,4 +1,4 @@
-"""Under which subject a schema is registered.
+"""Subject names of schemas in a registry.
 
 Owns Confluent's three strategies and their names. Source: `TopicNameStrategy`, `RecordNameStrategy` and
 `TopicRecordNameStrategy` in `io.confluent.kafka.serializers.subject`.

@@ -1,10 +1,10 @@
-"""TLS to a registry: `schema.registry.ssl.*`, from PEM files or PEM text.
+"""TLS options of a registry: `schema.registry.ssl.*`, from PEM files or PEM text.
 
-Owns the definitions of these options and what they come to (`TlsSettings`). Names: Confluent's client takes Kafka's
-`ssl.*` with the prefix `schema.registry.`. Java's own stores (JKS, PKCS12) are refused, with the command that turns one
-into PEM.
+Owns the definitions of these options and `TlsSettings`, their typed values. Names: Confluent's client takes Kafka's
+`ssl.*` with the prefix `schema.registry.`. Java's own stores (JKS, PKCS12) are refused, with the command that converts
+one into PEM.
 
-Invariant: files are read when the first request is made, so that a config is validated where they are not.
+Invariant: files are read when the first request is made, so that a config is also validated where they are missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The wire format: one zero byte, the schema's id in four bytes (big endian), the payload.
+"""Wire format of registered schemas: one zero byte, the schema's id in four bytes (big endian), the payload.
 
-Owns nothing but these five bytes. Source: Confluent's `AbstractKafkaSchemaSerDe`, "Wire format" in its documentation.
+Owns these five bytes. Source: Confluent's `AbstractKafkaSchemaSerDe`, "Wire format" in its documentation.
 
 Invariant: `split(frame(id, payload))` is the id and where the payload begins.
 """

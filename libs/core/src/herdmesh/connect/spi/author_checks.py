@@ -1,7 +1,9 @@
-"""Checks of what an author's connector class says of itself, and of what its methods return.
+"""Checks of an author's plugin class: its attributes, its methods, and the values that its methods return.
 
-Owns the refusals: each names the attribute or method, what it is, and what it must be. What is added to task configs is
-the worker's. Invariant: what passes can be sent to a worker, stored and shown.
+Owns the refusals: each names the attribute or method, the value found, and the value expected. What is added to task
+configs is the worker's.
+
+Invariant: a value that passes can be sent to a worker, stored and shown.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What a connector author implements: connectors, tasks, and the batches they exchange with the record loop.
+"""Connector interfaces: connectors, tasks, and the batches they exchange with the record loop.
 
 Owns the interfaces (docs/reference/connect/data-model.md, section 3). Does not run them: connectors live in a worker,
 tasks in a run (`herdmesh.engine`). `herdmesh.sdk` re-exports what is public here.
 
-Invariant: a task sees records in order per partition, and nothing it was given counts as done before the loop has
-committed it.
+Invariant: a task sees records in order per partition, and no record counts as done before the loop has committed it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an author of a transformation, a predicate or a converter implements, and how such plugins are found.
+"""Interfaces for an author's transformations, predicates and converters, and their discovery by entry points.
 
-Owns the interfaces (Java: `Transformation`, `Predicate`, `Converter`, each with Connect's life: made, configured, asked
-record by record, closed) and discovery by entry points. How they get into a chain is `custom_transforms`; Connect's own
-are written otherwise (`transforms`, `predicates`, `converters`), and compiled.
+Owns the interfaces (Java: `Transformation`, `Predicate`, `Converter`, each with Connect's life cycle: made, configured,
+called record by record, closed) and the discovery. `chain.custom_transforms` puts them into a chain. Connect's own are
+written in another way (`transforms`, `converters`) and compiled.
 
 Invariant: nothing is imported before a config names a class that is none of Connect's own.
 """

@@ -1,8 +1,8 @@
-"""Plugin classes as data: the kind, the names, the versions and the options of what a connector's config can name.
+"""Plugin classes as data: kind, names, versions and options of a class that a config can name.
 
-Owns the types that discovery (`plugins`, `builtin`) fills and that validation reads. Finds and loads nothing.
+Owns the types that discovery (`plugins`) fills in and validation reads. Finds and loads nothing.
 
-Invariant: a value says all that validation needs, so that validation knows no plugin by import.
+Invariant: a value says all that validation needs, so that validation imports no plugin.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a sink task says of how it is read for: from where, of which partitions, and when to commit.
+"""Requests of a sink task about its consumer: where to read from, which partitions to pause, and when to commit.
 
-Owns the interface an author sees (Java: `SinkTaskContext`, docs/reference/connect/data-model.md, section 3.4). Seeks
-and commits nothing: the loop does (`engine.sink.task_requests`).
+Owns the interface that an author sees (Java: `SinkTaskContext`, docs/reference/connect/data-model.md, section 3.4). The
+loop seeks and commits (`herdmesh.engine.sink.task_requests`).
 
-Invariant: it is optional, and costs a task that asks for nothing nothing.
+Invariant: optional, and free of cost for a task that requests nothing.
 """
 
 from __future__ import annotations

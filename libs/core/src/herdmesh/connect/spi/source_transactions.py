@@ -1,9 +1,10 @@
-"""What a source task says of the transactions its records are in, and what it hears of them (KIP-618).
+"""Transaction interfaces of a source task (KIP-618): requests for the end of a transaction, and acknowledgements.
 
-Owns the two interfaces an author sees: asking for the end of a transaction, and where Kafka put a record. Neither ends
-a transaction nor makes one: the loop does (`engine.source.boundaries`, `engine.delivery.delivery_reports`).
+Owns the two interfaces that an author sees: asking for the end of a transaction, and learning where Kafka put a record.
+The loop ends transactions and delivers acknowledgements (`herdmesh.engine.source.boundaries`,
+`herdmesh.engine.delivery.delivery_reports`).
 
-Invariant: both are optional, and cost a task that uses neither nothing.
+Invariant: both are optional, and free of cost for a task that uses neither.
 """
 
 from __future__ import annotations

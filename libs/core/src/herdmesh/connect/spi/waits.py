@@ -1,18 +1,18 @@
-"""What a task or a connector waits for: the one rule that a wait has a reason.
+"""Wait reasons of tasks and connectors: every wait of more than a few seconds shows what it is for.
 
-Owns the registry of waits that are under way, and the words for the one that is shown. Owns no clock that ends a wait
-and no retry: who waits says so here, and goes on waiting as it does. Three ways to say it:
+Owns the registry of current waits, and the text of the one that is shown. Owns no clock that ends a wait and no retry:
+the waiting code registers here and waits as it does anyway. Three ways to register:
 
 - `with waits.on("PostgreSQL db:5432", "COPY into orders"):` around a call that may not return, or a pause.
-- `standing = waits.Standing()`, then `standing.goes_on(...)` while something stays as it is between calls (a table that
-  is not there yet, a target that refuses batch after batch), and `standing.over()`.
-- `raise RetriableError(why, waits_for="PostgreSQL db:5432")`: the engine tries again, and says the rest.
+- `standing = waits.Standing()`, then `standing.goes_on(...)` while a state lasts over several calls (a table that is
+  missing, a target that refuses batch after batch), and `standing.over()`.
+- `raise RetriableError(why, waits_for="PostgreSQL db:5432")`: the engine retries, and registers the rest.
 
 A wait that lasts longer than `SHOWN_AFTER_S` is shown: as condition WAITING of the status, by the worker's metrics and
 by `herd`. A process executes one run at a time, so its waits are the process's; a connector's are those of its context
 (`entered`), because a worker has many connectors: a thread of a connector's own enters `ConnectorContext.waits` first.
 
-Invariant: nothing here blocks or raises, whatever thread calls; a wait that was left is never shown again; entering and
+Invariant: nothing here blocks or raises, whatever thread calls; a finished wait is never shown again; entering and
 leaving one costs a few hundred nanoseconds, and is done for a batch or a call, never for a record.
 """
 

@@ -1,9 +1,9 @@
-"""The bytes of the audit topic: one record per decided control request (docs/design/stores.md, section 3).
+"""Record format of the audit topic: one record per decided control request (docs/design/stores.md, section 3).
 
 Owns the record and its codec. Does not redact: the config store passes `changes` with secrets already replaced.
 
-Invariant: `decode(*encode(record)) == record`; the key is the request id, so a retry finds the outcome of the first
-try.
+Invariant: `decode(*encode(record)) == record`. The key is the request id, so a retry finds the outcome of the first
+attempt.
 """
 
 from __future__ import annotations

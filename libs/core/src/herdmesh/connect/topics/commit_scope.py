@@ -1,9 +1,10 @@
-"""What a task's last commit of offsets was for, and what else its connector has committed.
+"""Scope of a task's last offset commit: the topics it was for, and what else its connector has committed.
 
-Owns the value that travels with a task: the status topic keeps it, the leader gives it to whoever starts the task, and
-a sink's run tells by it a loss from a first start (`herdmesh.engine.sink.positions`). Owns no decision about offsets.
+Owns the value that travels with a task: the status topic keeps it, the leader passes it to the worker that starts the
+task, and a sink run uses it to tell lost offsets from a first start (`herdmesh.engine.sink.positions`). Decides nothing
+about offsets.
 
-Invariant: as many topics as a connector has, a scope names no more than TOPICS_MAX: it is part of every status.
+Invariant: a scope names at most TOPICS_MAX topics, however many the connector has, because it is part of every status.
 """
 
 from __future__ import annotations

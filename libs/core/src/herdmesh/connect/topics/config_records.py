@@ -1,11 +1,11 @@
-"""The typed records of the config topic: Connect's eight kinds and our two.
+"""Typed records of the config topic: Connect's eight kinds and our two.
 
-Owns the types and the digest of a task config. How they look as bytes: `config_topic`.
+Owns the types and the digest of a task config. Their bytes: `config_topic`.
 
-The kinds of which a topic has thousands are msgspec structs: a replay makes one per record, at a fifth of a dataclass'
-price, and the collector of cycles need not follow them.
+The kinds that a topic has thousands of are msgspec structs: a replay makes one per record at a fifth of a dataclass'
+price, and the cycle collector need not track them.
 
-Invariant: a record is immutable; treat the mappings inside as frozen.
+Invariant: a record is immutable; the mappings in it are treated as frozen.
 """
 
 from __future__ import annotations

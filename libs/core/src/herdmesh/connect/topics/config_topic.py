@@ -1,10 +1,10 @@
-"""The bytes of the config topic (docs/reference/connect/config-topic.md, sections 2, 4 and 11).
+"""Record format of the config topic (docs/reference/connect/config-topic.md, sections 2, 4 and 11).
 
-Owns keys, values and the accept/refuse rules of every record kind. Owns no state: what a record does to a connector
+Owns keys, values and the accept and refuse rules of every record kind. Owns no state: what a record does to a connector
 (deferred tasks, inconsistency, fencing) is the config store's.
 
-Invariant: `encode(decode(key, value)) == (key, value)` for every record Connect writes, and `decode` accepts exactly
-what Connect's KafkaConfigBackingStore accepts.
+Invariant: `encode(decode(key, value)) == (key, value)` for every record that Connect writes, and `decode` accepts what
+Connect's KafkaConfigBackingStore accepts and nothing else.
 """
 
 from __future__ import annotations

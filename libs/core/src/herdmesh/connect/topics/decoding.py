@@ -1,9 +1,9 @@
-"""What reading a record of one of the three topics can give besides the record itself.
+"""Outcomes of decoding a record that the topics share, and the parsing of task numbers in keys.
 
-Owns the outcomes every codec module shares, and the parsing of task numbers in keys. Knows no topic.
+Knows no topic.
 
-Invariant: decoding never raises. What cannot be read becomes `Undecodable`, which names the object it was about, so
-that a store can count it, list it and still do what Connect does for that object.
+Invariant: decoding never raises. An unreadable record becomes `Undecodable`, which names the object it was about, so
+that a store can count it, list it, and still do what Connect does for that object.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How far a sink is from the ends of its partitions, as two figures.
+"""Lag of a sink, as two figures.
 
-    behind        the partition's end less the position: records that the task has not read and put yet
-    uncommitted   the position less the committed offset: records it has put, whose offsets are not committed yet
+    behind        end of the partition minus position: records that the task has not read and put yet
+    uncommitted   position minus committed offset: records that it has put, whose offsets are not committed yet
 
-A task that keeps up is 0 behind whatever its commit interval; what is uncommitted grows between two commits and is read
-again after a crash. Owns this arithmetic for workers, herders and the CLI, so that none says another number.
+A task that keeps up is 0 behind whatever its commit interval is; the uncommitted records grow between two commits and
+are read again after a crash. Owns this arithmetic for workers, herders and the CLI, so that all show the same figures.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The bytes of a standalone worker's offsets file (docs/reference/connect/offsets-topic.md, section 11): a
+"""Record format of a standalone worker's offsets file (docs/reference/connect/offsets-topic.md, section 11): a
 Java-serialized `HashMap<byte[], byte[]>`, as Connect's FileOffsetBackingStore reads and writes it.
 
-Owns both directions. Keys and values are those of the offsets topic (`offsets_topic`), uninterpreted here. Owns no
-file. The format is the Java Object Serialization Stream Protocol, as far as such a map needs it.
+Owns both directions of the Java Object Serialization Stream Protocol, as far as such a map needs it. Keys and values
+are those of the offsets topic (`offsets_topic`) and are not interpreted here. Owns no file.
 
-Invariant: what `encode` makes, Java reads as the same map; what Java wrote, `decode` reads as the same map, null keys
-and values included; anything else is a DataError that says where, never half a map.
+Invariant: Java reads what `encode` makes as the same map; `decode` reads what Java wrote as the same map, null keys and
+values included; anything else is a DataError with the position, never half a map.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The bytes of the source offsets topic (docs/reference/connect/offsets-topic.md, section 1).
+"""Record format of the source offsets topic (docs/reference/connect/offsets-topic.md, section 1).
 
-Owns keys `["connector",{partition}]`, offset values, and the rule what both may hold. Owns no log and no cache.
+Owns keys `["connector",{partition}]`, offset values, and the rule for what both may hold. Owns no log and no cache.
 
-Invariant: a partition is its key's bytes: the order of members counts, so `encode_key` keeps the order it is given, and
-numbers are written as Java writes them.
+Invariant: the key's bytes identify a partition. The order of members counts, so `encode_key` keeps the order it is
+given, and numbers are written as Java writes them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The bytes of the status topic (docs/reference/connect/status-topic.md, sections 2, 5 and 10).
+"""Record format of the status topic (docs/reference/connect/status-topic.md, sections 2, 5 and 10"Seen on 4.3.1").
 
-Owns the three record kinds, their keys, values and accept/refuse rules. Owns no cache: which status wins over which
-(stale UNASSIGNED, PUT_SAFE) is the status store's. A value that says nothing out of the ordinary is read by msgspec in
-one step (`_PlainStatus`); every other goes member by member.
+Owns the three record kinds with their keys, values and accept and refuse rules. Owns no cache: which status wins (stale
+UNASSIGNED, PUT_SAFE) is the status store's. msgspec reads an ordinary value in one step (`_PlainStatus`); any other
+value is read member by member.
 
-Invariant: `encode(decode(key, value)) == (key, value)` for every record Connect writes; what we add comes after
-`version`, only when set, and is ignored by Java.
+Invariant: `encode(decode(key, value)) == (key, value)` for every record that Connect writes. Our own members come after
+`version`, only when they are set, and Java ignores them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What Kafka takes for the name of a topic.
+"""Topic name check: the names that Kafka accepts for a topic.
 
-Owns the rule (Java: `org.apache.kafka.common.internals.Topic.validate`) and its words. Which topic a record goes to is
-its connector's.
+Owns the rule (Java: `org.apache.kafka.common.internals.Topic.validate`) and its texts. The topic of a record is chosen
+by its connector.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the transaction coordinator's own topic says of how a transaction was decided (Kafka's TransactionLogKey and
+"""Record format of the transaction coordinator's topic: the outcome of a transaction (Kafka's TransactionLogKey and
 TransactionLogValue).
 
-Owns the reading of one record, and where the records of an id lie. Reads no topic: who may is its callers' affair.
+Owns the reading of one record, and the partition that has the records of a transactional id. Reads no topic: whether a
+caller may is not decided here.
 """
 
 from __future__ import annotations

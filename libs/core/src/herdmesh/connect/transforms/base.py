@@ -1,12 +1,12 @@
-"""What a transformation is: something that, for records of one shape, writes its own Python.
+"""Base classes of transformations: a transformation writes Python code for records of one shape.
 
-Owns the base classes and `Code`, the page a transformation writes on. Does not compile or run: `chain`.
+Owns the base classes and `Code`, the page that a transformation writes on. Does not compile or run: `chain` does.
 
-A record is, in what a transformation writes, seven variables: `key`, `value`, `topic`, `partition`, `offset` (None for
-a source record), `timestamp` (milliseconds or None) and `headers` (a list of `Header` of the record's own). The schemas
-of key and value are known when it writes: a transformation is compiled once for each pair of schemas it meets.
+In the code that a transformation writes, a record is seven variables: `key`, `value`, `topic`, `partition`, `offset`
+(None for a source record), `timestamp` (milliseconds or None) and `headers` (a list of `Header` of the record's own).
+The schemas of key and value are known at that time: a transformation is compiled once for each pair of schemas.
 
-Invariant: what is written changes only variables it announced with `Code.write`, and never changes a value in place
+Invariant: written code changes only the variables announced with `Code.write`, and never changes a value in place
 unless `Code.own` made it the record's own; nested values are never changed in place, since a source may still hold
 them.
 """

@@ -1,7 +1,9 @@
-"""Field paths: the name of a field, or the way to a nested one (KIP-821,
+"""Field paths: the name of a field, or the path to a nested one (KIP-821,
 docs/reference/connect/transforms-converters.md, section 2.3).
 
-Owns the syntax of both versions. Invariant: a path has the steps Java's `SingleFieldPath` has.
+Owns the syntax of both versions.
+
+Invariant: a path has the steps that Java's `SingleFieldPath` has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Transformations by name.
+"""Lookup of transformations by the names that a config can use.
 
-Owns the list of transformations that exist and the names they answer to. Each has its own module.
+Owns the list of transformations and their names. Each has its own module.
 
 Invariant: a transformation is named by its Java class (`...InsertField$Value`) or by that without its package, as in
 Connect, and by nothing else.

@@ -1,8 +1,10 @@
-"""Connect's predicates: which records a transformation applies to (docs/reference/connect/transforms-converters.md,
-section 3).
+"""Connect's predicates, which choose the records that a transformation applies to
+(docs/reference/connect/transforms-converters.md, section 3).
 
-Owns their options, with Connect's texts, and what each asks of a record. Invariant: the definitions equal the ones the
-real classes declare (golden configdef vectors); a predicate only looks.
+Owns their options, with Connect's texts, and the test of a record.
+
+Invariant: the definitions equal those that the real classes declare (golden configdef vectors); a predicate changes
+nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How a transformation writes the making of a new struct.
+"""Generated code that builds a new struct: the statements a transformation writes for it.
 
-Owns the statements that take an old struct's fields and put them, and new ones, into a struct of another schema.
+Owns the statements that put an old struct's fields, and new ones, into a struct of another schema.
 
-Invariant: what is made fails where Java's `Struct.put` fails, with its text: null in a field that is not optional, also
-when the field has a default. Of several faults the first in the order of the fields is told. What is inside a field's
-value is not looked at: a struct within it that lacks something is refused by the converter.
+Invariant: building fails where Java's `Struct.put` fails, with its text: null in a field that is not optional, also
+when the field has a default. Of several faults the first in the order of the fields is reported. What is inside a
+field's value is not checked: a converter refuses a nested struct that lacks something.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Validation of a connector's configuration, exactly as Connect 4.3.1 validates it (docs/reference/connect/rest-api.md,
+"""Validation of a connector's config, exactly as Connect 4.3.1 validates it (docs/reference/connect/rest-api.md,
 section 5).
 
-Owns how the parts come together: the framework's and the connector's keys, the options of converters, what is set of
-Kafka's clients. The definitions: `framework_keys`; rules between keys: `connector_rules`. What this release does not
-run is refused in addition, by `refusals`.
+Owns how the parts are combined: the framework's keys, the connector's keys, the options of converters, the overrides of
+Kafka clients. Definitions: `framework_keys`; rules between keys: `connector_rules`. Settings that this release does not
+support are refused in addition, by `unsupported_settings`.
 
-Invariant: for Connect's own plugins the result equals the one a real worker gives (golden validate vectors).
+Invariant: for Connect's own plugins the result equals a real worker's (golden validate vectors).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The configuration keys every connector has: Connect's common, sink and source keys, and ours.
+"""Config keys that every connector has: Connect's common, sink and source keys, and ours.
 
-Owns the tables only (docs/reference/connect/configs.md, section 5; types, defaults, groups and orders as in Connect
-4.3.1). Rules between keys: `connector_config`.
+Owns the tables (docs/reference/connect/configs.md, section 5; types, defaults, groups and orders as in Connect 4.3.1).
+Rules between keys: `connector_rules`.
 
-Invariant: Connect's keys equal the ones the real classes declare (golden configdef vectors).
+Invariant: Connect's keys equal those that the real classes declare (golden configdef vectors).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What Connect checks between a connector's keys, after each key by itself.
+"""Connect's rules between the keys of a connector's config, checked after each key by itself.
 
 Owns the rules (docs/reference/connect/configs.md, sections 5.2 and 5.5; Java: `SinkConnectorConfig.validate`,
-`DistributedHerder`), in Connect's words. Each adds to the values it is given.
+`DistributedHerder`), in Connect's words. Each adds its problems to the values it is given.
 """
 
 from __future__ import annotations

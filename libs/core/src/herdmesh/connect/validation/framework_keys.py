@@ -1,11 +1,11 @@
-"""The framework's part of a connector's definition, as it is for one config: Connect's keys with this worker's classes
-and versions in them, and the keys of the transformations and predicates the config names.
+"""Framework keys of one connector config: Connect's keys with this worker's classes and versions as choices, and the
+keys of the transformations and predicates that the config names.
 
-Owns what Java's `ConnectorConfig.enrich` does, and which class or version is refused with which words. A definition is
-made for each config that is validated, and not kept.
+Owns what Java's `ConnectorConfig.enrich` does, and the refusal of classes and versions. A definition is made for each
+validated config and not kept.
 
-Invariant: what cannot be resolved (an unknown class, a version that is not there) adds no keys but `type` and
-`plugin.version`, and its problem is at those.
+Invariant: an unresolved class or version adds no keys but `type` and `plugin.version`, and its problem is reported
+there.
 """
 
 from __future__ import annotations

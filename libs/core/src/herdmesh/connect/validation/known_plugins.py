@@ -1,6 +1,6 @@
-"""The plugins that validation is given: an interface, so that validation imports no plugin and no search for them.
+"""Interface to the plugins of a worker, for validation: so validation imports no plugin and no discovery.
 
-Owns the questions that validation asks. The worker's `plugins.PluginRegistry` answers them.
+Owns the lookups that validation needs. `plugins.plugin_registry.PluginRegistry` implements them.
 
 Invariant: a name finds at most one class; where no version is asked for, the latest is found (KIP-891).
 """

@@ -1,5 +1,4 @@
-"""The definition of any plugin a worker has, without values: what a form or `herd` shows of it
-(docs/reference/connect/rest-api.md, section 4).
+"""Option lists of plugins, without values: what a form or `herd` shows (docs/reference/connect/rest-api.md, section 4).
 
 Owns the choice of keys and their order; the definitions belong to the plugins.
 """

@@ -1,11 +1,11 @@
-"""Keys of a connector's config that nobody reads, each with why and the key that may be meant.
+"""Warnings about unknown keys of a connector's config, each with the reason and the key that may be meant.
 
-Owns the keys of the framework: converters, transformations, predicates, error handling, clients and `herdmesh.*`. What
-a connector's own keys are is for the connector, and whether a client setting has an effect for `client_settings`.
+Owns the framework's keys: converters, transformations, predicates, error handling, clients and `herdmesh.*`. The
+connector judges its own keys, and `clients.client_overrides` whether a client setting has an effect.
 
-Connect ignores what nobody reads, and so do we: existing configs must run unchanged. So these are warnings.
+Connect ignores unknown keys, and so does Herdmesh, because existing configs must run unchanged: hence warnings.
 
-Invariant: a key below one of the framework's prefixes is read, or refused, or named here.
+Invariant: a key below one of the framework's prefixes is read, refused, or named here.
 """
 
 from __future__ import annotations

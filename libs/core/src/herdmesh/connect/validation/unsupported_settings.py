@@ -1,10 +1,10 @@
-"""What Connect accepts and this release refuses: what it does not run yet, what could not be started, and what is wrong
-with our own keys (`herdmesh.*`).
+"""Refusals beyond Connect's validation: settings this release does not support, configs that cannot be started, and
+mistakes in our own keys (`herdmesh.*`).
 
-Owns the refusals that come on top of Connect's validation (`connector_config`), each with its key, so that nobody
-believes that it works. A key Connect finds wrong already is not spoken of again.
+Owns the refusals on top of `connector_config`, each with its key, so that nobody relies on a setting without effect. A
+key that Connect already reports is not reported again.
 
-Invariant: a configuration with neither Connect's problems nor these can be started.
+Invariant: a config with neither Connect's problems nor these can be started.
 """
 
 from __future__ import annotations

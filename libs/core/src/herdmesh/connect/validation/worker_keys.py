@@ -1,7 +1,7 @@
-"""The properties of a Connect worker (4.3.1): what each is to a worker of a mesh, and what is said of unknown ones.
+"""Worker properties of Connect 4.3.1: what each means to a worker here, and warnings about unknown ones.
 
-Owns the names, and where what they ask for is said here; docs/reference/known-keys.md is made of it. Properties of the
-file of `herd run` are judged there. Logins and encryption: `client_security`.
+Owns the names and where to set what they ask for; docs/reference/known-keys.md is made of it. The properties file of
+`herd run` is judged there. Logins and encryption: `clients.client_security`.
 
 Invariant: a property that Connect knows is read by a worker, or is in `NOT_READ`.
 """

@@ -2,8 +2,8 @@
 
 Owns the rules and Connect's texts. Reading text: `parsing`. Text form: `text`.
 
-Invariant: what comes out says its Java class itself (`Int8`, ..., `Float64`), so that it is right under any schema and
-under none.
+Invariant: the result's Python type says its Java class (`Int8`, ..., `Float64`), so that it is right under any schema
+and under none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The schema a schemaless value would have (`Values.inferSchema`).
+"""Schema inference for values without a schema (`Values.inferSchema`).
 
-Owns the rule. Invariant: a value it gives a schema for can be converted without one being told.
+Owns the rule.
+
+Invariant: a value with an inferred schema can be converted without naming one.
 """
 
 from __future__ import annotations

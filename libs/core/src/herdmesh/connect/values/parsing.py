@@ -1,9 +1,10 @@
-"""What value a text is: header text and InsertHeader's literal (docs/reference/connect/transforms-converters.md,
+"""Parser of values in text: header text and InsertHeader's literal (docs/reference/connect/transforms-converters.md,
 section 6.2).
 
-Owns the order in which kinds of value are tried, and the schema of what is found. Tokens: `tokens`.
+Owns the order in which kinds of value are tried, and the schema of the result. Tokens: `tokens`.
 
-Invariant: text that is nothing else is a string, all of it. Elements of lists and maps say their Java class themselves.
+Invariant: a text of no other kind is a string, all of it. The Python types of list and map elements say their Java
+classes.
 """
 
 from __future__ import annotations

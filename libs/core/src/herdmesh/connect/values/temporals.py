@@ -1,8 +1,8 @@
 """Dates and times in header text: `2019-08-23`, `14:34:54.346Z`, `2019-08-23T14:34:54.346Z`.
 
-Owns the three forms, both ways, in UTC. How a form is read and written: `java.simple_date_format`.
+Owns the three forms, in both directions, in UTC. Parsing and formatting of one form: `java.simple_date_format`.
 
-Invariant: a text's length decides which form it may be; within it reading is as lenient as Java's SimpleDateFormat.
+Invariant: a text's length decides which form it may be; within it parsing is as lenient as Java's SimpleDateFormat.
 """
 
 from __future__ import annotations

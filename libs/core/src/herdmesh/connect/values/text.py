@@ -1,8 +1,9 @@
-"""The text form of a value: what SimpleHeaderConverter writes (docs/reference/connect/transforms-converters.md, section
+"""Text form of a value: what SimpleHeaderConverter writes (docs/reference/connect/transforms-converters.md, section
 6.4).
 
-Owns the form. Numbers: `java.number_text`. Invariant: text at top level is itself; inside anything it is quoted, and
-its backslashes and quotes escaped.
+Owns the form. Numbers: `java.number_text`.
+
+Invariant: a text at top level is itself; inside anything it is quoted, and its backslashes and quotes are escaped.
 """
 
 from __future__ import annotations

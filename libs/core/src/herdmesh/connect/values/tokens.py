@@ -1,4 +1,4 @@
-"""The words of a header's text.
+"""Tokenizer of header text.
 
 Owns where a token begins and ends, and going back. Which tokens make a value: `parsing`.
 

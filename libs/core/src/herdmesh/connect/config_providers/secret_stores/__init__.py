@@ -1,7 +1,7 @@
 """Secret stores as config providers: HashiCorp Vault, AWS Secrets Manager, GCP Secret Manager, Azure Key Vault.
 
-Owns which class answers to which Java name. The classes are imported when a worker's properties name one, and the
-libraries that speak to the stores (extras of this distribution) when it is configured: who uses none needs none.
+Owns the class for each Java name. The classes are imported when a worker's properties name one, and the client
+libraries of the stores (extras of this distribution) when it is configured: a worker that uses none needs none.
 """
 
 from __future__ import annotations

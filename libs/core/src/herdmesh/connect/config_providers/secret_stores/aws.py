@@ -1,10 +1,10 @@
 """AWS Secrets Manager as a config provider, through `boto3`.
 
-Owns names, versions and logins. Answers to the params of four Java providers (jcustenborder's, Confluent's, Lenses',
-and AWS's own for MSK Connect).
+Owns names, versions and logins. Accepts the params of four Java providers (jcustenborder's, Confluent's, Lenses', and
+AWS's own for MSK Connect).
 
-Who logs in: `aws.access.key` with `aws.secret.key`, else what boto3 finds by itself (environment, profile, the role of
-a pod or machine).
+Login: `aws.access.key` with `aws.secret.key`, else whatever boto3 finds by itself (environment, profile, the role of a
+pod or machine).
 """
 
 from __future__ import annotations

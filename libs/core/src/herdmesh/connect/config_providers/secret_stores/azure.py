@@ -1,8 +1,8 @@
 """Azure Key Vault as config providers, through `azure-keyvault-secrets` and `azure-identity`.
 
-Owns names, versions and logins. Two Java providers differ in what a path is: to jcustenborder's and Confluent's a
-secret, whose value is a JSON object, in the vault of `vault.url`; to Lenses' a vault (`example.vault.azure.net`), whose
-secrets are the keys.
+Owns names, versions and logins. Two Java providers differ in the meaning of a path: to jcustenborder's and Confluent's
+it is a secret, whose value is a JSON object, in the vault of `vault.url`; to Lenses' it is a vault
+(`example.vault.azure.net`), whose secrets are the keys.
 """
 
 from __future__ import annotations

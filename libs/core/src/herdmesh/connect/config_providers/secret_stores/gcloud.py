@@ -1,7 +1,7 @@
 """Google Cloud Secret Manager as a config provider, through `google-cloud-secret-manager`.
 
-Owns names, versions and logins. The library is used over REST: it goes through `HTTPS_PROXY`, and starts no threads of
-its own.
+Owns names, versions and logins. The library is used over REST: so it goes through `HTTPS_PROXY`, and starts no threads
+of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Params of a secret store: typed reading under all the names that Java's providers have for one, and their errors.
+"""Params of a secret store: typed parsing under all names that Java's providers use, and their errors.
 
-Owns the params that all stores share: tries, time-outs, and how long a value is good for. A param that no store knows
-is logged, as Java does.
+Owns the params that all stores share: attempts, timeouts, and the validity period of a value. A param that no store
+knows is logged, as Java does.
 
 Invariant: a value of a password param is known to `redaction` once the params were made.
 """

@@ -1,7 +1,7 @@
-"""One look-up for all who ask at once for a secret that its store makes up anew for each look-up.
+"""Shared lookup of generated secrets: concurrent callers get one secret instead of one each.
 
-Owns how long a made-up secret is shared. A connector of 500 tasks would have hundreds of logins made: each task asks,
-for the connector's config and for its own.
+Owns how long a generated secret is shared. Without it a connector of 500 tasks would create hundreds of logins: each
+task looks the secret up for the connector's config and for its own.
 
 Invariant: nobody gets a secret of which less than nine tenths of its time to live are left.
 """

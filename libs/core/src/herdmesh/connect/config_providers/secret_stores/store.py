@@ -1,12 +1,12 @@
-"""A secret store asked as a config provider: tries, time limits, paths with options, JSON secrets, errors.
+"""Base of secret store providers: retries, time limits, paths with options, JSON secrets, errors.
 
-Owns what the four stores share. Each store says how it is reached (`_open`), how one secret is read (`_read`) and what
-its library's errors mean (`_trouble`). It is asked in threads only, never on an event loop (`worker.effects.threads`).
+Owns what the four stores share. Each store says how to connect (`_open`), how to read one secret (`_read`) and what its
+library's errors mean (`_trouble`). Called in threads only, never on an event loop (`worker.effects.threads`).
 
 A path may have options, as in Confluent's providers: `${vault:secret/db?version=3&ttl=60000:password}`; `%3A` in it is
 a colon.
 
-Invariant: no error has a secret's value in it, and none is raised later than `tries` times time-out plus interval.
+Invariant: no error has a secret's value in it, and none is raised later than `tries` times timeout plus interval.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""HashiCorp Vault as a config provider, through `hvac`: KV version 1 and 2, and engines that make secrets up.
+"""HashiCorp Vault as a config provider, through `hvac`: KV version 1 and 2, and engines that generate secrets.
 
-Owns paths, logins and the life of Vault's token. Answers to the params of three Java providers (jcustenborder's,
-Confluent's, Lenses'); where they have several names for one thing, all are taken.
+Owns paths, logins and the renewal of Vault's token. Accepts the params of three Java providers (jcustenborder's,
+Confluent's, Lenses'), with all their names for the same thing.
 
 A path is the engine's mount and the secret: `secret/db` is read as `secret/data/db` from KV version 2, which is the
 default, and as it is from version 1. `database/creds/<role>` is never KV.
 
-Invariant: a secret with a lease is looked up again before nine tenths of it are over; those who ask for it at once get
-one (`shared`).
+Invariant: a secret with a lease is looked up again before nine tenths of it are over; concurrent lookups get one secret
+(`shared`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The quick way to read many Avro messages of one schema: field by field, each for all messages at once, with numpy.
+"""Fast path for many Avro messages of one schema: reads field by field, each for all messages at once, with numpy.
 
 Owns which bytes are read here: those of schemas without arrays, maps and real unions, when their numbers have at most
-64 bits and their lengths count what is there. Everything else raises, or has no quick way, and is read by fastavro,
-message by message: it reads byte by byte from a stream and makes a dict, which `avro.values` makes a struct.
+64 bits and their lengths are right. Everything else raises, or has no fast path, and is read by fastavro message by
+message, which reads byte by byte from a stream and makes a dict that `values` turns into a struct.
 
-The messages are joined. Each step is given where the next field begins in each message and where the message ends, and
-gives the field's values and where it ends.
+The messages are joined. Each step gets the position where the next field begins in each message and where the message
+ends, and returns the field's values and where the field ends.
 
-Invariant: a value made here equals the one that `avro.values.reader` makes of fastavro's for the same message, in type
-too; no step looks beyond a message's end, but for the ten bytes that a number may have.
+Invariant: a value made here equals, in type too, the one that `values.reader` makes of fastavro's for the same message;
+no step looks beyond a message's end, apart from the ten bytes that a number may have.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""AvroConverter: Avro is the value, its schema in a registry.
+"""AvroConverter: the value is Avro, its schema is in a registry.
 
-Owns how a schema id becomes a reader and a Connect schema a writer. Schemas: `avro.schemas`, `avro.to_connect`,
-`avro.from_connect`; values: `avro.values`, and the quick way to read many of them `avro.columns`; what is asked of the
-registry: `registry.schemas`. Source: Confluent's `AvroConverter`, `AbstractKafkaAvroSerializer`,
-`AbstractKafkaAvroDeserializer`.
+Owns how a schema id becomes a reader and a Connect schema a writer. Schemas: `schemas`, `to_connect`, `from_connect`;
+values: `values`, and `columns` for the fast path over many of them; registry: `registry.schemas`. Source: Confluent's
+`AvroConverter`, `AbstractKafkaAvroSerializer`, `AbstractKafkaAvroDeserializer`.
 
-Invariant: bytes that cannot be read and values that cannot be written are DataErrors, whatever is wrong with them.
+Invariant: unreadable bytes and unwritable values are DataErrors, whatever is wrong with them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The Avro schema of a Connect schema.
+"""Avro schema of a Connect schema.
 
-Owns the rules and how defaults are written; reading back is `avro.to_connect`. Source: Confluent's
+Owns the rules and the writing of defaults; the other direction is `to_connect`. Source: Confluent's
 `AvroData.fromConnectSchema`, `addAvroRecordField`, `defaultValueFromConnect`.
 
-Invariant: equal Connect schemas give equal texts, in the order Java's converter writes them.
+Invariant: equal Connect schemas give equal texts, in the order in which Java's converter writes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What AvroConverter's options say of the mapping between Connect and Avro, and the names both directions use.
+"""Options of AvroConverter for the mapping between Connect and Avro, and the names that both directions use.
 
 Owns the definitions and `AvroOptions`. Source: Confluent's `AvroDataConfig`, `AbstractDataConfig`, `AvroData`.
 

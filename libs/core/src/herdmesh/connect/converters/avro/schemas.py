@@ -1,7 +1,7 @@
-"""Avro schemas as trees: names made full, references looked up, and the text a registry is given.
+"""Avro schemas as trees: full names, resolved references, and the text that a registry gets.
 
-Owns reading and writing of schema JSON; what a schema means to Connect is in `avro.to_connect` and `avro.from_connect`.
-Source: the Avro 1.12 specification ("Names", "Schema Declaration"); the text's order of members is that of Java's
+Owns reading and writing of schema JSON; their meaning for Connect is in `to_connect` and `from_connect`. Source: the
+Avro 1.12 specification ("Names", "Schema Declaration"); the text's order of members is that of Java's
 `Schema.toString`, so that a registry takes a schema of Java's converter and one of ours for the same.
 
 A type without a namespace inherits that of the named type around it, and no other: not one of an array, map or union.

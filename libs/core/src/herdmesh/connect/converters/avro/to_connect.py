@@ -1,13 +1,13 @@
-"""The Connect schema of an Avro schema.
+"""Connect schema of an Avro schema.
 
-Owns the rules and how defaults are read; the other way is `avro.from_connect`. Source: Confluent's
+Owns the rules and the reading of defaults; the other direction is `from_connect`. Source: Confluent's
 `AvroData.toConnectSchema`, `defaultValueFromAvro`, `unionMemberFieldName`.
 
 A record that contains itself has no Connect schema here (schemas are immutable and interned, so none can contain
 itself); it is refused by name.
 
-Invariant: a schema `avro.from_connect` made gives back the Connect schema it was made from, apart from what its
-options leave out.
+Invariant: a schema that `from_connect` made gives back the Connect schema it was made from, apart from what its options
+leave out.
 """
 
 from __future__ import annotations

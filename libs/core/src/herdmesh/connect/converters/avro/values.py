@@ -1,16 +1,15 @@
-"""Values between Connect and fastavro, compiled once for each schema.
+"""Conversion of values between Connect and fastavro, compiled once for each schema.
 
-Owns the schema fastavro is given (`wire_schema`) and the functions for values. Source: Confluent's
+Owns the schema for fastavro (`wire_schema`) and the functions for values. Source: Confluent's
 `AvroData.toConnectData`, `fromConnectData`.
 
-The schema for fastavro has names of its own without namespaces (`wire_name`), as fastavro would have the records below,
-and names without a namespace, inherit one. An enum that fastavro would refuse for its symbols is the int that its bytes
-are.
+The schema for fastavro has its own names without namespaces (`wire_name`), because fastavro lets nested records, and
+names without a namespace, inherit one. An enum with symbols that fastavro would refuse is the int that its bytes are.
 
-A real union's types are each put into a record of one field, named after the type's place, for fastavro to say and be
-told which it is: a record's bytes are its fields' bytes, so Avro's bytes stay what they are.
+Each type of a real union is wrapped in a record of one field, named after the type's position, which tells fastavro the
+type and tells it back: a record's bytes are its fields' bytes, so Avro's bytes stay the same.
 
-Invariant: what the functions make and take depends on the schema alone; a part that needs nothing done costs nothing.
+Invariant: the input and output of the functions depend on the schema alone; a part without conversion costs nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""JsonConverter: JSON is the value, in Connect's numbers and Jackson's bytes; with `schemas.enable`, in an envelope.
+"""JsonConverter: the value is JSON, in Connect's numbers and Jackson's bytes; with `schemas.enable`, in an envelope.
 
-Owns the settings, the envelope `{"schema":...,"payload":...}`, the rules about null, and what is remembered of schemas:
-one reader for each schema part met, one writer for each schema. What they read and write: `json.nodes`, `json.texts`,
-and the quick ways `json.decoders`, `json.encoders`; schemas themselves: `json.schemas`.
+Owns the settings, the envelope `{"schema":...,"payload":...}`, the rules about null, and the caches: one reader for
+each schema part, one writer for each schema. Reading and writing: `nodes`, `texts`, and the fast paths `decoders`,
+`encoders`; schemas themselves: `schemas`.
 
-Invariant: a JSON `null` is a value when read (None) and a tombstone when written schemaless, as in Connect; whether the
-quick or the careful way was taken, and what was remembered, cannot be told from what is read or written.
+Invariant: a JSON `null` is a value when read (None) and a tombstone when written without a schema, as in Connect; the
+result does not depend on the fast or reference path, nor on the caches.
 """
 
 from __future__ import annotations

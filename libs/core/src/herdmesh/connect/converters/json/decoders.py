@@ -1,9 +1,9 @@
-"""The quick way to read payloads under one schema: msgspec decodes them as the schema's own types.
+"""Fast path for reading payloads under one schema: msgspec decodes them as the schema's own types.
 
-Owns which JSON is read here: all that holds what the schema says, in numbers, depths and lengths where msgspec's answer
-is Java's. Everything else is `Unusual`, and read by `json.nodes`.
+Owns which JSON is read here: JSON that follows the schema, with numbers, depths and lengths for which msgspec's answer
+is Java's. Everything else is `Unusual`, and `nodes` reads it.
 
-Invariant: a value made here equals the one `json.nodes.value_of` makes of the same payload.
+Invariant: a value made here equals the one that `nodes.value_of` makes of the same payload.
 """
 
 from __future__ import annotations

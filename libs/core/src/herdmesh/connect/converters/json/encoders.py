@@ -1,9 +1,10 @@
-"""The quick way to write columns of values of one schema: msgspec encodes them, checked column by column.
+"""Fast path for writing columns of values of one schema: msgspec encodes them, checked column by column.
 
-Owns which values are written here: those of just the types the schema names, whose text msgspec and Jackson agree on;
-numbers Java prints differently are handed over as text. Everything else is `Unusual`, and written by `json.texts`.
+Owns which values are written here: those of exactly the types that the schema names, whose text is the same in msgspec
+and Jackson; numbers that Java prints in another way are passed as text. Everything else is `Unusual`, and `texts`
+writes it.
 
-Invariant: a payload written here equals the one `json.texts` writes for the same value, byte for byte.
+Invariant: a payload written here equals the one that `texts` writes for the same value, byte for byte.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""From a JSON tree to Connect values under a schema: what JsonConverter makes of anything
+"""Reference path from a JSON tree to Connect values under a schema, as JsonConverter reads them
 (docs/reference/connect/transforms-converters.md, section 4.2).
 
-Owns the rules and their texts, one value at a time. The quick way for payloads that are as their schema says:
-`json.decoders`. A tree is what `jackson.loads_node` reads.
+Owns the rules and their texts, one value at a time. The fast path for ordinary payloads: `decoders`. A tree is what
+`jackson.loads_node` reads.
 
-Invariant: of every tree a value or a DataError; what does not fit is narrowed, blanked or refused where Java does so.
+Invariant: every tree gives a value or a DataError; what does not fit is narrowed, blanked or refused where Java does
+so.
 """
 
 from __future__ import annotations

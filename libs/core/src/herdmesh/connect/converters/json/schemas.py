@@ -1,8 +1,10 @@
 """Schemas in JsonConverter's JSON: `{"type":"int32","optional":false,...}` to a Schema and back
 (docs/reference/connect/transforms-converters.md, sections 4.1 and 4.2).
 
-Owns the members, their order and the errors. Invariant: what `text_of` writes is read back as the same schema, unless
-it holds a default that Java itself cannot read back (a struct's).
+Owns the members, their order and the errors.
+
+Invariant: what `text_of` writes is read back as the same schema, unless it has a default that Java itself cannot read
+back (a struct's).
 """
 
 from __future__ import annotations

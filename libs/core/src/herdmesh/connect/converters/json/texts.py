@@ -1,8 +1,8 @@
-"""From Connect values under a schema to JSON text: what JsonConverter writes of anything
+"""Reference path from Connect values under a schema to JSON text, as JsonConverter writes them
 (docs/reference/connect/transforms-converters.md, section 4.1).
 
-Owns the rules and their texts, one value at a time. The quick way for columns of ordinary values: `json.encoders`.
-JSON of schemaless values: `jackson`.
+Owns the rules and their texts, one value at a time. The fast path for columns of ordinary values: `encoders`. JSON of
+values without a schema: `json_text.jackson`.
 
 Invariant: the text is Jackson's, or a DataError says in Connect's words what does not fit.
 """

@@ -1,12 +1,11 @@
-"""JsonSchemaConverter: JSON is the value, its JSON Schema in a registry.
+"""JsonSchemaConverter: the value is JSON, its JSON Schema is in a registry.
 
-Owns how a schema id becomes a reader and a Connect schema a writer. Schemas: `json_schema.tree`,
-`json_schema.to_connect`, `json_schema.from_connect`; values: `json_schema.values`, and where nothing but plain values
-can come, JsonConverter's quick ways `json.decoders`, `json.encoders`. Source: Confluent's `JsonSchemaConverter`,
-`AbstractKafkaJsonSchemaSerializer`, `AbstractKafkaJsonSchemaDeserializer`.
+Owns how a schema id becomes a reader and a Connect schema a writer. Schemas: `tree`, `to_connect`, `from_connect`;
+values: `values`, and where only plain values can occur, JsonConverter's fast paths `json.decoders`, `json.encoders`.
+Source: Confluent's `JsonSchemaConverter`, `AbstractKafkaJsonSchemaSerializer`, `AbstractKafkaJsonSchemaDeserializer`.
 
-Invariant: bytes that cannot be read and values that cannot be written are DataErrors; whether the quick or the careful
-way was taken cannot be told from what is read or written.
+Invariant: unreadable bytes and unwritable values are DataErrors; the result does not depend on the fast or reference
+path.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The JSON Schema of a Connect schema.
+"""JSON Schema of a Connect schema.
 
-Owns the rules; reading back is `json_schema.to_connect`. Source: Confluent's
-`JsonSchemaData.rawSchemaFromConnectSchema`.
+Owns the rules; the other direction is `to_connect`. Source: Confluent's `JsonSchemaData.rawSchemaFromConnectSchema`.
 
 Invariant: equal Connect schemas give equal texts. (Java's text has the same members, some in the order of a hash map: a
 registry may take a schema of Java's and one of ours for two versions.)

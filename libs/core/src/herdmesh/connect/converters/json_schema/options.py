@@ -1,4 +1,5 @@
-"""What JsonSchemaConverter's options say of the mapping between Connect and JSON Schema, and the names both ways use.
+"""Options of JsonSchemaConverter for the mapping between Connect and JSON Schema, and the names that both directions
+use.
 
 Owns the definitions and `JsonSchemaOptions`. Source: Confluent's `JsonSchemaDataConfig`, `AbstractDataConfig`,
 `JsonSchemaData`.

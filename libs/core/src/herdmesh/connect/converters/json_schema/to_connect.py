@@ -1,14 +1,14 @@
-"""The Connect schema of a JSON Schema.
+"""Connect schema of a JSON Schema.
 
-Owns the rules; the other way is `json_schema.from_connect`. Source: Confluent's `JsonSchemaData.toConnectSchema`,
+Owns the rules; the other direction is `from_connect`. Source: Confluent's `JsonSchemaData.toConnectSchema`,
 `allOfToConnectSchema`.
 
 Differences from Confluent's: a schema that contains itself is refused by name (schemas are immutable and interned, so
 none can contain itself), and so is one that allows anything (Confluent's makes a Variant of it). Properties without
 `connect.index` come in the order of the text, where Java has a hash map's, and two of one index are both kept.
 
-Invariant: a schema `json_schema.from_connect` made gives back the Connect schema it was made from, apart from what its
-options leave out.
+Invariant: a schema that `from_connect` made gives back the Connect schema it was made from, apart from what its options
+leave out.
 """
 
 from __future__ import annotations

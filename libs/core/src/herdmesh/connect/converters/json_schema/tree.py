@@ -1,8 +1,8 @@
-"""JSON Schemas as texts that refer to each other: parsed, references followed, and what kind of schema each is.
+"""JSON Schemas as parsed texts that refer to each other: references resolved, and the kind of each schema.
 
-Owns no meaning for Connect (`json_schema.to_connect`). Source: the JSON Schema specification (drafts 4 to 2020-12) for
-references; which kind a schema without `type` is, and that several kinds in one are all of them: Confluent's parser
-(everit's `SchemaLoader`).
+Owns no meaning for Connect (`to_connect`). Source: the JSON Schema specification (drafts 4 to 2020-12) for references;
+Confluent's parser (everit's `SchemaLoader`) for the kind of a schema without `type`, and for schemas of several kinds,
+which must satisfy all of them.
 
 Invariant: a reference that leads nowhere, or to itself, is a DataError that names it.
 """

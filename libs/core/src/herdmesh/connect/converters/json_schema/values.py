@@ -1,11 +1,11 @@
-"""Values between Connect and the JSON of JsonSchemaConverter, one at a time and with care.
+"""Reference path between Connect values and the JSON of JsonSchemaConverter, one value at a time.
 
-Owns what differs from JsonConverter's values: unions, maps whose keys are no strings, and what null or nothing stands
-for; numbers, texts, bytes and logical types are as there (`json.nodes`, `json.texts`). Schemas without
-what differs (`is_plain`) have JsonConverter's quick ways, too. Source: Confluent's `JsonSchemaData.toConnectData`,
+Owns the differences from JsonConverter: unions, maps whose keys are no strings, and the meaning of null and of absent
+values; numbers, texts, bytes and logical types are the same (`json.nodes`, `json.texts`). Schemas without these
+differences (`is_plain`) also have JsonConverter's fast paths. Source: Confluent's `JsonSchemaData.toConnectData`,
 `fromConnectData`.
 
-Invariant: of every tree a value or a DataError; what is written of a value is read as that value.
+Invariant: every tree gives a value or a DataError; a written value is read back as that value.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""ProtobufConverter: a Protobuf message is the value, its file in a registry.
+"""ProtobufConverter: the value is a Protobuf message, its file is in a registry.
 
-Owns how a schema id and the place of a message become a reader and a Connect schema a writer. Texts: `protobuf.files`;
-schemas: `protobuf.to_connect`, `protobuf.from_connect`; values: `protobuf.values`. Source: Confluent's
-`ProtobufConverter`, `AbstractKafkaProtobufSerializer`, `AbstractKafkaProtobufDeserializer`.
+Owns how a schema id and the position of a message become a reader and a Connect schema a writer. Texts: `files`;
+schemas: `to_connect`, `from_connect`; values: `values`. Source: Confluent's `ProtobufConverter`,
+`AbstractKafkaProtobufSerializer`, `AbstractKafkaProtobufDeserializer`.
 
-Invariant: bytes that cannot be read and values that cannot be written are DataErrors, whatever is wrong with them.
+Invariant: unreadable bytes and unwritable values are DataErrors, whatever is wrong with them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Protobuf schemas as the registry keeps them, `.proto` texts: compiled, and written.
+"""Protobuf schemas as the registry keeps them, in `.proto` texts: compiling and writing.
 
-Owns both ways, and the place of a message in its file that stands before each value (message indexes). Texts are
-compiled by protoc (package grpcio-tools) in a process of its own: a text that breaks it breaks nothing else. Source of
-the indexes: Confluent's `MessageIndexes`, "Wire format" in its documentation.
+Owns both directions, and the message indexes that stand before each value: the position of a message in its file. Texts
+are compiled by protoc (package grpcio-tools) in a process of its own, so that a text which crashes protoc breaks
+nothing else. Source of the indexes: Confluent's `MessageIndexes`, "Wire format" in its documentation.
 
 Invariant: `compiled(text_of(file))` has the messages of `file`; a text that is no schema is a DataError with protoc's
 own words.

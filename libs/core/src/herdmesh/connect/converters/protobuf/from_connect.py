@@ -1,6 +1,6 @@
-"""The Protobuf schema of a Connect schema.
+"""Protobuf schema of a Connect schema.
 
-Owns the rules; reading back is `protobuf.to_connect`. Source: Confluent's `ProtobufData.fromConnectSchema`,
+Owns the rules; the other direction is `to_connect`. Source: Confluent's `ProtobufData.fromConnectSchema`,
 `messageDefinitionFromConnectSchema`, `fieldDefinitionFromConnectSchema`, `dataTypeFromConnectSchema`.
 
 Differences from Confluent's: defaults are not written (version 3 of Protobuf has none), the fields of a union without

@@ -1,9 +1,9 @@
-"""The message types that both ways of Protobuf know, and the files they are in.
+"""Well-known Protobuf messages of both directions, and the files that define them.
 
-Owns their descriptors: Google's are of the packages that carry them; Confluent's two files (`confluent/meta.proto`,
-`confluent/type/decimal.proto`), which no package carries, are written down here, the parts that Connect uses.
+Owns their descriptors: Google's come from the packages that carry them; Confluent's two files (`confluent/meta.proto`,
+`confluent/type/decimal.proto`), which no package carries, are written here, as far as Connect uses them.
 
-Invariant: names and numbers are those of the files everybody else has.
+Invariant: names and numbers are those of the original files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ProtobufConverter's options say of the mapping between Connect and Protobuf, and the names both ways use.
+"""Options of ProtobufConverter for the mapping between Connect and Protobuf, and the names that both directions use.
 
 Owns the definitions and `ProtobufOptions`. Source: Confluent's `ProtobufDataConfig`, `AbstractDataConfig`,
 `ProtobufData`.

@@ -1,6 +1,6 @@
-"""The Connect schema of a Protobuf message.
+"""Connect schema of a Protobuf message.
 
-Owns the rules; the other way is `protobuf.from_connect`. Source: Confluent's `ProtobufData.toConnectSchema`.
+Owns the rules; the other direction is `from_connect`. Source: Confluent's `ProtobufData.toConnectSchema`.
 
 A message that contains itself has no Connect schema here (schemas are immutable and interned, so none can contain
 itself); it is refused by name.

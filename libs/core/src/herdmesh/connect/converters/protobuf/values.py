@@ -1,9 +1,9 @@
-"""Values between Connect and Protobuf messages, compiled once for each message.
+"""Conversion of values between Connect and Protobuf messages, compiled once for each message.
 
-Owns the functions, and the logical types' messages. Source: Confluent's `ProtobufData.toConnectData`,
+Owns the functions, and the messages of logical types. Source: Confluent's `ProtobufData.toConnectData`,
 `fromConnectData`, `DecimalUtils`.
 
-Invariant: what the functions make and take depends on schema and message alone; a part that needs nothing done costs
+Invariant: the input and output of the functions depend on schema and message alone; a part without conversion costs
 nothing.
 """
 

@@ -1,4 +1,4 @@
-"""Confluent's transformations, by what its documentation says of them: their classes are not published openly.
+"""Confluent's transformations, built after its documentation: the source of their classes is not open.
 
-Owns the classes, each with its module, and their definitions.
+Owns the classes, one module each, and their definitions.
 """

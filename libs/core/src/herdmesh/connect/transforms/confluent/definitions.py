@@ -1,6 +1,6 @@
-"""The options of Confluent's transformations, after the tables of its documentation.
+"""Options of Confluent's transformations, after the tables of its documentation.
 
-Owns the definitions only.
+Owns the definitions; the behaviour is in the module of each class.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Drop: a key or value becomes null.
+"""Drop: replaces a key or value by null.
 
-Owns what becomes of the schema. Invariant: under `validate` and `force_optional` null fits the schema that comes out.
+Owns what happens to the schema.
+
+Invariant: under `validate` and `force_optional`, null fits the schema of the result.
 """
 
 from __future__ import annotations

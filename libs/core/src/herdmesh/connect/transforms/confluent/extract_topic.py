@@ -1,7 +1,9 @@
-"""ExtractTopic: the topic is named by a key, a value, a field of either, or a header.
+"""ExtractTopic: takes the topic name from a key, a value, a field of either, or a header.
 
-Owns finding the name. Invariant: a topic is a text that is not empty; whatever else is found is refused, or, where
-`skip.missing.or.null` is set and nothing is found, the record keeps its topic.
+Owns finding the name.
+
+Invariant: a topic is a text that is not empty. Anything else is refused; with `skip.missing.or.null`, a record without
+a name keeps its topic.
 """
 
 from __future__ import annotations

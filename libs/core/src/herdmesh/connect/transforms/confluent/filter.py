@@ -1,6 +1,8 @@
-"""Filter with a condition: records are kept or left out by what their key or value holds.
+"""Filter with a condition: keeps or drops records by the content of their key or value.
 
-Owns the settings. Invariant: what passes is as it was.
+Owns the settings.
+
+Invariant: a record that passes is unchanged.
 """
 
 from __future__ import annotations

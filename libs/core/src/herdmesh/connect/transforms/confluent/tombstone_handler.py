@@ -1,6 +1,8 @@
-"""TombstoneHandler: records without a value are left out, or refused.
+"""TombstoneHandler: drops or refuses records without a value.
 
-Owns the setting. Invariant: a record with a value passes as it is.
+Owns the setting.
+
+Invariant: a record with a value passes unchanged.
 """
 
 from __future__ import annotations

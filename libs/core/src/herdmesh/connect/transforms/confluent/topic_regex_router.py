@@ -1,6 +1,6 @@
-"""TopicRegexRouter: another topic by a regular expression, as RegexRouter does it.
+"""TopicRegexRouter: renames the topic by a regular expression, as RegexRouter does.
 
-Owns the names it is found by.
+Owns its names in configs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""ByLogicalTableRouter: change events of several tables go to one topic (Debezium 3.6.1).
+"""ByLogicalTableRouter: routes change events of several tables to one topic (Debezium 3.6.1).
 
 Owns the topic, the names of the schemas that follow it, and the key's field that says which table a row is of. Never
-compiled: the schemas that come out depend on the record's topic. Invariant: a record whose topic the expression does
-not match as a whole passes as it is.
+compiled: the schemas of the result depend on the record's topic.
+
+Invariant: a record whose topic the expression does not match as a whole passes unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The options of Debezium's transformations, with its texts (release 3.6.1).
+"""Options of Debezium's transformations, with its texts (release 3.6.1).
 
-Owns the definitions only. Invariant: they have every key that the real classes declare, as they declare it (golden
-vectors debezium.jsonl); `OLDER_KEYS` and `ROUTER_KEYS` are the ones beyond those.
+Owns the definitions; the behaviour is in the module of each class.
+
+Invariant: they have every key that the real classes declare, as they declare it (golden vectors debezium.jsonl);
+`OLDER_KEYS` and `ROUTER_KEYS` are the additional ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Change events of Debezium, and the references to their fields that settings make.
+"""Envelopes of Debezium's change events, and the references to their fields in settings.
 
-Owns what an envelope is and how `add.fields` and `add.headers` name fields of it. Invariant: a reference is resolved
-once for a schema; what it reads of a record is the field's own value, without its default.
+Owns what an envelope is, and how `add.fields` and `add.headers` name its fields.
+
+Invariant: a reference is resolved once per schema; it reads the field's own value, without its default.
 """
 
 from __future__ import annotations

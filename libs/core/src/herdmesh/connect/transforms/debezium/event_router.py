@@ -1,8 +1,9 @@
-"""EventRouter: inserts into an outbox table become events, each in the topic that its row names (Debezium 3.6.1).
+"""EventRouter: turns inserts into an outbox table into events, each in the topic that its row names (Debezium 3.6.1).
 
-Owns what becomes of a row: topic, key, value, headers, partition and timestamp. Invariant: compiled and alone a record
-becomes the same; what the loop cannot say under one schema of what comes out (fields beside the payload, an expanded
-payload, tombstones) goes alone.
+Owns what a row becomes: topic, key, value, headers, partition and timestamp.
+
+Invariant: compiled and alone a record becomes the same. Records whose result has no fixed schema (fields beside the
+payload, an expanded payload, tombstones) are processed alone.
 """
 
 from __future__ import annotations

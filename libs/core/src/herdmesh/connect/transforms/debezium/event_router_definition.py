@@ -1,7 +1,9 @@
-"""The options of Debezium's EventRouter, with its texts (release 3.6.1).
+"""Options of Debezium's EventRouter, with its texts (release 3.6.1).
 
-Owns the definition only. Invariant: it has every key that the real class declares, as it declares it (golden vectors
-debezium.jsonl); `ROUTER_KEYS` are the ones beyond those.
+Owns the definition.
+
+Invariant: it has every key that the real class declares, as it declares it (golden vectors debezium.jsonl);
+`ROUTER_KEYS` are the additional ones.
 """
 
 from __future__ import annotations

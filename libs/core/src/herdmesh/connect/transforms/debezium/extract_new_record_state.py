@@ -1,8 +1,10 @@
-"""ExtractNewRecordState: a change event becomes the row it tells of (Debezium 3.6.1, and the delete settings of older
-releases).
+"""ExtractNewRecordState: turns a change event into the row that it describes (Debezium 3.6.1, and the delete settings
+of older releases).
 
-Owns what becomes of creates, updates, deletes, truncates and tombstones. Invariant: compiled and alone a record becomes
-the same; what the compiled loop cannot say under the schema of its creates and updates goes alone.
+Owns what creates, updates, deletes, truncates and tombstones become.
+
+Invariant: compiled and alone a record becomes the same. Records that do not fit the schema of the compiled loop's
+creates and updates are processed alone.
 """
 
 from __future__ import annotations

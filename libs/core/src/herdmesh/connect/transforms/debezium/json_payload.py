@@ -1,7 +1,8 @@
-"""JSON of an outbox table's payload as a struct with a schema made after it (Debezium's JsonSchemaData, 3.6.1).
+"""Expansion of an outbox payload: JSON as a struct, with a schema inferred from it (Debezium's JsonSchemaData, 3.6.1).
 
-Owns the inference of schemas and names. Invariant: a payload is expanded as a whole or not at all; every value fits
-the schema that was made for it.
+Owns the inference of schemas and names.
+
+Invariant: a payload is expanded as a whole or not at all; every value fits the inferred schema.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Cast: fields or the whole value as another primitive type (docs/reference/connect/transforms-converters.md, section
-2.1).
+"""Cast: converts fields or the whole value to another primitive type (docs/reference/connect/transforms-converters.md,
+section 2.1).
 
-Owns the spec, the schema that comes out, and which casts are written into the loop. How one value is cast: `casting`.
+Owns the spec, the schema of the result, and which casts are written into the loop. The cast of one value: `casting`.
 
-Invariant: a cast value fits the schema that comes out; without a schema it says its Java class itself.
+Invariant: a cast value fits the schema of the result; without a schema its Python type says its Java class.
 """
 
 from __future__ import annotations

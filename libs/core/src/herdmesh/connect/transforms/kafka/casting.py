@@ -1,8 +1,8 @@
-"""How Cast casts one value (docs/reference/connect/transforms-converters.md, section 2.1).
+"""Casts of one value, as Cast does them (docs/reference/connect/transforms-converters.md, section 2.1).
 
-Owns the casts from each class to each type, Java's narrowing in them, and Connect's texts for what cannot be cast.
+Owns the casts from each class to each type, Java's narrowing in them, and Connect's texts for impossible casts.
 
-Invariant: `inline` gives what `caster` gives, for the values it is asked for.
+Invariant: `inline` gives what `caster` gives, for the values that it supports.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The options of Connect's 16 transformations, with its texts (docs/reference/connect/transforms-converters.md, section
-2).
+"""Options of Kafka's 16 transformations, with its texts (docs/reference/connect/transforms-converters.md, section 2).
 
-Owns the definitions only; what a transformation does is in the module of its class. Invariant: they equal the ones the
-real classes declare (golden configdef vectors). A definition is one for `$Key` and `$Value`.
+Owns the definitions; the behaviour is in the module of each class. A definition serves `$Key` and `$Value`.
+
+Invariant: they equal those that the real classes declare (golden configdef vectors).
 """
 
 from __future__ import annotations

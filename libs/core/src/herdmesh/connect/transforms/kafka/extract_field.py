@@ -1,7 +1,9 @@
-"""ExtractField: take one field, however deep, as the whole key or value
+"""ExtractField: replaces the whole key or value by one field, however deep
 (docs/reference/connect/transforms-converters.md, section 2.3).
 
-Owns following a path. Invariant: what was extracted is the field's own value, under the field's own schema.
+Owns following a path.
+
+Invariant: the result is the field's own value, under the field's own schema.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Filter: leave the record out (docs/reference/connect/transforms-converters.md, section 2.4). Only of use under a
+"""Filter: drops the record (docs/reference/connect/transforms-converters.md, section 2.4). Useful only under a
 predicate.
 
-Owns nothing. Invariant: no record comes through.
+Invariant: no record passes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Flatten: nested structs and maps become fields of one (docs/reference/connect/transforms-converters.md, section 2.5).
+"""Flatten: moves the fields of nested structs and maps into one struct or map
+(docs/reference/connect/transforms-converters.md, section 2.5).
 
-Owns the names and what is optional then. Invariant: schemaless, fields stay in the order they are met.
+Owns the names, and which fields become optional.
+
+Invariant: without a schema, fields keep the order in which they are met.
 """
 
 from __future__ import annotations

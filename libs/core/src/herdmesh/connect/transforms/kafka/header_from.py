@@ -1,6 +1,8 @@
-"""HeaderFrom: move or copy fields into headers (docs/reference/connect/transforms-converters.md, section 2.6).
+"""HeaderFrom: moves or copies fields into headers (docs/reference/connect/transforms-converters.md, section 2.6).
 
-Owns the pairs of field and header. Invariant: headers are appended in the order of the configuration.
+Owns the pairs of field and header.
+
+Invariant: headers are appended in the order of the config.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""DropHeaders and InsertHeader: headers by name, and a header of a fixed value
+"""DropHeaders and InsertHeader: remove headers by name, add a header with a fixed value
 (docs/reference/connect/transforms-converters.md, sections 2.2 and 2.9).
 
-Owns both settings. Invariant: the headers that stay keep their order; an inserted one comes last.
+Owns both settings.
+
+Invariant: the remaining headers keep their order; an inserted one comes last.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""HoistField: wrap the whole key or value in one field (docs/reference/connect/transforms-converters.md, section 2.7).
+"""HoistField: wraps the whole key or value in one field (docs/reference/connect/transforms-converters.md, section 2.7).
 
-Owns the field's name. Invariant: what was wrapped is unchanged, and fits its schema as `Struct.put` wants it.
+Owns the field's name.
+
+Invariant: the wrapped value is unchanged, and fits its schema as `Struct.put` requires.
 """
 
 from __future__ import annotations

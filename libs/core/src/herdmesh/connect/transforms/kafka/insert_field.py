@@ -1,8 +1,10 @@
-"""InsertField: put the record's coordinates or a fixed text into it (docs/reference/connect/transforms-converters.md,
-section 2.8).
+"""InsertField: adds the record's coordinates or a fixed text as fields
+(docs/reference/connect/transforms-converters.md, section 2.8).
 
-Owns the settings and the order of insertion. Invariant: schemaless, an inserted field replaces one of the same name;
-under a schema such a field is refused, as Connect does.
+Owns the settings and the order of insertion.
+
+Invariant: without a schema, an inserted field replaces one of the same name; under a schema such a field is refused, as
+Connect does.
 """
 
 from __future__ import annotations

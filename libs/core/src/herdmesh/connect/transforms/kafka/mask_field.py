@@ -1,7 +1,9 @@
-"""MaskField: replace values by nothing of the same type, or by a fixed text
+"""MaskField: replaces values by an empty value of the same type, or by a fixed text
 (docs/reference/connect/transforms-converters.md, section 2.10).
 
-Owns what each type is masked with. Invariant: the masked value has the type of the value it hides.
+Owns the mask of each type.
+
+Invariant: the mask has the type of the value that it hides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""RegexRouter: another topic by a regular expression (docs/reference/connect/transforms-converters.md, section 2.11).
+"""RegexRouter: renames the topic by a regular expression (docs/reference/connect/transforms-converters.md, section
+2.11).
 
-Owns the settings, and the topics met so far. Invariant: a topic the expression does not match as a whole stays; in one
-it does, the first place that matches is replaced, as in Java.
+Owns the settings, and a cache of topics.
+
+Invariant: a topic that the expression does not match as a whole keeps its name; in one that it matches, the first match
+is replaced, as in Java.
 """
 
 from __future__ import annotations

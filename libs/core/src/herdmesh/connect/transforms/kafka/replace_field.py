@@ -1,7 +1,8 @@
-"""ReplaceField: drop, keep and rename fields (docs/reference/connect/transforms-converters.md, section 2.12).
+"""ReplaceField: drops, keeps and renames fields (docs/reference/connect/transforms-converters.md, section 2.12).
 
-Owns the three lists and how they combine. Invariant: whether a field stays is decided by its old name; then it is
-renamed.
+Owns the three lists and how they combine.
+
+Invariant: the old name decides whether a field stays; then it is renamed.
 """
 
 from __future__ import annotations

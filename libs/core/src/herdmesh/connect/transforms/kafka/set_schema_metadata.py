@@ -1,7 +1,9 @@
-"""SetSchemaMetadata: another name or version for a struct's schema (docs/reference/connect/transforms-converters.md,
+"""SetSchemaMetadata: changes the name or version of a struct's schema (docs/reference/connect/transforms-converters.md,
 section 2.13).
 
-Owns both settings. Invariant: the values are the same; only structs can be renamed (what 4.3.1 does).
+Owns both settings.
+
+Invariant: the values stay the same; only structs can be renamed (as 4.3.1 does).
 """
 
 from __future__ import annotations

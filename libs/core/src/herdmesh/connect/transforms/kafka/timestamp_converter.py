@@ -1,7 +1,10 @@
-"""TimestampConverter: one form of a time into another (docs/reference/connect/transforms-converters.md, section 2.14).
+"""TimestampConverter: converts a time from one form to another (docs/reference/connect/transforms-converters.md,
+section 2.14).
 
-Owns the five forms and the way between two of them. Invariant: every way goes over milliseconds since the epoch, so
-what is finer is lost; the result has the type of its target, whatever the source was.
+Owns the five forms and the conversion between any two.
+
+Invariant: every conversion goes through milliseconds since the epoch, so finer parts are lost; the result has the
+target's type, whatever the source was.
 """
 
 from __future__ import annotations

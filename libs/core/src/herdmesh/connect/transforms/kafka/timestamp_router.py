@@ -1,8 +1,9 @@
-"""TimestampRouter: the topic's name with the record's time in it (docs/reference/connect/transforms-converters.md,
-section 2.15).
+"""TimestampRouter: puts the record's time into the topic name (docs/reference/connect/transforms-converters.md, section
+2.15).
 
-Owns both formats, and the names made so far. Invariant: `${topic}` is replaced first, then `${timestamp}` in what came
-out; the time is UTC.
+Owns both formats, and a cache of names.
+
+Invariant: `${topic}` is replaced first, then `${timestamp}` in the result; the time is UTC.
 """
 
 from __future__ import annotations

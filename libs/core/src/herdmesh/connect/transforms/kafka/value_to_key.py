@@ -1,6 +1,9 @@
-"""ValueToKey: make a new key of fields of the value (docs/reference/connect/transforms-converters.md, section 2.16).
+"""ValueToKey: builds a new key from fields of the value (docs/reference/connect/transforms-converters.md, section
+2.16).
 
-Owns the list of fields. Invariant: the value stays as it is, and the key before is gone.
+Owns the list of fields.
+
+Invariant: the value stays as it is; the old key is dropped.
 """
 
 from __future__ import annotations

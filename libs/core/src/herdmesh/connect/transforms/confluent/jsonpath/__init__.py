@@ -1,6 +1,6 @@
-"""Conditions in Jayway's JSONPath, as Confluent's Filter takes them: `grammar` reads them, `comparing` has what Jayway
-calls equal, `condition` asks values.
+"""JSONPath conditions in Jayway's dialect, for Confluent's Filter: parser (`grammar`), comparisons (`comparing`), and
+the evaluation on values (`condition`).
 
-Owns nothing but the folder. A library for Python follows RFC 9535, which means other things by the same text: there
-`$[?@.a > 1]` asks each member of an object, here the object itself, and '12' equals 12 here.
+No Python library fits: those follow RFC 9535, which gives the same text another meaning. There `$[?@.a > 1]` tests each
+member of an object, in Jayway's dialect the object itself; and '12' equals 12 here.
 """

@@ -1,6 +1,8 @@
-"""What Jayway's JsonPath 2.9.0 compares, and how.
+"""Comparison operators of Jayway's JsonPath 2.9.0.
 
-Owns the operators. Invariant: `MISSING` equals nothing, itself neither, and no operator raises for any value.
+Owns the operators.
+
+Invariant: `MISSING` equals nothing, itself included, and no operator raises for any value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Whether a key or value meets a condition.
+"""Evaluation of a JSONPath condition on a key or value.
 
-Owns going along the path. Invariant: what is asked is not changed, whatever it is: structs, maps, lists, single values.
+Owns following the path.
+
+Invariant: the value is not changed, whatever it is: structs, maps, lists, single values.
 """
 
 from __future__ import annotations

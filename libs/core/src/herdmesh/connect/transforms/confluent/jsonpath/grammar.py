@@ -1,7 +1,9 @@
-"""Reading a condition: a path whose steps are names, places, `*` and filters.
+"""Parser of JSONPath conditions: a path whose steps are names, indexes, `*` and filters.
 
-Owns the grammar of Jayway's JsonPath 2.9.0 as far as it runs here. Invariant: what is read means what it means there;
-deep scans, slices, functions, and filters within filters are refused by name, all else as a fault of the text.
+Owns the supported part of the grammar of Jayway's JsonPath 2.9.0.
+
+Invariant: an accepted condition means what it means in Jayway's. Deep scans, slices, functions, and filters within
+filters are refused by name, everything else as a syntax error.
 """
 
 from __future__ import annotations
