@@ -51,7 +51,8 @@ class InvalidRecordError(DataError):
 
 
 class RetriableError(ConnectError):
-    """What may work when tried again (Java: `RetriableException`). Its text reaches the unit's status (`waits`)."""
+    """An error that may pass when the call is retried (Java: `RetriableException`). Its text reaches the unit's status
+    (`waits`)."""
 
     java_class = "org.apache.kafka.connect.errors.RetriableException"
     # Of an author's subclass that does not call this `__init__`, too.
@@ -179,8 +180,8 @@ class RecordError(ConnectError):
 
 
 def error_text(error: BaseException) -> str:
-    """What an error says; of one whose text cannot be made, why. Raises nothing: an author's `__str__` may raise
-    anything, as SystemExit."""
+    """The text of an error; if that cannot be made, the reason. Raises nothing, although an author's `__str__` may
+    raise anything, even SystemExit."""
     try:
         return str(error)
     except BaseException as other:  # noqa: BLE001 - as above

@@ -22,7 +22,7 @@ _Alike = tuple[str | None, int | None, Shape]
 
 
 class Collected:
-    """What a chain makes of a batch, in order: parts of it, and single records, gathered by what is alike."""
+    """The results of a chain for a batch, in order: parts of it and single records, joined where they are alike."""
 
     def __init__(self, given: Batch) -> None:
         """`given` has the columns that go along with a single record."""

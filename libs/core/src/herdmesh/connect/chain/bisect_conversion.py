@@ -26,7 +26,7 @@ CAREFUL_BATCHES = 8
 batch in three has none."""
 SHORT_RECORDS = 8
 """Fewer records than this go one by one: a loop's own cost is that of about so many."""
-#: What would fail for the next record too, and maybe after a wait for each.
+#: Errors that are not specific to one record (retriable, or of the config), each maybe after a wait.
 _OF_ALL = (RetriableError, ConfigError)
 
 

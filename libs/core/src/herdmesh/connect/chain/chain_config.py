@@ -104,8 +104,8 @@ def transformations(config: RawConfig) -> list[Step]:
 def violations(
     config: RawConfig, *, worker: RawConfig | None = None, find: FindAuthored = here
 ) -> list[FieldViolation]:
-    """Everything that keeps a chain from being built: what is not built yet, and what only making it shows. `find`:
-    where an author's classes are, for who cannot import them all."""
+    """Everything that prevents building a chain: unsupported classes, and errors that only building shows. `find`:
+    where an author's classes are, for a caller that cannot import them all."""
     found: list[FieldViolation] = []
     for field, make in _converter_makers(config, worker, find).items():
         try:

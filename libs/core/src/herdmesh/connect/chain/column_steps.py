@@ -31,7 +31,8 @@ class NotByColumns(Exception):
 
 
 class FieldCode(Code):
-    """Where steps write what becomes of the fields of a struct. Raises NotByColumns for everything else."""
+    """The page on which steps write their changes to the fields of a struct. Raises NotByColumns for everything
+    else."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(drop="")

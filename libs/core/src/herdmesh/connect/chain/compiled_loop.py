@@ -43,7 +43,7 @@ class Halted(Exception):
 
 
 class _Stop(Exception):
-    """How a loop's own code says that it halted: error, place, kept places and output columns."""
+    """Raised by a loop's own code when it halts: error, place, kept places and output columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Loop:
         self.source, self._run = code.compiled("chain")
 
     def run(self, batch: Batch) -> Batch:
-        """The batch with the steps done. Raises what a step raises for one of the records, or Diverged."""
+        """The batch after the steps. Raises a step's error for one of the records, or Diverged."""
         try:
             return self.until(batch)
         except Halted as halted:
@@ -209,7 +209,7 @@ class Loop:
         if self.drops or not used:  # going over the values instead would decode them
             names.append("at")
             columns.append("range(len(values))")
-        # What is left of the first column tells which record is under way, and costs nothing.
+        # The rest of the first column tells the current record's index at no cost.
         code.line(f"rest = iter({code.bind(_counted)}({columns[0]}))")
         over = "rest" if len(columns) == 1 else f"zip({', '.join(['rest', *columns[1:]])})"
         with code.block(f"for {', '.join(names)} in {over}"):
@@ -224,7 +224,7 @@ class Loop:
 
 
 def _counted(column: Sequence[Any]) -> Sequence[Any]:
-    """The column as something whose iterators know how much is left of them; a source's may be of any kind."""
+    """The column as a sequence whose iterators have a length hint; a source's may be of any type."""
     return column if isinstance(column, list | tuple | range | LazyColumn) else list(column)
 
 

@@ -40,10 +40,10 @@ from herdmesh.connect.transforms import Cells, Shape
 
 
 class SinkChain:
-    """From Kafka's bytes to what a sink task takes.
+    """Converts Kafka's bytes to the values of a sink task.
 
     Args:
-        keys: False leaves keys as raw bytes unless a step looks at them.
+        keys: False leaves keys as raw bytes unless a step reads them.
         headers: the same for headers.
     """
 
@@ -69,7 +69,7 @@ class SinkChain:
 
     @property
     def loops(self) -> Mapping[Shape, Loop | None]:
-        """What was compiled so far, by shape; None = records of that shape go one by one."""
+        """The compiled loops by shape; None = records of that shape are processed one by one."""
         return self._steps.loops
 
     def run(self, batch: Batch, attempts: Attempts = STRICT) -> list[Batch]:
@@ -88,11 +88,8 @@ class SinkChain:
         return self._run_around(batch, attempts)
 
     def written(self, record: ConnectRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """A record that the task itself made, as it would be in its topic: key, value and headers by the converters.
-        No step sees it.
-
-        Raises what a converter raises for what it cannot write: DataError, mostly.
-        """
+        """A record that the task itself made, as it would be in its topic: key, value and headers by the converters. No
+        step is applied. Raises the converters' errors for values that they cannot write, mostly DataError."""
         topic = record.topic or ""
         key = self._key.for_topic(topic).write(record.key, record.key_schema)
         value = self._value.for_topic(topic).write(record.value, record.value_schema)
@@ -194,7 +191,7 @@ class SinkChain:
 
 
 class SourceChain:
-    """From what a source task gives to Kafka's bytes."""
+    """Converts the records of a source task to Kafka's bytes."""
 
     def __init__(self, key: Converter, value: Converter, header: HeaderConverter, steps: Sequence[Step]) -> None:
         self._key, self._value, self._header = key, value, header
@@ -206,7 +203,7 @@ class SourceChain:
 
     @property
     def loops(self) -> Mapping[Shape, Loop | None]:
-        """What was compiled so far, by shape; None = records of that shape go one by one."""
+        """The compiled loops by shape; None = records of that shape are processed one by one."""
         return self._steps.loops
 
     def run(self, batch: Batch, attempts: Attempts = STRICT) -> list[Batch]:

@@ -21,16 +21,16 @@ TRANSFORMATION = "TRANSFORMATION"
 
 
 class RecordSkipped(Exception):
-    """A record failed, and the batch goes on without it."""
+    """Raised when a record failed and the batch continues without it."""
 
 
 class Attempts(Protocol):
-    """Runs what may fail for one record."""
+    """Runs one fallible stage for one record and decides about its failure."""
 
     @property
     def eager(self) -> bool:
-        """Every failure is to be known before a batch is given on. False lets values be decoded when a task looks at
-        them, for who ends at the first failure anyway and tells nobody of it."""
+        """True when every failure must be known before a batch is passed on. False lets values be decoded when a task
+        reads them, for a caller that ends at the first failure and reports none."""
         ...
 
     def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
@@ -54,6 +54,6 @@ STRICT: Attempts = _Strict()
 
 
 def record_error(stage: str, step: object, batch: Batch, at: int, error: Exception) -> RecordError:
-    """What is raised for a record that ends a batch."""
+    """The error for a record that ends a batch."""
     offset = batch.offsets[at] if batch.offsets else None
     return RecordError(stage, str(step), batch.topic, batch.partition, offset, error)

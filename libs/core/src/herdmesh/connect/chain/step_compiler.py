@@ -21,8 +21,8 @@ from herdmesh.connect.model import Batch
 from herdmesh.connect.transforms import Alone, Cells, Column, Diverged, Shape
 
 SHAPES_MAX: Final = 1_000
-"""As many as converters remember schemas by default: a topic whose records have each a schema of their own fills the
-memory of neither."""
+"""As many as the converters' schema caches hold by default, so that a topic with one schema per record exhausts neither
+memory."""
 _V = TypeVar("_V")
 
 
@@ -37,7 +37,7 @@ class Steps:
 
     @property
     def loops(self) -> Mapping[Shape, Loop | None]:
-        """What was compiled so far; None = records of that shape go one by one."""
+        """The compiled loops; None = records of that shape are processed one by one."""
         return self._loops
 
     def loop(self, shape: Shape) -> Loop:
@@ -117,7 +117,7 @@ def _step_one(
 
 
 def _keep(compiled: dict[Shape, _V], shape: Shape, made: _V) -> _V:
-    """Keep what was made for a shape, and forget the oldest when there are too many."""
+    """Cache a shape's loop, and evict the oldest when there are too many."""
     if len(compiled) >= SHAPES_MAX:
         del compiled[next(iter(compiled))]
     compiled[shape] = made

@@ -50,7 +50,7 @@ class OverridePolicy:
     allowed: Collection[str] | None
 
     def validate(self, options: Mapping[str, Any]) -> list[ConfigValue]:
-        """Each option with what is wrong with setting it."""
+        """Each overridden option with its problems."""
         found: list[ConfigValue] = []
         for name, value in options.items():
             one = ConfigValue(name, value)
@@ -87,10 +87,8 @@ def policy_of(worker: RawConfig) -> OverridePolicy:
 
 
 def check_overrides(kind: PluginKind, config: RawConfig, policy: OverridePolicy) -> None:
-    """What was allowed when the connector was created may not be when it starts.
-
-    Raises ConfigError with Connect's text; its `field` is the first override that is not allowed.
-    """
+    """Check the overrides again when a connector starts, as the policy may have changed since it was created. Raises
+    ConfigError with Connect's text; its `field` is the first override that is not allowed."""
     if policy.allowed is None:
         return
     prefixes = [f"{client}.override." for client in clients_of(kind, config, exactly_once=True)]

@@ -59,7 +59,7 @@ _KNOWN_CLASSES = frozenset(
         f"{_SECURITY}oauthbearer.DefaultJwtRetriever",
     )
 )
-#: librdkafka's names of what no text may show.
+#: librdkafka's names of the secret settings.
 _SECRET = frozenset(
     (
         *("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem"),
@@ -97,7 +97,7 @@ def client_access(client: str, worker: RawConfig, connector: RawConfig | None = 
 
 
 def override_violations(clients: Iterable[str], connector: RawConfig, worker: RawConfig) -> list[FieldViolation]:
-    """What a connector's own settings of TLS and logins would fail on, each once."""
+    """The problems of a connector's own TLS and login settings, each once."""
     found: dict[str, FieldViolation] = {}
     for client in clients:
         if not _under(f"{client}.override.", connector):

@@ -45,7 +45,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Herdmesh decides it; `same` are the values that ask for nothing else."""
+    """A setting that Herdmesh decides; `same` are the values that agree with its choice."""
 
     why: str
     same: tuple[str, ...] = ()
@@ -187,11 +187,11 @@ class ClientSettings:
     engine: dict[str, str] = field(default_factory=dict[str, str])
     """What the engine reads itself, under Java's names."""
     warnings: list[FieldViolation] = field(default_factory=list[FieldViolation])
-    """What has not the effect it asks for, under its full name, each with why and what to do."""
+    """Settings without the requested effect, under their full names, each with the reason and the fix."""
 
 
 def meaning(client: str, name: str) -> Meaning | None:
-    """What a setting is here; None = it has no row: librdkafka's own, `client_security`'s, or unknown."""
+    """The table's row for a setting; None = it has none: librdkafka's own, `client_security`'s, or unknown."""
     return _OF_CLIENT.get((client, name)) or SETTINGS.get(name) or _FIXED_IN_LIBRDKAFKA.get(name)
 
 
@@ -206,10 +206,9 @@ def librdkafka_names(client: str) -> frozenset[str]:
 def client_settings(client: str, worker: RawConfig, connector: RawConfig) -> ClientSettings:
     """The worker's `<client>.*` under the connector's `<client>.override.*`, with logins and encryption.
 
-    Every value that Herdmesh reads itself, or that librdkafka would not survive, is looked at here, for whatever client
-    it is; what librdkafka refuses is `engine.librdkafka.client_trial`'s to find.
-
-    Raises ConfigError whose `field` is the property's full name.
+    Every value that Herdmesh reads itself, or that would crash librdkafka, is checked here, for whatever client it is;
+    `herdmesh.engine.librdkafka.client_trial` finds the values that librdkafka refuses. Raises ConfigError whose `field`
+    is the property's full name.
     """
     found = ClientSettings()
     given: dict[str, tuple[str, str]] = {}
@@ -230,9 +229,8 @@ def client_settings(client: str, worker: RawConfig, connector: RawConfig) -> Cli
 
 
 def override_warnings(clients: Iterable[str], connector: RawConfig, worker: RawConfig) -> list[FieldViolation]:
-    """What of a connector's own client settings has not the effect it asks for: also a client it has not got.
-
-    Settings that cannot be used at all are errors, and told elsewhere; here their client is passed over.
+    """Warnings about a connector's own client settings without the requested effect, also those of a client that it
+    does not have. Settings that cannot be used at all are errors, and reported elsewhere; their client is skipped here.
     """
     used = tuple(clients)
     warnings: list[FieldViolation] = []
@@ -252,7 +250,8 @@ def override_warnings(clients: Iterable[str], connector: RawConfig, worker: RawC
 
 
 def worker_warnings(worker: RawConfig) -> list[FieldViolation]:
-    """What of a worker's `<client>.*` has not the effect it asks for. Raises ConfigError as `client_settings`."""
+    """Warnings about a worker's `<client>.*` settings without the requested effect. Raises ConfigError as
+    `client_settings`."""
     found = [one for client in CLIENTS for one in client_settings(client, worker, {}).warnings]
     return [one for one in found if one.field.startswith(tuple(f"{client}." for client in CLIENTS))]
 
@@ -289,8 +288,8 @@ def _read(client: str, name: str, full: str, value: str, found: ClientSettings) 
 
 
 def _text(full: str, value: str) -> str:
-    """The value without blanks around it. Raises ConfigError for what no text of C's can be: librdkafka would take it
-    for another, and ends the process where that is an empty group."""
+    """The value without surrounding blanks. Raises ConfigError for a text with a NUL character: librdkafka would cut it
+    there, and ends the process where that leaves an empty group."""
     why = ""
     if "\0" in value:
         why = "a NUL character cannot be part of it"

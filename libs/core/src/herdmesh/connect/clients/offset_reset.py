@@ -30,7 +30,7 @@ _SECONDS_MAX: Final = 2**63 - 1
 
 
 class Start(Enum):
-    """What a reset begins at."""
+    """The starting point of a reset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

@@ -113,7 +113,7 @@ _PACKAGES: Mapping[str, str] = {
     _DEBEZIUM: "this one of Debezium's transformations is not built; " + _OWN,
     _CONFLUENT: "this one of Confluent's transformations is not built; " + _OWN,
 }
-"""By the beginning of a class's name, where there is nothing to say of the class."""
+"""Advice by the beginning of a class name, for classes without an entry of their own."""
 
 
 _SPARK_JDBC = "SparkSink with spark.format=jdbc writes to other databases, SparkJdbcSource reads them, through Spark"
@@ -170,8 +170,8 @@ WRITE_YOUR_OWN = "write a connector of your own (docs/tutorials/connector.md)"
 
 
 def _misspelt_connector(name: str, names: Iterable[str]) -> str:
-    """The name that was meant, by what is its own in it: packages and the words of all connectors make unlike ones look
-    alike (`RabbitMQSourceConnector`, `JdbcSourceConnector`)."""
+    """The connector name that a misspelt one most likely means, compared without packages and the words that all
+    connectors have, which make unlike names look alike (`RabbitMQSourceConnector`, `JdbcSourceConnector`)."""
     own = {_own_part(one): one for one in sorted(names, key=len, reverse=True)}
     found = closest(_own_part(name), own)
     return own[found] if found else ""

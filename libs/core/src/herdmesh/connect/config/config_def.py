@@ -100,8 +100,7 @@ def _below(rule: Callable[[str, Any], _R], prefix: str) -> Callable[[str, Any], 
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
-    """One thing wrong with a configuration: the key to change, what is wrong, and what to write instead ("" = see
-    message)."""
+    """One problem of a config: the key to change, the reason, and what to write instead ("" = see message)."""
 
     field: str
     message: str
@@ -110,7 +109,7 @@ class FieldViolation:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a value: Connect's text, and what to write instead ("" = the text says it)."""
+    """One problem of a value: Connect's text, and what to write instead ("" = the text says it)."""
 
     message: str
     fix: str = ""
@@ -133,8 +132,8 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class Recommender:
-    """What a form may offer for a key. Both are given the key's name and all parsed values; ConfigError becomes a
-    problem of the key."""
+    """Choices that a form may offer for a key. Both functions get the key's name and all parsed values; a ConfigError
+    becomes a problem of the key."""
 
     values: Callable[[str, Mapping[str, Any]], Sequence[Any]]
     visible: Callable[[str, Mapping[str, Any]], bool] = lambda _name, _parsed: True
@@ -143,7 +142,7 @@ class Recommender:
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
     """One key. `default` is REQUIRED or a value of the key's type (None allowed). `order` is within `group`.
-    `dependents` are keys that are looked at after this one, and whose recommendations may rely on it."""
+    `dependents` are keys that are validated after this one, and whose recommendations may rely on it."""
 
     name: str
     type: Type

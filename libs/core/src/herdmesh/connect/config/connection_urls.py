@@ -36,7 +36,7 @@ _ENDS: Final = re.compile(r"[?;#]")
 
 
 def kind_of(url: str) -> str:
-    """`jdbc:mysql:` or `mysql:` of a URL that begins so; "" = it has no beginning that can be told from a secret."""
+    """`jdbc:mysql:` or `mysql:` of a URL that begins so; "" = its beginning may be a secret."""
     url = url.strip()
     if found := _KIND.match(url):
         return f"jdbc:{found[1]}:"

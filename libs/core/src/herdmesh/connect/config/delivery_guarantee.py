@@ -20,7 +20,7 @@ _MORE = (
 
 
 def is_at_least_once(config: RawConfig) -> bool:
-    """True when it is what the connector's config asks for."""
+    """True when the connector's config requests it."""
     return _text(config, GUARANTEE) == AT_LEAST_ONCE
 
 

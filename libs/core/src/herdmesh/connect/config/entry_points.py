@@ -14,7 +14,7 @@ from typing import Any
 from herdmesh.connect.errors import error_text
 
 LeftOut = Callable[[metadata.EntryPoint, Exception], None]
-"""Told of an entry point that cannot be used, and why: it is left out, and the others are used."""
+"""Called with an unusable entry point and the reason: it is skipped, and the others are used."""
 
 
 def loaded_entry(entry: metadata.EntryPoint) -> Any:

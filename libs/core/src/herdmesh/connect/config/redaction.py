@@ -96,8 +96,8 @@ _ORDINARY: Final = frozenset((
     "whitelist", "whole", "whose", "will", "with", "within", "without", "work", "worker", "workers", "would",
     "write", "writer", "writes", "written", "yellow", "zone",
 ))  # fmt: skip
-"""Words of four letters and more that stand in a dozen of our own texts or more, and those that are often a password,
-or what a config provider gives for a setting."""
+"""Words of four letters and more that occur in a dozen or more of our own texts, and those that are often a password,
+or that a config provider gives for a setting."""
 KEPT_MAX: Final = 20_000
 #: `//user:password@` of a URL, up to the last @ before its path; not where a reference is the password.
 _URL_PASSWORD = re.compile(r"(?<=//)([^\s/?#:@]*):(?!\$\{[^{}]*\}@)([^\s/?#]+)@")
@@ -106,7 +106,8 @@ _URL_PARAMETER = re.compile(r"([?&;]password=)(?!\$\{[^{}]*\}(?:[&;\s]|$))([^&;\
 
 
 def is_ordinary(value: str) -> bool:
-    """Whether the value is in many texts that do not tell it, and so is hidden only where it stands as a value."""
+    """Whether the value occurs in many texts that do not disclose it, and so is hidden only where it stands as a
+    value."""
     return len(value) < LENGTH_MIN or value.lower() in _ORDINARY or _is_short_number(value)
 
 
@@ -190,8 +191,8 @@ _of_one_answer: ContextVar[Secrets | None] = ContextVar("secrets of one answer",
 
 @contextmanager
 def secrets_of_one_answer() -> Generator[None]:
-    """What is kept by this thread in it is hidden in this thread's texts until its end, and nowhere else: nobody's
-    question is to take words out of the texts of others, or drive out the secrets of what runs."""
+    """Secrets kept by this thread inside the block are hidden in this thread's texts until the block ends, and nowhere
+    else: no caller may remove words from the texts of others, or evict the secrets of running tasks."""
     token = _of_one_answer.set(Secrets())
     try:
         yield
@@ -206,7 +207,8 @@ def keep_secret(values: Iterable[str]) -> None:
 
 
 def secrets_kept_for_this_answer() -> tuple[str, ...]:
-    """What this thread kept within `secrets_of_one_answer`: for another process that is asked about the same."""
+    """The secrets that this thread kept within `secrets_of_one_answer`, for another process that serves the same
+    call."""
     found = _of_one_answer.get()
     return found.values() if found is not None else ()
 
@@ -229,7 +231,8 @@ def without_url_passwords(text: str) -> str:
 
 
 def redacted_value(value: Any) -> Any:
-    """A log line's value: texts in lists and dicts too; what is no text is judged by what it would be shown as."""
+    """A log line's value without secrets: texts in lists and dicts too; other values by the text that they would be
+    shown as."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -244,7 +247,7 @@ def redacted_value(value: Any) -> Any:
 
 
 class _Hiding:
-    """A text stream that shows no secret, of what an author's code prints, or Python of a thread that died."""
+    """A text stream without secrets, for output of an author's code, and of Python for a thread that died."""
 
     def __init__(self, to: TextIO) -> None:
         self._to = to

@@ -209,7 +209,7 @@ def plugin_version() -> Validator:
 
 
 def unique_aliases(what: str) -> Validator:
-    """A list of names, each once; null fails. `what` is what they name, in the plural of Connect's text."""
+    """A list of distinct names; null fails. `what` is their kind, in the plural of Connect's text."""
 
     def check(field: str, value: Any) -> None:
         if value is None:

@@ -42,7 +42,7 @@ class _Interval:
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """The versions asked for; prints as Connect prints it (`[1.0,1.0]` for a single one)."""
+    """The requested versions; prints as Connect prints it (`[1.0,1.0]` for a single one)."""
 
     intervals: tuple[_Interval, ...]
 
@@ -50,15 +50,13 @@ class VersionRange:
         return ",".join(map(str, self.intervals))
 
     def holds(self, version: str) -> bool:
-        """True when the version is asked for."""
+        """True when the version is in the requested range."""
         return any(interval.holds(version) for interval in self.intervals)
 
 
 def version_range(text: str | None) -> VersionRange | None:
-    """What a `*.plugin.version` asks for; None = any, which is what nothing and `latest` say.
-
-    Raises ConfigError with Maven's text when it is no range.
-    """
+    """The request in a `*.plugin.version`; None = any version, for an empty value and for `latest`. Raises ConfigError
+    with Maven's text when it is no range."""
     if text is None or text == LATEST:
         return None
     spec = text.strip()
@@ -107,10 +105,8 @@ def _compare(one: str, other: str) -> int:
 
 
 def rank(version: str) -> list[tuple[int, int, str]]:
-    """What versions are sorted by, oldest first.
-
-    Numbers in order; words, which mark what comes before a release, below them; trailing zeros mean nothing.
-    """
+    """The sort key of versions, oldest first. Numbers in order; words, which mark pre-releases, below them; trailing
+    zeros mean nothing."""
     parts = [(1, int(part), "") if part.isdigit() else (-1, 0, part.lower()) for part in _PART.findall(version)]
     while parts and parts[-1] == (1, 0, ""):
         parts.pop()
@@ -118,7 +114,7 @@ def rank(version: str) -> list[tuple[int, int, str]]:
 
 
 def not_there(class_name: str, wanted: VersionRange | None, there: Iterable[str]) -> str:
-    """Connect's words for a version that nobody has."""
+    """Connect's words for a version that does not exist."""
     return (
         f"Plugin {class_name} not found that matches the version range {wanted}, available versions: "
         f"[{', '.join(there)}]"

@@ -11,7 +11,7 @@ ENTRY_POINT_GROUP = "herdmesh.config_providers"
 
 @dataclass(frozen=True, slots=True)
 class ConfigData:
-    """What a provider found at a path: values by key, and how long they are good for (None = for ever), in ms."""
+    """The result of a provider for a path: values by key, and how long they are valid in ms (None = for ever)."""
 
     data: Mapping[str, str]
     ttl_ms: int | None = None
@@ -21,10 +21,8 @@ class ConfigProvider(ABC):
     """Looks values up. One instance serves all of a worker's configs, in several threads."""
 
     def configure(self, params: Mapping[str, str]) -> None:  # noqa: B027 - a provider may have no params
-        """Take `config.providers.<name>.param.*`, stripped (`ttl.ms` needs no care of the provider).
-
-        Raises ConfigError whose `field` is the param's name.
-        """
+        """Configure with `config.providers.<name>.param.*`, stripped (`ttl.ms` is handled outside). Raises ConfigError
+        whose `field` is the param's name."""
 
     @abstractmethod
     def get(self, path: str, keys: frozenset[str]) -> ConfigData:
@@ -34,4 +32,4 @@ class ConfigProvider(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - a provider may hold nothing
-        """Give up what is held."""
+        """Release all resources."""

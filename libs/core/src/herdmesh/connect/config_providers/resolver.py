@@ -53,7 +53,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A config without references, and what is to be known of those that were in it."""
+    """A config without references, and what must be known about those that it had."""
 
     config: Properties
     raw: Mapping[str, str | None]
@@ -63,10 +63,10 @@ class Resolved:
     values: Mapping[Reference, str] = field(default_factory=dict[Reference, str])
 
     def put_back(self, made: RawConfig) -> Properties:
-        """What an author's code made of the resolved config, with the references where their values are.
+        """The config that an author's code made of the resolved one, with references in place of their values.
 
-        A value equal to that of the same key becomes what that key was written as; elsewhere each secret of 4 or more
-        characters becomes its reference, longest first (short ones are in every text).
+        A value equal to that of the same key becomes what was written for that key; elsewhere each secret of 4 or more
+        characters becomes its reference, longest first (short ones occur in every text).
         """
         longest_first = sorted(self.values.items(), key=lambda one: len(one[1]), reverse=True)
         found: Properties = {}
@@ -86,13 +86,13 @@ class ConfigProviders:
     """The providers that a worker's properties name. Safe in several threads as far as the providers are."""
 
     def __init__(self, providers: Mapping[str, ConfigProvider], ttls_ms: Mapping[str, int] | None = None) -> None:
-        """`ttls_ms`: by provider, how long what it finds is good for where it does not say so itself."""
+        """`ttls_ms`: by provider, how long its values are valid where it does not say so itself."""
         self._providers = dict(providers)
         self._ttls_ms = dict(ttls_ms or {})
 
     @classmethod
     def of(cls, worker: RawConfig) -> ConfigProviders:
-        """Make and configure them. Raises ConfigError whose `field` is the worker's property."""
+        """Create and configure the providers. Raises ConfigError whose `field` is the worker's property."""
         names = [name for name in str(worker.get(PROVIDERS) or "").split(",") if name]
         ttls_ms = {name: ttl_ms for name in names if (ttl_ms := _ttl_ms(name, worker)) is not None}
         return cls({name: _made(name, worker) for name in names}, ttls_ms)
@@ -115,8 +115,8 @@ class ConfigProviders:
         return found
 
     def unresolved(self, config: RawConfig) -> Resolved:
-        """The config as it is written, for one that could not be resolved. It is good for as long as the providers that
-        it names are configured to be: one that says so itself was not heard."""
+        """The config as it is written, for one that could not be resolved. It is valid for as long as the providers
+        that it names are configured to be, because no provider gave a time of its own."""
         raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
         named = {reference.provider for value in raw.values() for reference in _references(value)}
         ttls = (ttl_ms for provider, ttl_ms in self._ttls_ms.items() if provider in named)
@@ -168,8 +168,8 @@ class ConfigProviders:
 
 
 def _checked(answer: object, keys: Iterable[str]) -> ConfigData:
-    """What an author's provider answered, read within the look-up: later nobody expects it to raise. Raises TypeError
-    for what is of another type, and whatever the author's mapping raises."""
+    """The answer of an author's provider, read within the lookup, because later code does not expect it to raise.
+    Raises TypeError for a value of another type, and any exception of the author's mapping."""
     if not isinstance(answer, ConfigData):
         raise TypeError(f"its get() returned a value of type {type(answer).__name__}, not ConfigData")
     values: dict[str, object] = {key: answer.data[key] for key in keys if key in answer.data}
@@ -183,7 +183,7 @@ def _checked(answer: object, keys: Iterable[str]) -> ConfigData:
 
 
 def has_reference(value: str | None) -> bool:
-    """True for a value that a provider is asked for."""
+    """True for a value that contains a reference to a provider."""
     return value is not None and _REFERENCE.search(value) is not None
 
 
@@ -202,7 +202,7 @@ def _replaced(value: str, values: Mapping[Reference, str]) -> str:
 
 
 def _ttl_ms(name: str, worker: RawConfig) -> int | None:
-    """The param of every provider that Java's have not: without it nobody would look at a file again."""
+    """A param of every provider that Java's do not have: without it a file would be read only once."""
     full = f"{PROVIDERS}.{name}.param.{TTL_MS}"
     text = str(worker.get(full) or "").strip()
     if text and not text.isdecimal():

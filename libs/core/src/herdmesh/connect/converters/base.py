@@ -46,7 +46,7 @@ class HeaderConverter(ABC):
         return self
 
     def close(self) -> None:
-        """Release what it holds; called once, when the chain it is in is closed."""
+        """Release all resources; called once, when the chain is closed."""
         return
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Converter(HeaderConverter):
     is_static: bool = True
     """Every value this converter reads has `read_schema`."""
     read_schema: Schema | None = None
-    """The schema of what is read; None = schemaless. Means nothing where `is_static` is False."""
+    """The schema of read values; None = without schema. Meaningless where `is_static` is False."""
 
     @abstractmethod
     def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
@@ -90,7 +90,7 @@ class Converter(HeaderConverter):
     def unread(
         self, data: Sequence[bytes | None], read: Callable[[Sequence[bytes | None]], list[Any]]
     ) -> Sequence[Any]:
-        """The values of a static converter, for who may not look at them: `read` is called when somebody does."""
+        """The values of a static converter, for a caller that may not read them: `read` is called at the first use."""
         return LazyColumn(data, read)
 
     def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> Sequence[bytes | None]:

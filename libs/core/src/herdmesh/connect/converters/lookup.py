@@ -46,8 +46,8 @@ _REGISTERED: Mapping[str, tuple[str, str]] = {
     )
     for name in (f"io.confluent.connect.{package}.{simple}", simple, simple.removesuffix("Converter"))
 }  # fmt: skip
-"""Those that do -> module and class. Imported when one is named: what they need takes longer to import than all else
-that a command of `herd` needs."""
+"""The converters with a schema registry -> module and class. Imported when one is named: their libraries take longer to
+import than everything else that a command of `herd` needs."""
 
 
 def converter_names(field: str) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def converter_class(field: str, name: str) -> type[Converter]:
 
 
 MakeAuthored = Callable[[str, str | None], Converter | None]
-"""An author's converter by its name and what `plugin.version` asks for, not configured yet; None = there is none."""
+"""Makes an author's converter by its name and `plugin.version`, not configured yet; None = there is none."""
 
 
 def _none(_name: str, _version: str | None) -> Converter | None:
@@ -93,7 +93,7 @@ def _made(field: str, source: RawConfig, authored: MakeAuthored) -> Converter:
 
 
 def settings_source(field: str, config: RawConfig, defaults: RawConfig | None) -> RawConfig:
-    """Whose settings count for a converter: of `config` where that names one, else of `defaults` (the worker's)."""
+    """The config whose settings apply to a converter: `config` where that names one, else `defaults` (the worker's)."""
     return config if config.get(field) is not None else defaults or {}
 
 

@@ -21,14 +21,14 @@ _DEPTH_MAX = 20
 
 
 def quick_check(schema: Schema) -> Callable[[Any], bool]:
-    """A function that is true for values that fit; false says nothing."""
+    """A function that is true for values that fit; false means unknown."""
     made = _Made()
     text = made.fits(schema, "v", 0)
     return cast("Callable[[Any], bool]", eval(f"lambda v: {text}", made.bound))  # the text is ours
 
 
 class _Made:
-    """The expression on its way: what it is bound to, and the names it has used."""
+    """The expression under construction: its bindings and used names."""
 
     def __init__(self) -> None:
         self.bound: dict[str, Any] = {"Decimal": Decimal, "JavaDate": JavaDate, "Struct": Struct}

@@ -82,7 +82,7 @@ class RegisteredConverter(Converter):
     def for_topic(self, topic: str, /) -> Self:
         found = self._topics.get(topic)
         if found is None:
-            found = self._topics[topic] = copy.copy(self)  # with the same registry, and what is remembered of it
+            found = self._topics[topic] = copy.copy(self)  # with the same registry and cache
             found._begin(topic)
         return found
 
@@ -98,7 +98,7 @@ class RegisteredConverter(Converter):
         """For values of this schema. Raises DataError, RetriableError or ConfigError."""
 
     def _head(self, data: bytes) -> bytes:
-        """What comes before the payload. Raises DataError when this is no message of a registry's serializer."""
+        """The bytes before the payload. Raises DataError when this is no message of a registry's serializer."""
         schema_id_of(data)
         return data[:HEAD_BYTES]
 

@@ -56,7 +56,7 @@ class Reading:
         return True
 
     def _field(self, letter: str, count: int, start: int, *, obey: bool) -> int | None:
-        """Where the text goes on after the field; None = it is not there."""
+        """The position behind the field; None = the field is not there."""
         text, at = self._text, start
         while text[at : at + 1] in (" ", "\t") and at < len(text):
             at += 1
@@ -161,7 +161,7 @@ class Reading:
         return found.end()
 
     def milliseconds(self, more_years: int) -> int | None:
-        """The instant the fields say; None = there is no such era."""
+        """The instant that the fields mean; None = there is no such era."""
         fields = dict(self._set)
         for year in ("y", "Y"):
             if year in fields:

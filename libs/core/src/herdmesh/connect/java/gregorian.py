@@ -111,7 +111,7 @@ Fields = Mapping[str, tuple[int, int]]
 
 
 def day_of(fields: Fields, era: int, more: int) -> int:
-    """The day that the fields say, `more` days on. What was set last decides between two ways to say it."""
+    """The day that the fields mean, plus `more` days. The field set last decides between two ways to define it."""
     chosen = _chosen(fields)
     year = fields["y"][1] if "y" in fields else 1970
     year = 1 - year if era == 0 else year

@@ -52,10 +52,10 @@ REGEX_FIX = "correct the expression; \\ before a character takes it as it is"
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """The expression, ready to match as Java matches.
+    """The compiled expression, which matches as Java's does.
 
     Raises:
-        ConfigError: Java does not compile it, or it has something that only Java has; the text says which.
+        ConfigError: Java does not compile it, or it uses a feature that only Java has; the text says which.
     """
     wrong = syntax_error(pattern)
     if wrong is not None:

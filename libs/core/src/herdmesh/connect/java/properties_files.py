@@ -41,7 +41,7 @@ def parse(data: bytes) -> dict[str, Property]:
 
 
 def parse_text(text: str) -> dict[str, Property]:
-    """As `parse`, of what was decoded already (`Properties.load(Reader)`)."""
+    """As `parse`, of text that is decoded already (`Properties.load(Reader)`)."""
     found: dict[str, Property] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)

@@ -42,10 +42,10 @@ class Untranslatable(Exception):
 
 
 def translated(pattern: str) -> str:
-    """The same expression for `regex.compile(..., regex.V1)`. The pattern is one that Java compiles.
+    """The same expression for `regex.compile(..., regex.V1)`, of a pattern that Java compiles.
 
     Raises:
-        Untranslatable: says what it is.
+        Untranslatable: with the feature that has no translation.
     """
     return _Translator(pattern).expression()
 

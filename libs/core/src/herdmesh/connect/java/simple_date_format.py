@@ -215,8 +215,8 @@ def _plain_format(tokens: list[Token]) -> Callable[[time.struct_time, int], str]
 
 
 def _plain_parse(tokens: list[Token]) -> Callable[[str], int | None] | None:
-    """Reads valid Gregorian dates in plain digits when a pattern has nothing else; what it does not take goes the long
-    way. None = the pattern has other things."""
+    """A parser for valid Gregorian dates in plain digits, for a pattern with nothing else; other texts take the general
+    path. None = the pattern has other parts."""
     letters = [letter for letter, _, _ in tokens if letter]
     if len(set(letters)) < len(letters) or not set(letters) <= _SHORT_CUT.keys() or "y" not in letters:
         return None

@@ -60,7 +60,7 @@ UTC = Zone("UTC", ("Coordinated Universal Time", "UTC", "Coordinated Universal T
 
 
 def named_at(text: str, start: int) -> tuple[Zone, int] | None:
-    """The zone whose name stands at that place, in any case, and which of its names (0 to 3)."""
+    """The zone whose name is at that position, in any case, and which of its names it is (0 to 3)."""
     for zone in (UTC, *_zones()):
         for place, name in enumerate(zone.names):
             if same_ignoring_case(text[start : start + len(name)], name):

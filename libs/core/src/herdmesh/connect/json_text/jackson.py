@@ -34,7 +34,7 @@ class _OfProperties(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 def _within_64_bits(depth: int) -> Any:
-    """The type of JSON whose whole numbers fit 64 bits and which is nested no deeper than that."""
+    """The msgspec type of JSON that is nested no deeper than `depth`, with whole numbers of at most 64 bits."""
     whole: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     scalar: Any = whole | str | float | bool | None
     kind: Any = scalar
@@ -79,14 +79,14 @@ _S = TypeVar("_S", bound=Sequence[Any])
 
 
 class JsonValues(list[Any]):
-    """Values without a schema that came of JSON: no float in them is infinite or no number, and every map's keys are
-    texts. So who writes them as JSON need not look for what it cannot say. A slice of them is a plain list: `like`."""
+    """Values without a schema that were read from JSON: no float in them is infinite or NaN, and every map's keys are
+    texts, so a JSON writer need not check for values that JSON lacks. A slice of them is a plain list: `like`."""
 
     __slots__ = ()
 
 
 def is_of_json(values: Sequence[Any]) -> bool:
-    """Whether the values are known to be `JsonValues`. What a converter is to read when somebody looks is read."""
+    """Whether the values are known to be `JsonValues`. A lazy column is read for that."""
     found: object = cast("Any", values).read() if type(values) is LazyColumn else values
     return type(found) is JsonValues
 
@@ -314,7 +314,7 @@ def _write(value: Any, parts: list[str], integer: Callable[[int], str]) -> None:
 
 
 def _write_marked(value: Any, parts: list[str]) -> None:
-    """Values of the marker types, and what has no JSON form."""
+    """Write values of the marker types, and refuse values without a JSON form."""
     connect_type = schema_type(value)
     if connect_type == "STRUCT":
         raise DataError("Mismatching schema.")

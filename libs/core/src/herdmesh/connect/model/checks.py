@@ -47,7 +47,7 @@ def check_value(schema: Schema | None, value: Any, field: str | None = None) -> 
 
 
 def fits(schema: Schema, value: object) -> bool:
-    """Whether a value that is not None is of the Java class the schema wants; what is inside it is not looked at."""
+    """Whether a value other than None is of the Java class that the schema requires; its elements are not checked."""
     kind = type(value)
     logical = _LOGICAL.get(schema.name) if schema.name is not None else None
     if logical is not None:
@@ -61,8 +61,8 @@ def fits(schema: Schema, value: object) -> bool:
 
 
 def all_fit(schema: Schema, values: Sequence[object]) -> bool:
-    """Whether all values of a column that are not None are surely of the class the schema wants, looked at by types;
-    False may be wrong. What is inside of them is not looked at."""
+    """Whether all values of a column other than None are certainly of the class that the schema requires, judged by
+    type; False may be wrong. Their elements are not checked."""
     if schema.type == "STRING" and schema.name is None and _are_texts(values):
         return True
     types = set(map(type, values))

@@ -61,7 +61,7 @@ _NUMBERS: dict[str, tuple[type[object], str]] = {
     "FLOAT32": (float, "java.lang.Float"),
     "FLOAT64": (float, "java.lang.Double"),
 }
-"""What a plain number is under a schema."""
+"""The Java class of a plain number under a schema, by its Python type."""
 
 _DAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

@@ -42,7 +42,7 @@ class PackedBytes(Sequence[bytes]):
 
     @classmethod
     def lines(cls, data: bytes) -> PackedBytes:
-        """The complete lines of `data`, without their LF; what is behind the last LF is none."""
+        """The complete lines of `data`, without their LF; bytes behind the last LF are no line."""
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")).astype(np.uint64)
         starts = np.zeros(len(ends), np.uint64)
         starts[1:] = ends[:-1] + np.uint64(1)
@@ -97,12 +97,12 @@ class PackedTexts(LazyColumn[str]):
 
 
 class UnreadTexts(LazyColumn[str | None]):
-    """A topic's texts that nobody has read so far, or None for a tombstone."""
+    """A topic's texts before decoding, None for a tombstone."""
 
     def __init__(
         self, data: Sequence[bytes | None], make: Callable[[Sequence[bytes | None]], list[str | None]]
     ) -> None:
-        """`make`: reads them; it is also who knows what malformed bytes are to become."""
+        """`make`: decodes them, and decides about malformed bytes."""
         super().__init__(data, make)
         self._data = data
 

@@ -67,7 +67,7 @@ class Schema:
     """None or at least one."""
     default: Any
     places: Mapping[str, int]
-    """Index of each field by name; empty of what is no struct."""
+    """Index of each field by name; empty for a schema that is no struct."""
     _fields: tuple[Field, ...]
     _key_schema: Schema | None
     _value_schema: Schema | None
@@ -180,8 +180,8 @@ class Schema:
 
     @staticmethod
     def inner(schema: Schema | None) -> tuple[Schema | None, Schema | None]:
-        """`key_schema` and `value_schema` for who has a value that may be of another type than its schema says, or no
-        schema: None where there is none, and nothing is raised."""
+        """`key_schema` and `value_schema`, None where there is none, without raising: for values that may be of another
+        type than their schema says, or have none."""
         return (None, None) if schema is None else (schema._key_schema, schema._value_schema)
 
     def replace(self, **changes: Any) -> Schema:

@@ -18,7 +18,7 @@ from herdmesh.connect.model.lazy_column import LazyColumn
 from herdmesh.connect.model.schemas import Schema
 
 Fields = Sequence[Sequence[Any]]
-"""A column for each field of a schema, in its order. They are shared: nobody changes one."""
+"""A column for each field of a schema, in its order. They are shared and must not be changed."""
 
 
 class StructColumn(LazyColumn[Struct]):

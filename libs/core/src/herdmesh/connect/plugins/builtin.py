@@ -29,9 +29,9 @@ from herdmesh.connect.transforms.kafka import definitions as transforms
 DEBEZIUM_VERSION = "3.6.1.Final"
 """Of Debezium's transformations."""
 UNDEFINED_VERSION = "undefined"
-"""Connect's word for classes that say none; Confluent's transformations are built after their documentation."""
+"""Connect's word for classes without a version; Confluent's transformations are built after their documentation."""
 REGISTERED_VERSION = "8.5.0"
-"""Of Confluent's converters, whose behaviour those with a schema registry answer to."""
+"""The release of Confluent's converters whose behaviour the converters with a schema registry have."""
 
 
 def builtin_classes() -> list[PluginClass]:
@@ -40,8 +40,8 @@ def builtin_classes() -> list[PluginClass]:
 
 
 def third_party_classes() -> list[PluginClass]:
-    """What is not Connect's own and runs here: the converters with a schema registry, and the transformations of
-    Debezium and Confluent."""
+    """The classes that are not Connect's own and run here: the converters with a schema registry, and the
+    transformations of Debezium and Confluent."""
     registered = [
         PluginClass(name, _BOTH, definition, _short(name), REGISTERED_VERSION)
         for name, definition in converters.REGISTERED.items()

@@ -35,7 +35,7 @@ class _OwnFirst(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Of a top-level module; what is in a package is found where the package is."""
+        """Finds top-level modules; a package finds its own submodules."""
         if path is not None or fullname not in self._own:
             return None
         spec = PathFinder.find_spec(fullname, self._own_path)

@@ -63,8 +63,8 @@ def describe(connector: type[Connector]) -> PluginDescriptor:
 def installed(left_out: LeftOut | None = None) -> list[PluginDescriptor]:
     """The connectors that are installed here, in no particular order.
 
-    Raises, where nobody is told of what is `left_out`: TypeError when an entry point names something that is no
-    connector, ConfigError for one that says of itself what cannot be used, and what importing it raises.
+    Without `left_out`, raises TypeError when an entry point names no connector, ConfigError for a class with invalid
+    attributes, and any exception of the import.
     """
     found: list[PluginDescriptor] = []
     for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
@@ -93,7 +93,7 @@ class PluginRegistry:
         """`others` exist besides these and Connect's own. Raises ValueError when two connectors claim one name, or one
         class in one version."""
         self.left_out: Callable[[], str] = str
-        """What is added to the advice for a class that is not known: plugins that are there and cannot be used."""
+        """Text added to the advice for an unknown class: plugins that exist and cannot be used."""
         self._connectors = sorted(plugins, key=lambda plugin: (plugin.class_name, rank(plugin.version)))
         self._by_name: dict[str, list[PluginDescriptor]] = {}
         """Oldest version first."""
@@ -139,7 +139,7 @@ class PluginRegistry:
         return sorted([*connectors, *others], key=lambda one: (order.index(one.kind), one.class_name))
 
     def names(self, kind: PluginKind) -> list[str]:
-        """The classes of a kind, sorted: what a form offers."""
+        """The classes of a kind, sorted, as choices for a form."""
         return sorted({cls.name for cls in self._concrete if kind in cls.kinds})
 
     def class_named(self, name: str, wanted: VersionRange | None = None) -> PluginClass | None:
@@ -213,12 +213,12 @@ class PluginRegistry:
         return advice(name, families.get(field.partition(".")[0]) or converter_names(field))
 
     def find(self, name: str, version: str | None = None) -> PluginDescriptor:
-        """The connector of that class name or alias, in its latest version among those that `version` asks for
+        """The connector of that class name or alias, in the latest version that `version` allows
         (`connector.plugin.version`; None = any).
 
         Raises:
-            ConfigError: for the field `connector.class`, listing what exists; for `connector.plugin.version`, listing
-                the versions there are, when it asks for another or is none.
+            ConfigError: no such connector (field `connector.class`, with those that exist), or no such version (field
+                `connector.plugin.version`, with those that exist).
         """
         plugins = self._by_name.get(name)
         if plugins is None:
@@ -248,8 +248,8 @@ class PluginRegistry:
 
 
 def named_classes(config: RawConfig, worker: RawConfig) -> Iterator[tuple[str, str, str | None]]:
-    """What a config, or the worker's settings for it, names besides the connector: key, name and version asked for.
-    What is malformed is left out; validation says so."""
+    """The classes that a config, or the worker's settings for it, names besides the connector: key, name and requested
+    version. Malformed values are skipped; validation reports them."""
     for family in ("transforms", "predicates"):
         aliases = config.get(family)
         for alias in dict.fromkeys(aliases.split(",")) if isinstance(aliases, str) else ():

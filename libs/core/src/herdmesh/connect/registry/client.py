@@ -45,7 +45,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class RegisteredSchema(msgspec.Struct, frozen=True, rename={"kind": "schemaType", "text": "schema"}):
-    """A schema as the registry gives it; `version` and `subject` where it was asked for under a subject."""
+    """A schema as the registry returns it; `version` and `subject` when it was requested by subject."""
 
     text: str
     kind: str = "AVRO"
@@ -75,7 +75,7 @@ class NotRegistered(DataError):
 
 @dataclass(frozen=True, slots=True)
 class NewSchema:
-    """A schema to register or look up: its text, kind (`AVRO`, `PROTOBUF`, `JSON`) and what it uses."""
+    """A schema to register or look up: its text, kind (`AVRO`, `PROTOBUF`, `JSON`) and references."""
 
     text: str
     kind: str = "AVRO"
@@ -92,9 +92,10 @@ class NewSchema:
 
 
 class RegistryClient:
-    """One registry, under one or several addresses. Blocking; one thread asks, any thread closes.
+    """One registry, under one or several addresses. Blocking; one thread makes requests, any thread closes.
 
-    Nothing is opened, and no HTTP client is imported, before the first request: configs are validated without.
+    Nothing is opened, and no HTTP client is imported, before the first request, so that validating a config needs
+    neither.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -129,7 +130,7 @@ class RegistryClient:
             self._http.close()
 
     def schema_by_id(self, schema_id: int, subject: str) -> RegisteredSchema:
-        """GET /schemas/ids/{id}. `subject` says in which context to look, and is in errors."""
+        """GET /schemas/ids/{id}. `subject` selects the context, and is named in errors."""
         path = f"/schemas/ids/{schema_id}?subject={quote(subject, safe='')}"
         return self._ask("GET", path, None, f"schema id {schema_id}", RegisteredSchema)
 

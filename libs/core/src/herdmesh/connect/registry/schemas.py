@@ -30,7 +30,7 @@ class Remembered(Generic[K, V]):
         self._items: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """What is remembered, else what is made. Raises what `make` raises."""
+        """The cached value, else the result of `make`, whose errors it raises."""
         if key in self._items:
             self._items.move_to_end(key)
             return self._items[key]
@@ -117,7 +117,7 @@ class Schemas:
             )
 
     def close(self) -> None:
-        """End connections. What is remembered is still answered."""
+        """Close connections. Cached values are still served."""
         self.client.close()
 
     def latest(self, subject: str) -> RegisteredSchema:

@@ -89,7 +89,7 @@ REGISTRY_KEYS: tuple[ConfigKey, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """How to reach a registry, and what to ask of it. Times in milliseconds, of the latest version in seconds."""
+    """Addresses, logins and rules for a registry. Times in milliseconds, of the latest version in seconds."""
 
     urls: tuple[str, ...]
     user: tuple[str, str] | None = field(default=None, repr=False)

@@ -22,7 +22,7 @@ def topic_name(topic: str, is_key: bool, _record: str | None) -> str:
 
 
 def record_name(_topic: str, is_key: bool, record: str | None) -> str:
-    """The record's full name. Raises DataError for what is no record."""
+    """The record's full name. Raises DataError for a schema that is no record."""
     if record is None:
         kind = "key" if is_key else "value"
         raise DataError(
@@ -33,7 +33,7 @@ def record_name(_topic: str, is_key: bool, record: str | None) -> str:
 
 
 def topic_record_name(topic: str, is_key: bool, record: str | None) -> str:
-    """`topic-` and the record's full name. Raises DataError for what is no record."""
+    """`topic-` and the record's full name. Raises DataError for a schema that is no record."""
     return f"{topic}-{record_name(topic, is_key, record)}"
 
 

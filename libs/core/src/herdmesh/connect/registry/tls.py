@@ -36,7 +36,8 @@ TLS_KEYS: tuple[ConfigKey, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What is trusted and what is shown. Empty text = the system's authorities, no certificate of our own."""
+    """Trusted authorities and the client's certificate. Empty text = the system's authorities, no certificate of our
+    own."""
 
     authorities_file: str = ""
     authorities: str = field(default="", repr=False)

@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def checked_methods(cls: Any) -> None:
-    """Raise ConfigError for a class that cannot be made because a method is missing, and for a method of Herdmesh's
-    that the author wrote as a coroutine or a generator where it is only called: its code would never run, and what it
-    was to do be taken for done."""
+    """Raise ConfigError for a class that cannot be instantiated because a method is missing, and for an overridden
+    method that the author wrote as a coroutine or a generator where Herdmesh only calls it: its code would never run,
+    and its work would count as done."""
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         raise ConfigError(f"{cls.__name__} has no {', '.join(missing)}: define it, or name another class")
@@ -43,12 +43,12 @@ def checked_methods(cls: Any) -> None:
 
 
 _ITERATED = ("Iter", "Sequence", "list", "Generator")
-"""In the return type of a method: whoever calls it iterates what it returns."""
+"""Return types whose callers iterate the result."""
 
 
 def checked_class(cls: Any) -> None:
-    """As `checked_methods`; raises ConfigError also for the first attribute of a connector, transformation, predicate
-    or converter class that cannot be told."""
+    """As `checked_methods`; raises ConfigError also for the first invalid attribute of a connector, transformation,
+    predicate or converter class."""
     checked_methods(cls)
     name = getattr(cls, "class_name", None)
     if not isinstance(name, str) or not name.strip() or not is_encodable(name):
@@ -97,8 +97,8 @@ def checked_list(method: str, made: Any, of: type[T]) -> list[T]:
 
 
 def checked_agreement(made: Any) -> bool:
-    """What `alter_offsets` returned. Raises ConfigError unless it says yes or no: None, of a method that ends without a
-    `return`, is neither."""
+    """The result of `alter_offsets`. Raises ConfigError unless it is True or False: None, from a method that ends
+    without a `return`, is neither."""
     if not isinstance(made, bool):
         raise ConfigError(f"alter_offsets returned {shown(made)}: return True, or False for what it cannot judge")
     return made
@@ -147,7 +147,8 @@ def _check_by_partition(method: str, made: Any, of: type, values: str) -> None:
 
 
 def checked_error(given: Any) -> Exception:
-    """What `ConnectorContext.raise_error` was given, or a ConfigError that says what it was in place of an error."""
+    """The error given to `ConnectorContext.raise_error`, or a ConfigError that describes the value given in its
+    place."""
     if isinstance(given, Exception):
         return given
     if isinstance(given, BaseException):
@@ -158,14 +159,14 @@ def checked_error(given: Any) -> Exception:
 
 
 def checked_answer(method: str, made: Any) -> bool | None:
-    """What a method returned that says yes, no or None. Raises ConfigError for anything else."""
+    """The result of a method that returns True, False or None. Raises ConfigError for anything else."""
     if made is not None and not isinstance(made, bool):
         raise ConfigError(f"{method} returned {shown(made)}: return True, False or None")
     return made
 
 
 def checked_task_configs(made: Any) -> list[dict[str, str | None]]:
-    """The same as plain dicts. Raises ConfigError naming task and key of what is no text that can be stored."""
+    """The same as plain dicts. Raises ConfigError with task and key for a value that is no storable text."""
     if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
         raise ConfigError(f"task_configs returned {shown(made)}: return a list with a dict for each task")
     return [_checked(number, one) for number, one in enumerate(cast("Iterable[Any]", made))]

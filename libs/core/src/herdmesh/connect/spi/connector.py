@@ -27,7 +27,7 @@ Config = Mapping[str, str | None]
 TASK_PUT = "TASK_PUT"
 """Connect's name of the stage in which a sink's task has a record."""
 SINK_TASK_CLASS = "org.apache.kafka.connect.sink.SinkTask"
-"""What is told to be at work in that stage."""
+"""The class that works in that stage, for reports."""
 TASK_CLASS = "task.class"
 """In every stored task config, as Connect has it; added by the worker, not by the author."""
 OffsetMap = Mapping[str, Any]
@@ -51,22 +51,28 @@ def _no_offsets(_partitions: Sequence[OffsetMap | None]) -> list[OffsetMap | Non
 
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
-    """What a connector may ask of the worker that runs it; from any thread."""
+    """Services of the worker for a connector; thread-safe."""
 
     request_task_reconfiguration: Callable[[], None]
-    """Have `task_configs` asked again, because the source is another than when it last was. Returns at once."""
+    """Request new task configs, because the source has changed since `task_configs` was last called. Returns at once.
+    """
     raise_error: Callable[[Exception], None] = _no_error
-    """End the connector as FAILED with this error, which is what its own threads cannot do by raising; its `stop` is
-    called, its tasks run on. Returns at once. Of an instance that was stopped, or failed before, it is only logged."""
+    """End the connector as FAILED with this error, which its own threads cannot do by raising. Its `stop` is called,
+    its tasks continue. Returns at once. After the instance was stopped or failed, the error is only logged."""
     committed_offsets: Callable[[Sequence[OffsetMap | None]], list[OffsetMap | None]] = _no_offsets
-    """Of a source connector: the committed offset of each of these source partitions, None = none (Java:
-    `offsetStorageReader`). One call reads all that the connector has, and may take seconds; it has what is committed by
-    then, but not what its tasks have in open transactions.
+    """The committed offset of each of these source partitions, None = none (Java: `offsetStorageReader`); for source
+    connectors.
 
-    Raises TaskFailed: Kafka does not answer, or a stored value is no offset; ConnectError: of a sink."""
+    One call reads all offsets of the connector, and may take seconds; it includes everything committed by then, but not
+    the open transactions of its tasks.
+
+    Raises:
+        TaskFailed: Kafka does not answer, or a stored value is no offset.
+        ConnectError: the connector is a sink.
+    """
     waits: Waits = field(default_factory=Waits)
-    """Where a thread of the connector's own says what it waits for (`with context.waits.on("PostgreSQL db:5432"):`);
-    in the calls of the worker `herdmesh.sdk.waits` does."""
+    """Wait reasons for threads that the connector starts (`with context.waits.on("PostgreSQL db:5432"):`); in calls of
+    the worker, `herdmesh.sdk.waits` has the same effect."""
 
 
 class Connector(ABC):
@@ -79,12 +85,12 @@ class Connector(ABC):
     """The other names it answers to, short ones first."""
     version: ClassVar[str]
     java_task_class: ClassVar[str] = ""
-    """The Java class of its tasks, where one exists: what a Java worker that takes over the topics loads."""
+    """The Java class of its tasks, where one exists: a Java worker that takes over the topics loads it."""
     default_converters: ClassVar[Mapping[str, str]] = {}
-    """`key.converter`, `value.converter`, `header.converter` where its config names none, before the worker's own: of a
-    connector whose records make sense with these alone."""
+    """Default `key.converter`, `value.converter` and `header.converter`, before the worker's own: for a connector whose
+    records make sense only with these."""
     context: ConnectorContext | None = None
-    """Set before `start` where a worker runs the connector; None = it is only asked what it would do."""
+    """Set before `start` when a worker runs the connector; None = the instance is only used for validation."""
 
     @classmethod
     @abstractmethod
@@ -93,8 +99,8 @@ class Connector(ABC):
 
     @classmethod
     def served_by(cls, config: Config) -> str | None:
-        """The class name of the connector that takes this config in this one's place; None = this one does. Of a Java
-        class that several of ours are the match of, each for some configs. Not asked of a class in a plugin folder."""
+        """The class name of the connector that serves this config instead; None = this one does. For a Java class with
+        several counterparts here, each for some configs. Not called for a class in a plugin folder."""
         return None
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
@@ -102,12 +108,12 @@ class Connector(ABC):
         return ()
 
     def not_built(self, config: Config) -> Sequence[ConfigError]:
-        """Keys that ask for what the connector does not do, whatever others say. Called in place of `validate` where
-        a value of the config is malformed, so that everything wrong is told at once."""
+        """Keys that request an unsupported feature, whatever the other keys are. Called in place of `validate` when a
+        value of the config is malformed, so that all problems are reported at once."""
         return ()
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
-        """What of a config that `validate` finds nothing wrong with has not the effect it asks for."""
+        """Warnings about settings of a valid config that have no effect."""
         return ()
 
     def start(self, config: Config) -> None:
@@ -133,54 +139,57 @@ class SourceConnector(Connector):
     kind = ConnectorKind.SOURCE
 
     def exactly_once_support(self, config: Config) -> bool | None:
-        """True or False when the connector can tell, None when it cannot (KIP-618)."""
+        """True or False when the connector knows, None when it does not (KIP-618)."""
         return None
 
     def can_define_transaction_boundaries(self, config: Config) -> bool | None:
-        """True when the tasks can say where their transactions end (`transaction.boundary=connector`); None is taken
-        for a mistake of the connector's author (KIP-618)."""
+        """True when the tasks can define their transactions (`transaction.boundary=connector`); None is treated as a
+        mistake of the author (KIP-618)."""
         return False
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
     ) -> bool:
-        """Look at offsets, by source partition, that are about to be written from outside; None = forgotten (KIP-875).
-        Called on an instance that is not started.
+        """Validate offsets, by source partition, that a user is about to write; None = to be deleted (KIP-875).
 
-        Returns True when they are known to be right, False when the connector cannot tell. Raises ConfigError, or any
-        error, to refuse them.
+        Called on an instance that is not started. Returns True when they are known to be right, False when the
+        connector cannot tell. Raises ConfigError, or any error, to refuse them.
         """
         return False
 
     def offsets_at(
         self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
     ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
-        """Where to go on from so that all that is not older than a time comes again (`herd offsets rewind`). Called on
-        an instance that is not started; what it says is looked at by `alter_offsets`, and written, as a user's offsets.
+        """The offsets from which all records not older than a time are read again (`herd offsets rewind`).
+
+        Called on an instance that is not started; the result is checked by `alter_offsets`, and written as a user's
+        offsets would be.
 
         Args:
             time_ms: milliseconds since 1970.
-            committed: what is stored, by source partition.
+            committed: the stored offsets, by source partition.
 
-        Returns the offset of each of these source partitions that is to go back, None = forgotten, to be begun anew;
-        one that is left out stays where it is, as one has to that was not as far at that time. None = the source does
+        Returns the new offset of each source partition that is to go back, None = deleted, to start anew; a partition
+        that is left out keeps its offset, as it must when it had not got that far at that time. None = the source does
         not know. Raises ConfigError, or any error, to refuse the time; RetriableError while the source is away.
         """
         return None
 
     def offsets_note(self, config: Config, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]) -> str:
-        """What somebody who reads these offsets should know (`herd offsets get`): such as that some are not gone on
-        from, because what they were of is not there any more. One line; "" = nothing. Called on an instance that is not
-        started; what it raises is told in its place."""
+        """A remark for a reader of these offsets (`herd offsets get`): for example that some are not continued from,
+        because their object no longer exists. One line; "" = none.
+
+        Called on an instance that is not started; an exception is shown in place of the remark.
+        """
         return ""
 
     def sign(self, task_config: Config) -> str | None:
-        """A cheap look at the source from the worker: a text that changes when there may be something new, None = only
-        `poll` can tell.
+        """A change indicator of the source, cheap to compute in the worker: a text that changes when there may be new
+        data, None = only `poll` can tell.
 
         An idle task is woken when the sign differs from the one taken *before* its last run began: a sign taken after
-        it could hide what came in while the run was ending. Raises RetriableError while the source is away: the task
-        stays idle.
+        it could hide data that arrived while the run was ending. Raises RetriableError while the source is away: the
+        task stays idle.
         """
         return None
 
@@ -226,18 +235,20 @@ class ErrantRecordReporter(Protocol):
         ...
 
     def settle(self) -> None:
-        """Return once every record reported so far is safe in the dead letter queue, if there is one. For a task that
-        itself commits how far it is, in the target (`LedgerSinkTask`), before it does; for all others the loop waits.
+        """Return once every record reported so far is stored in the dead letter queue, if there is one.
+
+        For a task that commits its own progress in the target (`LedgerSinkTask`), before it commits; for all others the
+        loop waits.
 
         Raises:
-            TaskFailed: RETRIABLE, when nobody says so in a minute.
+            TaskFailed: RETRIABLE, when Kafka does not confirm within a minute.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """Who a task is."""
+    """Identity and services of a task."""
 
     connector: str
     task: int
@@ -247,22 +258,24 @@ class TaskContext:
     run_id: str
     """Unique among all runs ever."""
     reporter: ErrantRecordReporter | None = None
-    """Of sink tasks, when the connector has a dead letter queue or logs its errors; None = raise what is wrong."""
+    """For sink tasks of a connector with a dead letter queue or error log; None = raise the error."""
     reading: SinkReading = NO_READING
-    """To seek, pause and resume partitions, and ask for a commit; with `start` no partition is owned yet."""
+    """Seeks, pauses and resumes partitions, and requests a commit; at `start` no partition is owned yet."""
     errant: ErrantRecordReporter | None = None
     """As `reporter`, and there in each run, with a dead letter queue or without: for `give_up`."""
     tolerates_errors: bool = False
-    """`errors.tolerance=all`: what `give_up` is told of is left out, and the run goes on."""
+    """`errors.tolerance=all`: a record passed to `give_up` is dropped, and the run continues."""
     key_defaults: bool = True
     """Of sink tasks: a null in a key stands for its schema's default (`key.converter.replace.null.with.default`)."""
     value_defaults: bool = True
     """The same of values (`value.converter.replace.null.with.default`)."""
 
     def give_up(self, batch: SinkBatch, index: int, error: BaseException) -> None:
-        """Give up one record that a sink task cannot write, as `errors.tolerance` says: it is counted, and told to log
-        and dead letter queue where the connector has them. Returns when the task is to go on without it; called as
-        `ErrantRecordReporter.report`, whose arguments it has.
+        """Drop one record that a sink task cannot write, as `errors.tolerance` says: it is counted, logged and put into
+        the dead letter queue where the connector has them.
+
+        Returns when the task is to continue without it. Called as `ErrantRecordReporter.report`, with the same
+        arguments.
 
         Raises:
             RecordError: errors are not tolerated; it has topic, partition and offset, and ends the run.
@@ -394,7 +407,7 @@ class StagingSinkTask(SinkTask):
 
     @abstractmethod
     def commit_due(self) -> bool:
-        """True when what was put makes a good unit to commit. Asked after every batch and while waiting."""
+        """True when the records put so far make a good unit to commit. Called after every batch and while waiting."""
 
     @abstractmethod
     def stage(self) -> Mapping[PartitionId, str]:
@@ -441,7 +454,7 @@ def _no_topic(name: str, _partitions: int, _replicas: int, _config: Mapping[str,
 
 @dataclass(frozen=True, slots=True)
 class SourceTaskContext:
-    """Who a source task is, and where it left off."""
+    """Identity, services and committed offsets of a source task."""
 
     connector: str
     task: int
@@ -456,7 +469,7 @@ class SourceTaskContext:
     """Name, partitions, replication factor (-1 = the broker's), settings: from the call on the topic exists, with at
     least so many partitions. For a task that knows better than `topic.creation.*` what its topics are like."""
     transactions: TransactionContext | None = None
-    """How the task says where its transactions end, with `transaction.boundary=connector`; None = it has no say."""
+    """Defines the ends of transactions, with `transaction.boundary=connector`; None = the task does not define them."""
 
 
 class SourceTask(ABC):
@@ -468,14 +481,13 @@ class SourceTask(ABC):
 
     @abstractmethod
     def poll(self) -> SourceBatch | None:
-        """What is there now, at most a few thousand records; None when there is nothing. Must not wait.
-
-        Raises RetriableError when it cannot look now: it is asked again, without end.
-        """
+        """The records available now, at most a few thousand; None when there are none. Must not wait. Raises
+        RetriableError when it cannot read now: it is called again, without limit."""
 
     def has_rest(self) -> bool:
-        """True when the next `poll` gives more of what the last one found, as records of several topics are, found at
-        once: with `transaction.boundary=poll` all of it is one transaction. Asked with that alone, after each batch."""
+        """True when the next `poll` continues the result of the last one, such as records of several topics that were
+        found at once: with `transaction.boundary=poll` all of it is one transaction. Called only with that setting,
+        after each batch."""
         return False
 
     def commit_batch(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
@@ -492,7 +504,7 @@ class SourceTask(ABC):
         return
 
     def wants_metadata(self) -> bool:
-        """True = `commit_batch` is called. Asked before `start`."""
+        """True = `commit_batch` is called. Read before `start`."""
         return type(self).commit_batch is not SourceTask.commit_batch
 
     def may_commit(self) -> bool:
@@ -502,8 +514,8 @@ class SourceTask(ABC):
         return True
 
     def commit(self) -> None:
-        """Everything polled so far is in Kafka and its offset is committed. What it raises is logged, and changes
-        nothing."""
+        """Called when everything polled so far is in Kafka and its offset is committed. An exception is logged and
+        ignored."""
         return
 
     def wake_after_ms(self) -> int:

@@ -57,16 +57,18 @@ class RecordTransformation(AuthoredPlugin):
 
     @abstractmethod
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
-        """The record as it goes on, None = it is left out. The one given may be changed; a value in it may not, as
-        somebody else may hold it. Schemas go with values: under a schema a struct is a `Struct` of it.
+        """The resulting record, None = the record is dropped.
 
-        Topic, key, value, their schemas and headers may be others than before; partition, offset and time may not.
-        What it raises is treated as `errors.tolerance` says.
+        The given record may be changed; a value in it may not, as others may hold it. Schemas go with values: under a
+        schema a struct is a `Struct` of it.
+
+        The result may differ in topic, key, value, their schemas and headers; it may not in partition, offset and time.
+        Exceptions are handled as `errors.tolerance` says.
         """
 
 
 class RecordPredicate(AuthoredPlugin):
-    """Says which records a transformation is for."""
+    """Chooses the records that a transformation applies to."""
 
     @abstractmethod
     def test(self, record: ConnectRecord) -> bool:
@@ -79,23 +81,23 @@ class RecordConverter(AuthoredPlugin):
 
     @abstractmethod
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The value of these bytes, and its schema, None = schemaless. Raises DataError for what it cannot read."""
+        """The value of these bytes, and its schema, None = without schema. Raises DataError for unreadable bytes."""
 
     @abstractmethod
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes of a value, None = a tombstone. Raises DataError for what it cannot write."""
+        """The bytes of a value, None = a tombstone. Raises DataError for a value that cannot be written."""
 
 
 FindAuthored = Callable[[str, str | None], "type[AuthoredPlugin] | None"]
-"""By name and what `plugin.version` asks for; None = there is none of that name. Raises ConfigError when there is none
-of that version."""
+"""Finds a class by name and `plugin.version`; None = no class has that name. Raises ConfigError when it has no such
+version."""
 
 
 def entries(left_out: LeftOut | None = None) -> list[tuple[type[AuthoredPlugin], str]]:
     """The classes that this process can import, and the version of each.
 
-    Raises, where nobody is told of what is `left_out`: TypeError when an entry point names something else, ConfigError
-    for a class that says of itself what cannot be used, and what importing it raises.
+    Without `left_out`, raises TypeError when an entry point names something else, ConfigError for a class with invalid
+    attributes, and any exception of the import.
     """
     found: list[tuple[type[AuthoredPlugin], str]] = []
     for entry in _entry_points():
@@ -122,7 +124,7 @@ def _loaded(entry: metadata.EntryPoint) -> tuple[type[AuthoredPlugin], str]:
 
 
 def authored_class(loaded: Any, where: str) -> type[AuthoredPlugin]:
-    """What an entry point names. Raises TypeError unless it is one of the three kinds."""
+    """The class that an entry point names. Raises TypeError unless it is one of the three kinds."""
     kinds = RecordTransformation | RecordPredicate | RecordConverter
     if not (isinstance(loaded, type) and issubclass(loaded, kinds)):
         raise TypeError(f"{where} names no RecordTransformation, RecordPredicate or RecordConverter")
@@ -130,8 +132,8 @@ def authored_class(loaded: Any, where: str) -> type[AuthoredPlugin]:
 
 
 def here(name: str, version: str | None) -> type[AuthoredPlugin] | None:
-    """`FindAuthored` for what this process can import: in its latest version, among those asked for. What cannot be
-    imported is logged; it may be another's."""
+    """`FindAuthored` for the classes that this process can import: the latest of the requested versions. A failed
+    import is logged and skipped, because it may be another plugin's."""
     there: list[tuple[type[AuthoredPlugin], str]] = []
     for entry in _entry_points():
         try:

@@ -20,18 +20,18 @@ CONNECT_VERSION = "4.3.1"
 
 @dataclass(frozen=True, slots=True)
 class PluginImports:
-    """What a process has to know to import a plugin; part of a run's order."""
+    """Import settings of a process for one plugin; part of a run's order."""
 
     folder: str
     """The virtual environment."""
     site_packages: str
     """The folder in it that modules are in."""
     own: tuple[str, ...]
-    """The top-level modules that stay this installation's: Herdmesh's, and those of what it requires."""
+    """The top-level modules that are always this installation's: Herdmesh's, and those of its requirements."""
 
 
 class PluginKind(StrEnum):
-    """What a plugin is, in the words of Connect's REST API and in the order it lists them."""
+    """Kinds of plugins, in the words of Connect's REST API and in the order in which it lists them."""
 
     SINK = "sink"
     SOURCE = "source"
@@ -43,8 +43,8 @@ class PluginKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PluginClass:
-    """A class a config can name. `kinds` is what it implements, also when it is abstract; `nested` are the concrete
-    classes within an abstract one."""
+    """A class that a config can name. `kinds` are the interfaces that it implements, abstract or not; `nested` are the
+    concrete classes within an abstract one."""
 
     name: str
     kinds: tuple[PluginKind, ...]
@@ -55,7 +55,7 @@ class PluginClass:
     interface: bool = False
     nested: tuple[str, ...] = ()
     author: type[AuthoredPlugin] | None = None
-    """The class of somebody else's; of a plugin folder, one whose settings are checked in the plugin's process."""
+    """An author's class; for a plugin folder, one that has its settings checked in the plugin's process."""
     imports: PluginImports | None = None
     """The plugin folder it is in; None = it is installed here."""
 
@@ -70,7 +70,7 @@ class PluginDescriptor:
     kind: ConnectorKind
     version: str
     connector: type[Connector]
-    """The author's class; of a plugin folder, one that asks it in a process of the plugin's own."""
+    """The author's class; for a plugin folder, a proxy that calls it in a process of the plugin's own."""
     imports: PluginImports | None = None
     """Where its tasks are imported from; None = it is installed here."""
 

@@ -28,12 +28,12 @@ class SinkReading(Protocol):
         ...
 
     def seek(self, offsets: Mapping[PartitionId, int]) -> None:
-        """Go on reading from these offsets (Java: `offset`). No commit goes beyond them from the call on; the first one
-        after it goes back to them.
+        """Continue reading from these offsets (Java: `offset`). No commit goes beyond them after the call; the first
+        one after it goes back to them.
 
         Raises:
-            ConnectError: a partition that the task does not own, or a task that itself decides what is committed
-                (`StagingSinkTask`, `LedgerSinkTask`): what it was given before would be written again.
+            ConnectError: the task does not own a partition, or commits its own offsets (`StagingSinkTask`,
+                `LedgerSinkTask`): earlier records would be written again.
             ValueError: an offset below 0.
         """
         ...

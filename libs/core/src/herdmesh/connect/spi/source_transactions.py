@@ -39,11 +39,11 @@ class TransactionContext(Protocol):
         ...
 
     def commit_transaction_after(self, at: int, source_offset: Mapping[str, Any] | None) -> None:
-        """Commit once the record at that place of the batch is sent, and begin another transaction with the next.
+        """Commit once the record at that index of the batch is sent, and begin another transaction with the next.
 
         Args:
-            at: place of the record in the batch's columns, from 0. A record that a transformation drops counts.
-            source_offset: where the source is after that record, as the batch says it of its last one.
+            at: index of the record in the batch's columns, from 0. A record that a transformation drops counts.
+            source_offset: the source offset after that record, as the batch gives it for its last one.
         """
         ...
 

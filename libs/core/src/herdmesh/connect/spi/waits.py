@@ -48,7 +48,7 @@ class Wait:
     waits_for: str
     """The thing waited for: `PostgreSQL 127.0.0.1:5432`, `a run slot`."""
     message: str = ""
-    """What is being done, or what the last try said; one line, may be empty."""
+    """The current action, or the result of the last attempt; one line, may be empty."""
     since_ms: int = 0
     tries: int = 0
     """Tries that failed so far; 0 = it is no retry."""
@@ -68,7 +68,7 @@ class Wait:
 
 
 class _Entry:
-    """One wait that is under way. The fields are written by who waits and read by who shows."""
+    """One current wait. The waiting thread writes the fields, the reporting thread reads them."""
 
     __slots__ = ("message", "next_ms", "since_ms", "since_s", "thread", "tries", "waits_for")
 
@@ -107,8 +107,8 @@ class Waits:
     def shown(self) -> Wait | None:
         """The wait that has lasted longest, if that is long enough to be shown.
 
-        Where the same thread waits for something else within it (the call of the next try), for long enough as well,
-        it is told what that is, and since when it waits at all.
+        When the same thread has also waited long enough for something else within it (the call of the next attempt),
+        the result has the inner wait's reason and the outer wait's start.
         """
         if self._elsewhere is not None:
             return self._elsewhere
@@ -127,7 +127,7 @@ class Waits:
         )
 
     def told_elsewhere(self, wait: Wait | None) -> None:
-        """The code runs in another process, which says what is shown of its waits: this, None = nothing."""
+        """Show this wait of another process, in which the code runs; None = it has none."""
         self._elsewhere = wait
 
     def begin(self, waits_for: str, message: str, *, after_failure: bool = False) -> tuple[int, _Entry]:
@@ -143,7 +143,7 @@ class Waits:
         return key, entry
 
     def end(self, key: int, *, raised: bool = False) -> None:
-        """It is over; twice does no harm. `raised`: what was waited for did not come."""
+        """End a wait; a second call has no effect. `raised`: the wait failed."""
         entry = self._entries.pop(key, None)
         if not raised or entry is None:
             self._raised = None
@@ -178,7 +178,7 @@ class Standing:
     """Something that stays as it is over several calls, until it is over. Used from one thread at a time."""
 
     def __init__(self, waits: Waits | None = None) -> None:
-        """`waits`: of whom; None = of the run or connector that uses it."""
+        """`waits`: where to register; None = with the current run or connector."""
         self._of = waits
         self._waits: Waits | None = None
         self._key = 0
@@ -222,7 +222,7 @@ class Standing:
 
 
 class Absent(str):
-    """A source's sign while what it reads is not there: the task stays idle, and its status says what it waits for."""
+    """A source's sign while its object is missing: the task stays idle, and its status says what it waits for."""
 
     __slots__ = ("why",)
 
@@ -240,29 +240,29 @@ _current: ContextVar[Waits] = ContextVar("herdmesh_waits", default=_of_process)
 
 
 def current() -> Waits:
-    """Of the run of this process, or of the connector whose context this is."""
+    """The waits of this process's run, or of the connector whose context this is."""
     return _current.get()
 
 
 def on(waits_for: str, message: str = "", *, next_try_s: float | None = None) -> On:
-    """Wait within a `with` block.
+    """Register a wait for the duration of a `with` block.
 
     Args:
-        waits_for: what for, by the name an operator knows: `PostgreSQL db:5432`.
-        message: what is being done; one line.
-        next_try_s: the block is a pause before the next try, which comes after so long.
+        waits_for: the thing waited for, by the name that an operator knows: `PostgreSQL db:5432`.
+        message: the current action; one line.
+        next_try_s: the block is a pause before the next attempt, which comes after that many seconds.
     """
     return _current.get().on(waits_for, message, next_try_s=next_try_s)
 
 
 def unless_named(waits_for: str, message: str) -> AbstractContextManager[None]:
-    """As `on`, where the caller has said nothing: a call that is made from many places knows less than they do."""
+    """As `on`, unless the caller has registered a wait: a function with many callers knows less than they do."""
     return _current.get().unless_named(waits_for, message)
 
 
 @contextmanager
 def entered(waits: Waits) -> Generator[None]:
-    """Within the block, and in what is called in copies of its context, waits are those of `waits`."""
+    """Within the block, and in calls with copies of its context, waits are registered in `waits`."""
     token = _current.set(waits)
     try:
         yield
@@ -271,14 +271,14 @@ def entered(waits: Waits) -> Generator[None]:
 
 
 def one_line(text: object) -> str:
-    """Of bounded length, and encodable whatever it was; an author may give what is no text."""
+    """A line of bounded length that can be encoded, from any value, because an author may pass one that is no text."""
     said = text[: 4 * _TEXT_MAX] if isinstance(text, str) else repr(text)
     line = " ".join(said.split()).encode("utf-8", "backslashreplace").decode()
     return line if len(line) <= _TEXT_MAX else f"{line[: _TEXT_MAX - 3]}..."
 
 
 def _at_ms(next_try_s: object) -> int:
-    """When it is so many seconds from now; 0 of None, and of what an author took for a time."""
+    """The time that many seconds from now; 0 for None, and for an author's value that is no duration."""
     is_time = isinstance(next_try_s, int | float) and 0 <= next_try_s <= _NEXT_MAX_S
     return _now_ms() + int(cast("float", next_try_s) * 1000) if is_time else 0
 

@@ -21,7 +21,7 @@ class CommitScope(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=T
     """Under which group and for which topics a task committed offsets last."""
 
     group: str
-    """Of a sink: its consumer group. Empty for a source, whose offsets no group holds."""
+    """A sink's consumer group; empty for a source, whose offsets are in no group."""
     topics: tuple[str, ...]
     """Of a sink: those it had partitions of, sorted, the first TOPICS_MAX. Of a source: those that its offsets are in;
     none = they are in the worker's file (standalone mode)."""
@@ -41,7 +41,7 @@ class CommitScope(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=T
         return cls(group, names, (), found if any(found) else ())
 
     def beside(self, others: Iterable[str]) -> CommitScope:
-        """The same, with what is committed elsewhere: of `others` those that this task's commit was not for."""
+        """The same scope, with those of `others` that this task's commit was not for."""
         names = sorted(set(others).difference(self.topics))
         return CommitScope(self.group, self.topics, tuple(names[: TOPICS_MAX - len(self.topics)]), self.topic_ids)
 

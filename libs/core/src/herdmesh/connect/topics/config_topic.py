@@ -146,7 +146,7 @@ def _kind_of(text: str) -> tuple[str, _Decoder | None]:
 
 
 class _Refused(Exception):
-    """Why a value is not what its key promises. Never leaves this module."""
+    """The reason why a value does not match its key. Never leaves this module."""
 
 
 def _map(value: Any) -> _Json:

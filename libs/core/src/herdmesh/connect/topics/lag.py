@@ -27,7 +27,7 @@ class Offsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Records of all partitions together; None where it cannot be told."""
+    """The sum over all partitions; None where it is unknown."""
 
     behind: int | None = 0
     uncommitted: int | None = 0
@@ -62,7 +62,7 @@ def lag_of(partitions: Iterable[Offsets]) -> Lag:
 
 
 def sum_of(lags: Iterable[Lag]) -> Lag:
-    """Of a connector whose tasks have these."""
+    """The lag of a connector, from that of its tasks."""
     found = list(lags)
     return Lag(_sum(one.behind for one in found), _sum(one.uncommitted for one in found))
 

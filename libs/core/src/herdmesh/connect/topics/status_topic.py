@@ -194,7 +194,7 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
 
 
 class _Refused(Exception):
-    """Why a key or value is not what it should be. Never leaves this module."""
+    """The reason why a key or value is malformed. Never leaves this module."""
 
 
 def _tombstone_key(record: Tombstone) -> bytes:
@@ -387,7 +387,7 @@ def _wait(value: Any, since_ms: int) -> Wait | None:
 
 
 def _commit_scope(value: Any) -> CommitScope | None:
-    """Ours as well: what cannot be read says of no commit."""
+    """Our member: an unreadable one means no commit."""
     if not isinstance(value, dict):
         return None
     members = cast(_Json, value)

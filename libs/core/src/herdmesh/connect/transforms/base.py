@@ -40,8 +40,8 @@ class Diverged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is known of a record before it comes: the schemas of its key and value (None = schemaless), and whether it
-    is from a source connector."""
+    """Facts known about a record at compile time: the schemas of its key and value (None = without schema), and whether
+    it is from a source connector."""
 
     key: Schema | None = None
     value: Schema | None = None
@@ -58,7 +58,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What is known of a struct the loop made: its schema, and the places of the fields that are not null."""
+    """Facts about a struct that the loop made: its schema, and the indexes of the fields that are not null."""
 
     schema: Schema
     filled: frozenset[int] = frozenset()
@@ -74,11 +74,11 @@ class Code:
         self.reads: set[Column] = set()
         self.writes: set[Column] = set()
         self.owned: set[Column] = set()
-        """Variables whose map, if they hold one, is the record's own and may be changed in place."""
+        """Variables whose map, if they hold one, belongs to the record and may be changed in place."""
         self.maps: set[Column] = set()
         """Variables known to hold a map."""
         self.made: dict[Column, Made] = {}
-        """Variables that hold a struct which the loop itself has just made, and nobody else holds."""
+        """Variables that hold a struct which the loop itself has just made, and which is not shared."""
         self.drops = False
         self._drop = drop
         self._indent = indent
@@ -115,7 +115,7 @@ class Code:
         return column
 
     def write(self, column: Column, expression: str, *, own: bool = False) -> None:
-        """Assign to the variable. `own`: the value is a new map or list that nobody else holds."""
+        """Assign to the variable. `own`: the value is a new map or list that is not shared."""
         self.writes.add(column)
         self.line(f"{column} = {expression}")
         (self.owned.add if own else self.owned.discard)(column)
@@ -167,7 +167,7 @@ class Compiled:
     """A transformation for records of one shape."""
 
     shape: Shape
-    """Of what comes out."""
+    """The schemas of the result."""
     emit: Callable[[Code], None]
     """Writes the statements."""
     null_passes: Part | None = None
@@ -183,7 +183,7 @@ class Transformation(ABC):
     of_parts: ClassVar[bool] = False
     """True: there is a class for keys and one for values."""
     touches: frozenset[Column] = frozenset()
-    """The columns it looks at or changes, whatever the shape: what nobody touches is not even decoded."""
+    """The columns that it reads or changes, whatever the shape: an untouched column is not even decoded."""
     keeps_json: bool = False
     """True: values without a schema that are `jackson.JsonValues` are so after it, too: it adds no float that is
     infinite or no number, and no map with other keys than texts. Means nothing where it does not touch values."""
@@ -217,8 +217,11 @@ class Transformation(ABC):
 
 
 class Alone(ABC):
-    """A transformation that can take a record by itself: what schemas come out is known only once it did. `compile`
-    raises Diverged for a shape it does not compile, and what it wrote does so for a record it leaves to `alone`."""
+    """A transformation that can process a record by itself, because the schemas of the result depend on the record.
+
+    `compile` raises Diverged for a shape that it does not compile, and its generated code does so for a record that it
+    leaves to `alone`.
+    """
 
     @abstractmethod
     def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
@@ -230,7 +233,7 @@ class PartTransformation(Transformation):
 
     of_parts = True
     purpose: str
-    """What Connect's error texts say it was doing."""
+    """The purpose in Connect's error texts."""
     null_passes: ClassVar[bool]
     """True: a null key or value is returned unchanged, its schema too."""
 
@@ -273,12 +276,12 @@ class PartTransformation(Transformation):
         """
 
     def other(self, value: Any, schema: Schema) -> None:
-        """Refuse, under a schema, what is no struct."""
+        """Refuse, under a schema, a value that is no struct."""
         if type(value) is not Struct:
             raise DataError(f"Only Struct objects supported for [{self.purpose}], found: {_class_of(value, schema)}")
 
     def other_schemaless(self, value: Any) -> None:
-        """Refuse, without a schema, what is no map."""
+        """Refuse, without a schema, a value that is no map."""
         raise DataError(
             f"Only Map objects supported in absence of schema for [{self.purpose}], found: {_class_of(value)}"
         )
@@ -294,7 +297,7 @@ class PartTransformation(Transformation):
         yield code.own(self.part)
 
     def struct_only(self, code: Code, schema: Schema) -> None:
-        """Refuse what is no struct."""
+        """Refuse a value that is no struct."""
         if self.part in code.made:
             return
         code.read(self.part)

@@ -67,7 +67,7 @@ class Validation:
 
 
 def validate_connector(config: RawConfig, plugins: KnownPlugins, worker: WorkerFacts | None = None) -> Validation:
-    """What Connect says of the configuration.
+    """Connect's validation of the config.
 
     Args:
         config: as submitted; values are text or null.
@@ -142,8 +142,8 @@ def _own(
     config: RawConfig,
     plugins: KnownPlugins,
 ) -> tuple[list[str], list[ValidatedField]]:
-    """The section of the framework's keys and the connector's; what no definition has comes first, and a key of both
-    is the connector's in the framework's place."""
+    """The section of the framework's keys and the connector's; keys without a definition come first, and a key of both
+    has the connector's definition in the framework's place."""
     own = connector.validate(config, plugins)
     keys = {**framework.keys, **connector.keys}
     # Java adds these at the head of their buckets, so that of two in one the later comes first
@@ -159,8 +159,8 @@ _Overrides = list[tuple[ConfigKey | None, ConfigValue]]
 
 
 def _overrides(clients: Iterable[str], config: RawConfig, worker: WorkerFacts) -> list[tuple[str, _Overrides]]:
-    """What is set of each client. Connect looks at them in another order than it reports them in, which shows
-    when it stops at one."""
+    """The overrides of each client. Connect validates them in another order than it reports them in, which shows when
+    one of them raises."""
     used = list(clients)
     found = {client: validate_overrides(client, config, worker.overrides) for client in _JUDGED if client in used}
     return [(client, found[client]) for client in used]
@@ -173,7 +173,7 @@ def _under(prefix: str, found: Iterable[tuple[ConfigKey | None, ConfigValue]]) -
 def _converter(
     name: str, kind: PluginKind, config: RawConfig, values: dict[str, ConfigValue], plugins: KnownPlugins
 ) -> tuple[list[str], list[ValidatedField]]:
-    """The options of a converter the connector names itself. What is wrong with the class is added to its own key."""
+    """The options of a converter that the connector names itself. Problems with the class are added to its own key."""
     written = config.get(name)
     chosen, version = values[name], values[f"{name}.plugin.version"]
     if written is None or chosen.problems or version.problems:

@@ -78,7 +78,7 @@ class _Group:
 
 
 MEMORY_MIN_BYTES: Final = 128 << 20
-"""Less than that the process of a task has at once, with what it imports."""
+"""The least memory of a task's process, imports included."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _common, _errors = _Group("Common"), _Group("Error Handling")
 _creation, _once = _Group("Topic Creation"), _Group("Exactly Once Support")
@@ -231,7 +231,7 @@ SOURCE = COMMON.extended(*_SOURCE_KEYS)
 DEAD_LETTERS = ConfigDef(*_DEAD_LETTER_KEYS)
 """Of sources: Connect has dead letters of sinks only, and knows these keys of no source."""
 ERRORS = ConfigDef(*_ERROR_KEYS, *_DEAD_LETTER_KEYS)
-"""What is done about a record that fails."""
+"""The handling of a failed record."""
 _BROKERS = "not larger than the number of brokers in the Kafka cluster"
 _REPLICAS = positive_or_broker_default(
     f"Replication factor must be positive and {_BROKERS}", f"Positive number {_BROKERS}"
@@ -240,7 +240,7 @@ _PARTITIONS = positive_or_broker_default("Number of partitions must be positive"
 
 
 def group_names(config: RawConfig) -> tuple[str, ...]:
-    """The topic creation groups besides default, in order. Listing default says nothing, as in Connect."""
+    """The topic creation groups besides default, in order. Listing default has no effect, as in Connect."""
     listed = (name.strip() for name in str(config.get("topic.creation.groups") or "").split(","))
     return tuple(dict.fromkeys(name for name in listed if name and name != "default"))
 

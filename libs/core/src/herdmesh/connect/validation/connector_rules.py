@@ -129,7 +129,7 @@ def check_nulls(config: RawConfig, values: dict[str, ConfigValue]) -> None:
 
 
 def _asked(question: Callable[[], bool | None]) -> tuple[bool | None, str | None]:
-    """The author's answer, or what to say when the author's code failed."""
+    """The author's answer, or the message when the author's code failed."""
     try:
         return question(), None
     except Exception as error:  # noqa: BLE001 - an author's code may raise anything; Connect reports it as this key's

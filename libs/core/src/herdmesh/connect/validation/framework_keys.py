@@ -68,7 +68,7 @@ def base_definition(kind: PluginKind | None) -> ConfigDef:
 
 
 def without_connector(connector: PluginClass, plugins: KnownPlugins) -> ConfigDef:
-    """What can be said while the connector's class cannot be loaded: the keys of all connectors."""
+    """The definition for a connector whose class cannot be loaded: the keys of all connectors."""
     keys = [_checked(COMMON.keys[name], kind, plugins) for name, kind in CONVERTER_KINDS.items()]
     version = COMMON.keys["connector.plugin.version"]
     return COMMON.extended(*keys, _with_versions(version, plugins.versions(connector.name)))
@@ -88,9 +88,9 @@ def enriched(connector: PluginClass, config: RawConfig, plugins: KnownPlugins, w
 
 
 def loaded(name: str, version: str | None, plugins: KnownPlugins) -> PluginClass | None:
-    """The class of that name in the latest version that is asked for, None when there is no such class.
+    """The class of that name in the latest of the requested versions, None when there is no such class.
 
-    Raises ConfigError when no such version is there, or what is asked for is none at all.
+    Raises ConfigError when no such version exists, or the request is no version.
     """
     wanted = version_range(version)
     found = plugins.class_named(name, wanted)
@@ -130,7 +130,7 @@ def _offering(values: list[str]) -> Recommender:
 
 
 def _with_versions(key: ConfigKey, versions: Sequence[str]) -> ConfigKey:
-    """A key that asks for a version, which offers those that are there."""
+    """A version key that offers the existing versions."""
     return replace(key, default=versions[-1] if versions else None, recommender=_offering(list(versions)))
 
 

@@ -40,7 +40,7 @@ _IGNORED: Mapping[str, Mapping[str, str]] = {
 
 
 def unknown(key: str, why: str, known: Iterable[str]) -> FieldViolation:
-    """A warning about a key that nobody knows."""
+    """A warning about an unknown key."""
     meant = closest(key, known)
     return FieldViolation(key, f"{key} has no effect: {why}", f"did you mean {meant}?" if meant else _LEAVE_OUT)
 

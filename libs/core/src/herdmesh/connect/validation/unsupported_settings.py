@@ -25,10 +25,13 @@ _RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
 def refusals(
     config: RawConfig, plugin: PluginDescriptor, worker: RawConfig, find: FindAuthored = here
 ) -> list[FieldViolation]:
-    """Everything refused. `worker` is what a run gets as the worker's settings (default converters), `find` where
-    authors' transformations, predicates and converters are.
+    """All refusals.
 
-    Raises what the author's `validate` raises beyond ConfigError.
+    Args:
+        worker: the worker's settings as a run gets them (default converters).
+        find: finds authors' transformations, predicates and converters.
+
+    Raises any exception of the author's `validate` except ConfigError.
     """
     definitions = [HERDMESH]
     if plugin.kind is ConnectorKind.SOURCE:

@@ -115,7 +115,7 @@ _PREFIXES = (
     *("config.providers.", "admin.", "consumer.", "producer.", "listeners.https.", "metrics.context."),
     *("config.storage.", "status.storage.", "offset.storage.", "ssl.", "sasl.", "herdmesh."),
 )
-"""Of names without end; what is below the clients' is judged by `client_settings`."""
+"""Prefixes with any number of names; `clients.librdkafka_settings` judges those of clients."""
 
 
 def is_known(name: str) -> bool:
@@ -133,6 +133,6 @@ def not_read(names: Iterable[str]) -> list[FieldViolation]:
 
 
 def unknown_properties(names: Iterable[str]) -> list[FieldViolation]:
-    """A warning for each property that nobody knows, with the one that may be meant."""
+    """A warning for each unknown property, with the known one that may be meant."""
     why = "neither Connect nor Herdmesh knows this property"
     return [unknown(name, why, WORKER_KEYS) for name in names if not is_known(name)]

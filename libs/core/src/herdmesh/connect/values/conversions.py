@@ -122,8 +122,8 @@ def to_boolean(value: Any, schema: Schema | None = None) -> bool:
 
 
 def to_temporal(to: Schema, value: Any, schema: Schema | None = None) -> JavaDate:
-    """The value as a Date, Time or Timestamp, as `to` is named: another of them by its schema, text as it is parsed,
-    numbers as what is under the type. Raises DataError."""
+    """The value as the Date, Time or Timestamp that `to` names: from another of them by its schema, from text by
+    parsing, from numbers as the type's internal form. Raises DataError."""
     if value is None:
         raise DataError("Unable to convert a null value to a schema that requires a value")
     if isinstance(value, str):

@@ -16,7 +16,7 @@ from herdmesh.connect.model import PRIMITIVES, Schema, Struct, schema_type
 
 def infer_schema(value: Any) -> Schema | None:
     """The schema of a primitive, a struct, or a list or map whose elements have one type; None for others: dates,
-    decimals, what is empty. Elements are optional when one is null. Raises SchemaBuilderError when all are."""
+    decimals, empty collections. Elements are optional when one is null. Raises SchemaBuilderError when all are."""
     kind = schema_type(value)
     if isinstance(value, Struct):
         return value.schema
@@ -44,4 +44,4 @@ def _common(values: Iterable[Any]) -> Schema | None:
         known = schema.type
     if not known:
         raise SchemaBuilderError("type cannot be null")
-    return Schema(known, optional)  # of the type alone, as Connect's own: what is inside a list is not told
+    return Schema(known, optional)  # of the type alone, as in Connect: the elements of a list are not compared

@@ -18,7 +18,8 @@ from herdmesh.connect.values.temporals import temporal_text
 
 
 def text_of(value: Any, schema: Schema | None = None) -> str:
-    """The text of a value under that schema (None = schemaless). Raises DataError for what has no text form."""
+    """The text of a value under that schema (None = without schema). Raises DataError for a value without a text
+    form."""
     return value if type(value) is str else _text(value, schema, embedded=False)
 
 

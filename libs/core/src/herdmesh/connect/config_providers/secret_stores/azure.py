@@ -201,7 +201,8 @@ def _decoded(key: str, text: str, encoding: str) -> str:
 
 
 def _left_ms(properties: Any) -> int | None:
-    """Until the secret expires; None where it does not, or did already (then the store says so, or the target does)."""
+    """The time until the secret expires; None where it does not, or has already (then the store or the target reports
+    it)."""
     if properties.expires_on is None:
         return None
     left_ms = int((properties.expires_on.timestamp() - time.time()) * 1_000)

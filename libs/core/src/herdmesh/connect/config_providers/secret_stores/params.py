@@ -32,7 +32,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often a store is asked for one secret, and for how long."""
+    """Attempts and time limits of a lookup."""
 
     tries: int
     interval_s: float
@@ -67,7 +67,7 @@ class Params:
         return found
 
     def flag(self, *names: str, default: bool) -> bool:
-        """Raises ConfigError for what is neither true nor false."""
+        """Raises ConfigError for a value that is neither true nor false."""
         text = self.text(*names).lower()
         if text and text not in ("true", "false"):
             name = next(name for name in names if name in self._given)
@@ -75,7 +75,7 @@ class Params:
         return text == "true" if text else default
 
     def number(self, *names: str, default: int, least: int = 0) -> int:
-        """Raises ConfigError for what is no whole number, or less than `least`."""
+        """Raises ConfigError for a value that is no whole number, or less than `least`."""
         text = self.text(*names)
         if not text:
             return default
@@ -94,7 +94,7 @@ class Params:
         return folded[text.lower()]
 
     def ttl_ms(self) -> int | None:
-        """How long a secret is good for of which the store says nothing; None = for ever, or as `ttl.ms` says."""
+        """How long a secret is valid when the store gives no time; None = for ever, or as `ttl.ms` says."""
         if TTL_MS in self._given:
             return None
         if any(name in self._given for name in _TTLS):

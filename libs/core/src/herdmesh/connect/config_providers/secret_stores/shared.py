@@ -19,7 +19,7 @@ from herdmesh.connect.config_providers.secret_stores.store import Secret
 
 K = TypeVar("K")
 SHARED_S: Final = 30.0
-"""At most: whoever revoked a login and restarts what used it gets another soon."""
+"""The longest sharing: after a login was revoked, a restart of its users soon gets another one."""
 _SHARED_PART: Final = 0.1
 """Of its time to live, at most."""
 
@@ -31,7 +31,7 @@ class _LookUp:
     found: Future[Secret] = field(default_factory=Future[Secret])
 
     def is_over(self, now_s: float) -> bool:
-        """True once it is not given to anybody any more. One under way is for all who ask meanwhile."""
+        """True once the secret is no longer shared. A running lookup serves all who ask meanwhile."""
         if not self.found.done():
             return False
         ttl_ms = None if self.found.exception() else self.found.result().ttl_ms
@@ -39,15 +39,18 @@ class _LookUp:
 
 
 class SharedLookUps(Generic[K]):
-    """Look-ups by what is looked up. Safe in several threads."""
+    """Shared lookups by key. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._looked_up: dict[K, _LookUp] = {}
 
     def get(self, at: K, look_up: Callable[[], Secret]) -> Secret:
-        """The secret, its `ttl_ms` what is left now. Waits for a look-up that is under way, and raises what it does;
-        one that failed, or whose secret has no time to live, is shared with those who waited for it alone."""
+        """The secret, with the `ttl_ms` that is left now.
+
+        Waits for a running lookup and raises its error. A failed lookup, or one whose secret has no time to live, is
+        shared only with those who waited for it.
+        """
         now_s = time.monotonic()
         with self._lock:
             mine = None

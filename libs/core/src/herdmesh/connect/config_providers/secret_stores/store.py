@@ -46,16 +46,16 @@ class SecretPath:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What a store has at a path: texts by key, or one text that is to be JSON."""
+    """A store's content at a path: texts by key, or one text that is to be JSON."""
 
     values: Mapping[str, str] | str
     ttl_ms: int | None = None
-    """What is left of its life, as the store says."""
+    """The remaining time to live, as the store says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What a library's error means to an operator."""
+    """A library's error in an operator's words."""
 
     why: str
     fix: str
@@ -98,7 +98,7 @@ class SecretStore(ConfigProvider):
         return self._tried(at, lambda: self._read(self._opened(), at, keys))
 
     def close(self) -> None:
-        """Ask no more."""
+        """Make no further lookups."""
         self._closed.set()
 
     @abstractmethod

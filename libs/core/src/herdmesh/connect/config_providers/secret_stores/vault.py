@@ -165,7 +165,7 @@ class VaultConfigProvider(SecretStore):
     def _looked_up(self, at: SecretPath, keys: frozenset[str]) -> Secret:
         if not self._is_generic(at.name.strip("/")):
             return super()._looked_up(at, keys)
-        look_up = super()._looked_up  # an engine may make a login for each look-up, whose lease says so
+        look_up = super()._looked_up  # an engine may create a login for each lookup, and then returns a lease
         with waits.on(self.title, f"secret {at.name}"):
             return self._shared.get(replace(at, ttl_ms=None), lambda: look_up(at, keys))
 
@@ -255,11 +255,11 @@ class VaultConfigProvider(SecretStore):
                 return _Login(path, lambda: {"role": role, "jwt": jwt})
 
     def _keep_token(self, client: Any) -> None:
-        """Renew a given token for as long as this provider is open: nobody else would, and it is the only login."""
+        """Renew a given token for as long as this provider is open: nobody else does, and it is the only login."""
         try:
             found = client.auth.token.lookup_self()["data"]
         except self._library("hvac").exceptions.Forbidden:
-            return  # its policy does not say so, or it is no good: the look-up tells
+            return  # its policy forbids it, or it is invalid: the lookup reports that
         ttl_s = int(found.get("ttl") or 0)
         if self._renewing or not found.get("renewable") or ttl_s <= 0:
             return

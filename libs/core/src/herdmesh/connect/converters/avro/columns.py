@@ -38,7 +38,7 @@ MEAN_BYTES_MAX = 4096
 fields, microseconds of CPU a message here and one by one: 1.1 and 3.1 (1 kB), 2.3 and 3.8 (4 kB), 8.9 and 5.9 (16 kB);
 of a text that is not all ASCII 1.9 and 4.0, 5.8 and 6.4, 20 and 14."""
 _BEHIND = bytes(16)
-"""What a number that is cut off at the end of the last message may look at."""
+"""Zero bytes behind the last message, for a number that is cut off at its end."""
 _TOP_BITS, _LOW_BITS = np.uint64(0x8080808080808080), np.uint64(0x0101010101010101)
 _PACKING = tuple(
     (np.uint64(low), np.uint64(high), np.uint64(shift))
@@ -78,11 +78,8 @@ one of `registered.UNFIT` or DataError."""
 
 
 def column_reader(tree: AvroTree, options: AvroOptions, schema: Schema) -> ReadAll | None:
-    """What reads whole messages, the schema's id in front; None = there is no quick way for the schema.
-
-    What it returns raises DataError or one of `registered.UNFIT` when a message is for the careful way to read, or to
-    refuse.
-    """
+    """The reader of whole messages with the schema's id in front; None = the schema has no fast path. It raises
+    DataError or one of `registered.UNFIT` when the reference path must read or refuse a message."""
     step = _Compiler(tree, options).step(schema, tree.root, 0)
     if step is None:
         return None
@@ -151,7 +148,7 @@ def _structs(schema: Schema, steps: Sequence[_Step]) -> _Step:
 
 
 def _optional(step: _Step, present: int, absent: int) -> _Step:
-    """`present` and `absent` are the bytes that say which; they are one where null cannot be."""
+    """`present` and `absent` are the union's branch bytes; they are equal where null is impossible."""
 
     def read(messages: _Messages, at: Places, ends: Places) -> tuple[Sequence[Any], Places]:
         branch = messages.octets[at]
@@ -251,7 +248,7 @@ def _after(at: Places, sizes: Places | int, ends: Places) -> Places:
 
 
 def _lengths(messages: _Messages, at: Places, ends: Places) -> tuple[Places, Places]:
-    """Where as many bytes begin and end as the number in front of them says."""
+    """The start and end of length-prefixed bytes."""
     numbers, begins = _numbers(messages, at, ends)
     return begins, _after(begins, _counts(numbers), ends)
 

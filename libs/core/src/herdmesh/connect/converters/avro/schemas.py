@@ -50,7 +50,7 @@ class AvroTree:
         return bool(self._awaited)
 
     def resolve(self, node: Node) -> Node:
-        """What a name stands for; anything else is itself."""
+        """The definition of a name; anything else is itself."""
         return self.names.get(node, node) if isinstance(node, str) else node
 
     def _full(self, node: Any, namespace: str) -> Node:

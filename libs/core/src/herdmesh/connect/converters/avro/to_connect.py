@@ -43,10 +43,10 @@ _ABSENT = object()
 
 
 def connect_schema(tree: AvroTree, options: AvroOptions, version: int | None = None) -> Schema | None:
-    """The schema; None for values without one. `version` counts where the schema itself says none.
+    """The schema; None for values without one. `version` applies where the schema itself has none.
 
     Raises:
-        DataError: Connect has nothing for it.
+        DataError: Connect has no such schema.
     """
     root = tree.resolve(tree.root)
     if kind_of(root) == "record" and root["name"] == names.ANYTHING:
@@ -62,7 +62,7 @@ def is_map_entry(node: Node) -> bool:
 
 
 def plain_member(tree: AvroTree, node: Any, options: AvroOptions) -> Node | None:
-    """What a union is when it is no real union: its only type, or the one beside null. None = it is a real one."""
+    """The type of a union that is no real union: its only type, or the one beside null. None = it is a real one."""
     if len(node) == 1 and options.flatten and not is_null(node[0]):
         return tree.resolve(node[0])
     others = [one for one in node if not is_null(one)]

@@ -67,7 +67,7 @@ class _Remembered(Generic[_K, _V]):
         return len(self._items)
 
     def get(self, key: _K) -> _V | None:
-        """What is remembered, None when nothing is."""
+        """The cached value, None = none."""
         found = self._items.get(key)
         if found is not None:
             self._items.move_to_end(key)
@@ -184,7 +184,7 @@ class JsonConverter(Converter):
         return reader.schema, value_of(reader.schema, members["payload"], replace_null=self._replace_null)
 
     def _reader_of(self, node: Any, data: bytes) -> _Reader:
-        """The reader of a schema part, remembered by its bytes where they can be told."""
+        """The reader of a schema part, cached by its bytes where they can be isolated."""
         try:
             parts = _decode_parts(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

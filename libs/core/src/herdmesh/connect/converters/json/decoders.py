@@ -92,7 +92,7 @@ class _Compiler:
         self.bound: dict[str, Any] = {}
         self.has_floats = False
         self.fields: list[str] | None = None
-        """Of a struct that is nobody's field: expressions for its fields, of `s`, which msgspec read."""
+        """Expressions for the fields of a top-level struct, of `s`, which msgspec read."""
 
     def nullable(self, schema: Schema | None, depth: int) -> tuple[Any, _Form]:
         """Of a place where null may stand."""

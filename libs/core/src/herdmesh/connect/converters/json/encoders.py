@@ -113,7 +113,7 @@ def _prepare(schema: Schema | None, texts: Texts, depth: int) -> Prepare:
 
 
 def _plain(schema: Schema, texts: Texts, depth: int) -> tuple[type, Prepare | None]:
-    """The Python type of the values and what is to be done with a column of them."""
+    """The Python type of the values, and the encoding of a column of them."""
     if schema.name in LOGICAL:
         return _logical(schema, texts)
     kind = schema.type

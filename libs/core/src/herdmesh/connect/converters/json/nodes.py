@@ -107,7 +107,7 @@ def node_type(node: Any) -> str:
 
 
 def narrowed(node: Any, bits: int) -> int:
-    """The node's whole part in so many bits, as Java narrows; 0 for what is no number."""
+    """The node's whole part in that many bits, as Java narrows; 0 for a node that is no number."""
     if isinstance(node, bool) or not isinstance(node, int | Decimal):
         return 0
     return narrow(decimal_to_long(node) if isinstance(node, Decimal) else node, bits)

@@ -68,7 +68,7 @@ class _Writing:
         return found
 
     def _base(self, schema: Schema) -> tuple[dict[str, Any], str | None]:
-        """What the type says, and `connect.type`."""
+        """The members for the type, and `connect.type`."""
         match schema.type:
             case "BOOLEAN":
                 return {"type": "boolean"}, None

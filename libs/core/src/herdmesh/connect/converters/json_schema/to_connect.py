@@ -31,7 +31,8 @@ _COMBINED = frozenset(("allOf", "anyOf", "oneOf"))
 
 
 def connect_schema(tree: JsonTree, options: JsonSchemaOptions, version: int | None = None) -> Schema:
-    """The schema. `version` counts where the schema itself says none. Raises DataError when Connect has none for it."""
+    """The schema. `version` applies where the schema itself has none. Raises DataError when Connect has no such
+    schema."""
     try:
         return _Reading(tree, options).schema(tree.root, version=version)
     except RecursionError as error:

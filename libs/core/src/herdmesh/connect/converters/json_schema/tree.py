@@ -28,7 +28,7 @@ _TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "
 _CRITERIA = ("allOf", "anyOf", "oneOf")
 _HOPS_MAX = 100
 _VALUES = frozenset(("enum", "const", "default", "examples"))
-"""What they have in them is no schema."""
+"""Members whose content is no schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a schema says of one kind: `kind` is a type, `enum`, `const`, a criterion (`allOf`, ...), `$ref`, `any`
-    (everything is allowed) or `not`; `members` are the schemas of a criterion."""
+    """One aspect of a schema: `kind` is a type, `enum`, `const`, a criterion (`allOf`, ...), `$ref`, `any` (everything
+    is allowed) or `not`; `members` are the schemas of a criterion."""
 
     kind: str
     place: Place
@@ -219,12 +219,12 @@ _OF_OUTER = frozenset(("enum", "const", "not", "title", "description", "default"
 
 
 def _plain(members: dict[str, Any]) -> dict[str, Any]:
-    """Without what is no matter of a single type."""
+    """The part without members that concern no single type."""
     return {name: value for name, value in members.items() if name not in _OF_OUTER}
 
 
 def _only(part: Part) -> Any:
-    """A schema that says only what the part says."""
+    """A schema of this part alone."""
     members = part.place.members
     if part.kind in ("enum", "const", "not", *_CRITERIA) and part.kind in members:
         return {part.kind: members[part.kind]}

@@ -35,7 +35,7 @@ _DIVISORS: Final[Mapping[str, int]] = {
     "io.debezium.time.MicroTimestamp": 1_000,
     "io.debezium.time.NanoTimestamp": 1_000_000,
 }
-"""By schema: what a column's number is divided by for milliseconds."""
+"""By schema: the divisor from a column's number to milliseconds."""
 _SCHEMAS_MOST = 1_000
 """Schemas of values that are remembered."""
 

@@ -46,7 +46,7 @@ from herdmesh.connect.transforms.debezium.envelopes import (
 from herdmesh.connect.transforms.structs import checked_struct, emit_struct, field_value
 
 _PLANS_MOST = 64
-"""Schemas whose plan is remembered, as many as Debezium remembers."""
+"""Size of the plan cache, as many schemas as Debezium caches."""
 _DELETED = "__deleted"
 _OLDER = ("drop.tombstones", "delete.handling.mode")
 _MODES = {
@@ -56,7 +56,7 @@ _MODES = {
     "rewrite-with-tombstone": (False, "rewrite"),
     "delete-to-tombstone": (True, "tombstone"),
 }
-"""By delete.tombstone.handling.mode: whether tombstones are dropped, and what becomes of a delete."""
+"""By delete.tombstone.handling.mode: whether tombstones are dropped, and the result of a delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class ExtractNewRecordState(Transformation, Alone):
         return self._without_dropped(*self._with_fields(cells, shape, value, schema))
 
     def _deleted(self, before: Any, schema: Schema | None, after: Schema | None) -> tuple[Any, Schema | None]:
-        """What a delete becomes: value and schema."""
+        """The result of a delete: value and schema."""
         if self._deletes == "tombstone":
             return None, None
         if self._deletes == "none":
@@ -224,7 +224,7 @@ class ExtractNewRecordState(Transformation, Alone):
         return self._marked(before, before.schema, "true") if type(before) is Struct else (before, schema)
 
     def _marked(self, row: Struct, schema: Schema, deleted: str) -> tuple[Struct, Schema]:
-        """The row with the field that says whether it was deleted."""
+        """The row with the field that marks it as deleted or not."""
         builder = SchemaBuilder.like(schema)
         for field in schema.fields:
             builder.field(field.name, field.schema)

@@ -46,7 +46,7 @@ NAME_ADJUSTMENTS: dict[str, Callable[[str], str]] = {
     "avro": _avro,
     "avro_unicode": _avro_unicode,
 }
-"""By field.name.adjustment.mode: what a member's name becomes."""
+"""By field.name.adjustment.mode: the adjusted name of a member."""
 
 
 def _refuse(constant: str) -> None:

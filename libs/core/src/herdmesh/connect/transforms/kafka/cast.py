@@ -48,7 +48,7 @@ class Cast(PartTransformation):
             code.write(self.part, _schemaless(code, code.read(self.part), self._whole))
             return
         with self.map_only(code) as name:
-            for field in hash_map_order(self._fields):  # of several faults the first in Java's order is told
+            for field in hash_map_order(self._fields):  # of several faults the first in Java's order is reported
                 kind = self._fields[field]
                 code.line(f"{name}[{field!r}] = {_schemaless(code, f'{name}.get({field!r})', kind)}")
 

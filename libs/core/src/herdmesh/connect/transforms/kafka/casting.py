@@ -42,17 +42,15 @@ from herdmesh.connect.values import bytes_text, temporal_text
 
 _BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 MARKERS: dict[str, type[int] | type[float]] = {"INT8": Int8, "INT16": Int16, "INT32": Int32, "FLOAT32": Float32}
-"""The types whose schemaless values are marked."""
+"""The types whose values without a schema are marker classes."""
 _INPUTS = "INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES"
 
 _Cast = Callable[[Any], Any]
 
 
 def caster(schema: Schema | None, kind: str) -> _Cast:
-    """What casts a value under that schema (None = schemaless) to the type; null stays null.
-
-    It raises DataError for what cannot be cast.
-    """
+    """The function that casts a value under that schema (None = without schema) to the type; null stays null. It raises
+    DataError for an impossible cast."""
     if schema is None:
         return _schemaless(kind)
     to = _to(schema, kind)
@@ -146,8 +144,8 @@ def _unsupported(source: str) -> DataError:
 
 
 def _to(schema: Schema | None, kind: str) -> _Cast:
-    """The cast to a type, of a value that is not null and no date (unless to text). `schema` says what a plain number
-    is."""
+    """The cast to a type, for a value that is not null and no date (unless to text). `schema` gives the class of a
+    plain number."""
     if kind in _BITS:
         return _to_integer(_BITS[kind], schema)
     if kind in FLOATS:

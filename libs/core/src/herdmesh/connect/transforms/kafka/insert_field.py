@@ -101,7 +101,7 @@ class InsertField(PartTransformation):
                     values.append(f"(None if timestamp is None else {code.bind(JavaDate)}(timestamp))")
                 else:
                     values.append(column)
-            # Without a partition or time Java leaves the field out, whatever its schema says.
+            # Without a partition or time Java omits the field, whatever its schema says.
             left_out = [one.name for one in self._inserted if one.column in ("partition", "timestamp")]
             emit_struct(code, self.part, after, values, left_out=left_out)
 

@@ -58,7 +58,7 @@ _BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 _PLAIN: dict[str, Any] = {
     "STRING": "", "BOOLEAN": False, "FLOAT32": 0.0, "FLOAT64": 0.0, "INT8": 0, "INT16": 0, "INT32": 0, "INT64": 0,
 }  # fmt: skip
-"""A value of each type whose values are all masked alike."""
+"""The mask of each type with a single mask."""
 
 
 class MaskField(PartTransformation):
@@ -74,7 +74,7 @@ class MaskField(PartTransformation):
         self._replacement: str | None = settings["replacement"]
         self._null_to_default: bool = settings["replace.null.with.default"]
         self._masks: dict[type[object], Any] = {}
-        """Of the types whose values are all masked alike, without a schema."""
+        """The mask of each type with a single mask, without a schema."""
         for kind, nothing in _NOTHING.items():
             if kind not in (list, tuple, dict):
                 with suppress(DataError):  # refused when a record has a value of that type
@@ -87,7 +87,7 @@ class MaskField(PartTransformation):
         with self.map_only(code) as name:
             for field in hash_map_order(
                 dict.fromkeys(self._fields)
-            ):  # of several faults the first in Java's order is told
+            ):  # of several faults the first in Java's order is reported
                 code.line(f"old = {name}.get({field!r})")
                 code.line(f"{name}[{field!r}] = {masks}[type(old)] if type(old) in {masks} else {mask}(old)")
 

@@ -111,7 +111,7 @@ def _class_of(schema: Schema) -> tuple[str, str | None]:
 
 
 def _fitting(source: Schema, target: Field) -> Callable[[Any], None]:
-    """Lets a null of another field through, and refuses any value of it, whose class is not the target's."""
+    """Passes a null of another field, and refuses any other value of it, whose class is not the target's."""
 
     def check(value: Any) -> None:
         if value is None:

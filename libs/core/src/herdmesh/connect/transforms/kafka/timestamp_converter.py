@@ -88,7 +88,7 @@ class TimestampConverter(PartTransformation):
                     code.line(f"{field} = {code.bind(self._any)}({name}.get({self._field!r}))")
 
     def _any(self, value: Any) -> Any:
-        """A value without a schema, converted by what it is."""
+        """A value without a schema, converted by its class."""
         kind = type_of(value)
         if value is None:
             return None
@@ -155,7 +155,7 @@ class TimestampConverter(PartTransformation):
         """From a struct's values to the converted field."""
         field = schema.field(self._field or "")
         if field is None:
-            return lambda values: None  # nobody asks
+            return lambda values: None  # unused
         inner = field.schema
         default = inner.default if self._null_to_default else None
 

@@ -18,7 +18,7 @@ from herdmesh.connect.transforms.kafka import definitions
 _KNOWN_MOST = 10_000
 """Names that are remembered."""
 _STEPS_MS = {"S": 1, "s": 1000, "m": 60_000, **dict.fromkeys("HkKha", 3_600_000)}
-"""How often what a letter prints can change; the others change with the day."""
+"""How often the output of a pattern letter can change; the others change with the day."""
 
 
 class TimestampRouter(Transformation):

@@ -35,7 +35,7 @@ def _text(number: Any) -> str:
 
 
 def _exact(number: Any) -> Any:
-    """So that decimals and doubles are compared by what they print as."""
+    """Compares decimals and doubles by their printed text."""
     return Decimal(_text(number)) if isinstance(number, float) and number - number == 0 else number
 
 
@@ -135,7 +135,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "size": _sized,
     "empty": _is_empty,
 }
-"""By what a condition calls them; `=~` has a pattern on its right (`matches`)."""
+"""By their names in conditions; `=~` has a pattern on its right (`matches`)."""
 
 
 def matches(pattern: Any) -> Callable[[Any], bool]:

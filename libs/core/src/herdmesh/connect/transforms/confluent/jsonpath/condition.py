@@ -55,16 +55,16 @@ class _Compiled:
     fields: list[tuple[bool, Steps]]
     needed: list[int]
     test: Callable[..., bool]
-    """Asks the values of the fields."""
+    """Tests the values of the fields."""
     quick: Callable[[Any], bool]
-    """Asks a struct or map. Raises Lacking."""
+    """Tests a struct or map. Raises Lacking."""
 
 
 _OBJECTS = frozenset((dict, Struct))
 
 
 def _compiled(given: Filter) -> _Compiled:
-    """Texts enter what is generated as constants only."""
+    """Texts enter generated code as constants only."""
     names = [f"v{place}" for place in range(len(given.fields))]
     constants = {**given.constants, "child": _child, "reach": _reach, "MISSING": MISSING, "lack": _lack}
     lines = [f"def test({', '.join(names)}):", f"    return {given.expression}", "def quick(value):"]
@@ -111,7 +111,7 @@ def _next(nodes: list[Any], step: _Step, root: Any, *, many: bool, strict: bool 
 def _elements(node: Any, step: _Compiled | None) -> Sequence[Any] | None:
     if isinstance(node, list):
         return cast("list[Any]", node)
-    if step is not None:  # Jayway asks the object itself, not its members
+    if step is not None:  # Jayway tests the object itself, not its members
         return [node] if isinstance(node, dict | Struct) else None
     if isinstance(node, dict):
         return list(cast("dict[Any, Any]", node).values())
@@ -145,7 +145,7 @@ def _child(node: Any, step: str | int) -> Any:
             return MISSING
         value = node.values[place]
         if type(value) is float and node.schema.fields[place].schema.type == "FLOAT32":
-            return float(float_text(value))  # what it prints as, not what it is widened to
+            return float(float_text(value))  # its printed text, not its widened value
         return node.schema.fields[place].schema.default if value is None else value
     if isinstance(node, list) and isinstance(step, int):
         items = cast("list[Any]", node)

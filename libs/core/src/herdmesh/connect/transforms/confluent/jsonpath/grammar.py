@@ -41,19 +41,19 @@ _UNBUILT = {"..": "deep scans (..)", "min(": "functions", "length(": "functions"
 
 
 class Unreadable(ValueError):
-    """No condition that runs here; the text says why, and where."""
+    """An unsupported or invalid condition; the text gives reason and position."""
 
 
 @dataclass(slots=True)
 class Filter:
-    """A filter: the fields that it looks at, and what it says of their values (MISSING where there is none)."""
+    """A filter: the fields that it reads, and its test of their values (MISSING where there is none)."""
 
     fields: list[tuple[bool, Steps]] = field(default_factory=list[tuple[bool, Steps]])
     """Whether it begins at the record, not at the element; and the way from there."""
     needed: set[int] = field(default_factory=set[int])
-    """Places in `fields` of those that a record has to have: all but those asked to be null, or not to be there."""
+    """Indexes in `fields` of those that a record must have: all but those tested for null or absence."""
     expression: str = "True"
-    """What the filter says, as Python of the values `v0`, `v1`, ... of `fields` and of `constants`."""
+    """The filter's test, as Python over the values `v0`, `v1`, ... of `fields` and over `constants`."""
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def bind(self, value: Any) -> str:
