@@ -21,14 +21,9 @@ GROUP_OF: dict[str, str] = dict.fromkeys(_MOVING.split(), "connect, connectors, 
 
 NAMES_MAX = {
     "connect, connectors, engine, herder, session, worker": 196,
-    "herdmesh.kafka": 2,
-    "herdmesh.rpc": 1,
-    "herdmesh.sdk": 1,
 }
 DOCSTRINGS_MAX = {
     "connect, connectors, engine, herder, session, worker": 144,
-    "herdmesh.kafka": 7,
-    "herdmesh.rpc": 3,
 }
 #: Class names that several modules define.
 SAME_NAMES_MAX = 118

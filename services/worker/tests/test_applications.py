@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.rpc.errors import Superseded
 from herdmesh.worker.effects import applications
 from herdmesh.worker.effects.applications import Applications, SparkApplication
 from herdmesh.worker.effects.processes import LastWord, Processes, RunLine
@@ -85,7 +85,7 @@ async def test_each_run_is_where_its_order_says_and_an_application_ends_with_its
     for jobs in (world.shared, of_c, of_d):
         for launch in jobs.launches:
             await world.dial_in(launch)
-    with pytest.raises(StaleGeneration):
+    with pytest.raises(Superseded):
         world.all.open(of_c.launches[0].process_id, of_c.launches[0].token)
     world.all.cancel("r5")
     assert (world.shared.cancelled, of_c.cancelled) == ([], [])

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from herdmesh.engine.runtime.contract import RunSpec, TaskKind
-from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.rpc.errors import Superseded
 from herdmesh.worker.effects.processes import LastWord, Processes, RunLine, RunProcess
 from herdmesh.worker.effects.run_link import Launch, RunOrder
 from herdmesh.worker.errors import RunLost
@@ -239,13 +239,13 @@ async def test_a_process_comes_once_and_with_its_own_token(make: Make) -> None:
     world = make(2)
     await world.settle()
     first, second = world.jobs.launches
-    with pytest.raises(StaleGeneration):
+    with pytest.raises(Superseded):
         world.processes.open(first.process_id, second.token)
     await world.dial_in(first)
-    with pytest.raises(StaleGeneration):
+    with pytest.raises(Superseded):
         world.processes.open(first.process_id, first.token)
     await world.end(second, "killed")
-    with pytest.raises(StaleGeneration):
+    with pytest.raises(Superseded):
         world.processes.open(second.process_id, second.token)
 
 

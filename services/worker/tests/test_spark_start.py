@@ -13,7 +13,7 @@ from py4j import java_gateway  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import ERROR  # pyright: ignore[reportMissingTypeStubs]
 from structlog.testing import capture_logs
 
-from herdmesh.sdk.spark.py4j_log import quiet_py4j
+from herdmesh.sdk.spark.py4j_log import limit_py4j_log
 from herdmesh.worker.spark import session
 from herdmesh.worker.spark.session import SparkHost
 
@@ -55,7 +55,7 @@ def test_a_call_that_the_end_of_the_jvm_interrupts_logs_no_traceback(
         accepted.close()
 
     threading.Thread(target=hang_up, daemon=True).start()
-    quiet_py4j(logging.CRITICAL)
+    limit_py4j_log(logging.CRITICAL)
     client: Any = java_gateway.GatewayClient(port=server.getsockname()[1])
     assert client.send_command("c\no0\nname\ne\n", retry=False) == ERROR
     root.warning("a line of another library")

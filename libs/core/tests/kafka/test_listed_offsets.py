@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
-from herdmesh.kafka.listed_offsets import list_offsets, told_of
+from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 from libs.core.tests.engine.harness import WAIT_S, Kafka
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.sizes import SOAKING
@@ -54,7 +54,7 @@ def test_each_partition_says_where_it_begins_and_ends_or_what_is_wrong_with_it(
     assert [ends[place].result(WAIT_S).offset for place in places[:PARTITIONS]] == [0, 2, 0]
     assert code_of(ends[places[PARTITIONS]]) == KafkaError._UNKNOWN_PARTITION
     assert code_of(ends[places[-1]]) == KafkaError.UNKNOWN_TOPIC_OR_PART
-    known = told_of(admin, [filled], WAIT_S)
+    known = read_topic_metadata(admin, [filled], WAIT_S)
     begins = list_offsets(admin, {places[1]: OffsetSpec.earliest()}, timeout_s=WAIT_S, known=known)
     assert begins[places[1]].result(WAIT_S).offset == 0
 
@@ -66,7 +66,7 @@ def test_no_topic_is_made_by_being_asked_about(guarded: GuardedBroker, tmp_topic
     asked = list_offsets(safe, {away: OffsetSpec.latest()}, timeout_s=WAIT_S)
     assert code_of(asked[away]) == KafkaError.UNKNOWN_TOPIC_OR_PART
     deadline_s = time.monotonic() + WAIT_S
-    while not told_of(usual, [made.topic], WAIT_S)[made.topic].partitions:
+    while not read_topic_metadata(usual, [made.topic], WAIT_S)[made.topic].partitions:
         assert time.monotonic() < deadline_s, "this broker makes none: the test shows nothing"
         time.sleep(0.05)
     assert away.topic not in safe.list_topics(timeout=WAIT_S).topics
@@ -89,7 +89,7 @@ def test_of_many_topics_all_are_told_of_at_once(kafka_bootstrap: str, tmp_topic:
 @pytest.mark.kafka
 def test_a_partition_without_a_leader_is_not_asked(kafka_bootstrap: str, filled: str) -> None:
     admin = client(kafka_bootstrap)
-    known = told_of(admin, [filled], WAIT_S)
+    known = read_topic_metadata(admin, [filled], WAIT_S)
     known[filled].partitions[0].leader = -1
     places = [TopicPartition(filled, 0), TopicPartition(filled, 1)]
     answers = list_offsets(admin, dict.fromkeys(places, OffsetSpec.latest()), timeout_s=WAIT_S, known=known)
@@ -126,7 +126,7 @@ def _ask(bootstrap: str, topic: str) -> None:
         for turn in range(_QUESTIONS):
             places = {TopicPartition(topic, number): specs[turn % 2] for number in range(PARTITIONS)}
             asked.append(list_offsets(admin, places, timeout_s=WAIT_S, known=known))
-            known = known or told_of(admin, [topic], WAIT_S)
+            known = known or read_topic_metadata(admin, [topic], WAIT_S)
         for answers in asked:
             for answer in answers.values():
                 answer.result(WAIT_S)

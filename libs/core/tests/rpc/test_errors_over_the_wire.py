@@ -41,7 +41,7 @@ SAMPLES: Sequence[errors.HerdmeshError] = (
     errors.DeadLettersRefused("flights", "it has no dead letter queue"),
     errors.ConnectorExists("flights"),
     errors.ConnectorNotStopped("flights"),
-    errors.StaleGeneration("generation 4 is over"),
+    errors.Superseded("generation 4 is over"),
     errors.StaleEpoch("epoch 4 is over"),
     errors.StatusNewer("newer"),
     errors.NotLeader("127.0.0.1:7203"),

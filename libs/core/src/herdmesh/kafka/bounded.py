@@ -1,8 +1,8 @@
-"""A call into Kafka's client that may never return, given up.
+"""A timeout for calls into Kafka's client that may never return: the call is abandoned in its thread.
 
 Calls of a transaction may ignore their own timeout when a broker leaves in the middle of them (librdkafka issues 5456,
-5511; docs/internals/bugs.md). Owns the thread that such a call is left to. Invariant: nothing is given up whose answer
-was there when this process, which may have stood still itself, looked a second time.
+5511; docs/internals/bugs.md). Owns the thread that such a call is left to. Invariant: a call is not abandoned if its
+result was there at a second look, because this process may have been stopped itself meanwhile.
 """
 
 from __future__ import annotations

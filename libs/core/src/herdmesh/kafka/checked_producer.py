@@ -1,15 +1,17 @@
-"""A producer that tells when it calls records acknowledged that no broker acknowledged.
+"""A producer that detects lost acknowledgements: records that the client reports as delivered, but no broker
+acknowledged.
 
-librdkafka numbers the records of an idempotent producer, and takes it that a broker accepts no batch before it has the
-one before. So when a batch is refused for the moment and a later one that was on its way is accepted, the client says
-that both are delivered ("implicitly acked"). A broker that knows nothing yet of this producer in the partition accepts
-any number, though (KIP-360): a new topic whose partition is not there yet, or a leader that has just moved, refuses the
-first batch and takes the second. The first is lost then: told as delivered, and in a transaction that commits
-(librdkafka 2.16; confluent-kafka-go issue 921; `docs/internals/bugs.md`). The client says so in one line of its debug
-log and nowhere else: without a report of each record there is no other sign, with one it is a record without an offset.
+librdkafka numbers the records of an idempotent producer, and assumes that a broker accepts no batch before it has the
+one before. So when a batch is refused for the moment and a later one that was under way is accepted, the client reports
+both as delivered ("implicitly acked"). But a broker that does not know this producer in the partition yet accepts any
+number (KIP-360): a new topic whose partition is not there yet, or a leader that has just moved, refuses the first batch
+and takes the second. Then the first is lost: reported as delivered, and in a transaction that commits (librdkafka 2.16;
+confluent-kafka-go issue 921; docs/internals/bugs.md). The client says so in one line of its debug log and nowhere else:
+without a delivery report per record there is no other sign, with one it is a record without an offset.
 
-Owns hearing that line. What follows, that nothing may be committed that stands for these records, is the caller's.
-Invariant: once `flush` has returned 0 and `poll` was called after it, a guess about what was produced before is known.
+Owns the detection of that log line. The consequence, that nothing may be committed on behalf of these records, is the
+caller's. Invariant: once `flush` has returned 0 and `poll` was called after it, an implicit acknowledgement of anything
+produced before is known.
 """
 
 from __future__ import annotations

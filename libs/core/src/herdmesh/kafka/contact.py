@@ -1,12 +1,12 @@
-"""Whether a client still reaches its cluster, or has forgotten it for good.
+"""Detection of a client that has forgotten all its brokers and will never reach its cluster again.
 
-A broker that is told to stop leaves itself out of the metadata it answers with in its last moments. When the connection
-to the last broker breaks before librdkafka has looked at such an answer, the client forgets every broker, stops the
-search for others, and is deaf from then on: it asks nobody anything, tells nobody, and no setting wakes it (librdkafka
-2.12 to 2.16, issue 5301; seen in a store that served what it had read before, `docs/internals/bugs.md`). The one cure
-is another client. Owns telling such a client from one whose cluster is away; making the other one is the caller's.
+A broker that is told to stop leaves itself out of the metadata of its last moments. When the connection to the last
+broker breaks before librdkafka has looked at such metadata, the client forgets every broker, stops the search for
+others, and stays deaf: it sends no request, reports no error, and no setting wakes it (librdkafka 2.12 to 2.16, issue
+5301; seen in a store that served what it had read before, docs/internals/bugs.md). The only cure is another client.
+Owns telling such a client from one whose cluster is down; making the other client is the caller's.
 
-Invariant: a client is only given up when something takes connections where a broker is to be.
+Invariant: a client is only abandoned when something accepts connections where a broker is expected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PORT = 9092
 """librdkafka's, where an address names none."""
 
 
-class Asked(Protocol):
+class MetadataClient(Protocol):
     """Any of the clients."""
 
     def list_topics(self, topic: str, timeout: float) -> object: ...
@@ -62,7 +62,7 @@ class Contact:
         may take all its time."""
         return self._look_s is not None
 
-    def is_lost(self, client: Asked) -> bool:
+    def is_lost(self, client: MetadataClient) -> bool:
         """True when the client, which is in doubt, gets no answer where a broker takes connections. Asks
         once a second, which takes some three, and nothing once it had an answer: call it as often as you like."""
         if self._look_s is None or time.monotonic() < self._look_s:
@@ -72,7 +72,7 @@ class Contact:
         # Asked again: the broker may have come back at the end of the first.
         return accepts(self._bootstrap_servers) and not self._answers(client)
 
-    def _answers(self, client: Asked) -> bool:
+    def _answers(self, client: MetadataClient) -> bool:
         try:
             client.list_topics(self._topic, _ASK_S)
         except KafkaException:

@@ -1,11 +1,11 @@
-"""How the transactions of an id were decided: the transaction coordinator's own log, read to its end (ADR 0006).
+"""Outcomes of the transactions of an id, read from the transaction coordinator's own log (ADR 0006).
 
-A broker that dies between deciding a transaction and writing its marker may drop the marker when it comes back. Who
-owns the id then ends what is open as it was decided, and this says how. Owns the reading; what a record says is
-`connect.transaction_topic`'s, what follows from it the caller's.
+A broker that dies between deciding a transaction and writing its marker may drop the marker when it comes back. The
+owner of the id then ends the open transaction as it was decided, and this module reads that decision. Owns the reading;
+`connect.transaction_topic` decodes the records, and the consequence is the caller's.
 
-Invariant: what is answered is the last decision that names a partition; a later one would have ended what hangs there.
-So nothing is answered before everything was read.
+Invariant: the result is the last decision that names a partition; a later one would have ended the hanging transaction
+there. So nothing is returned before everything was read.
 """
 
 from __future__ import annotations

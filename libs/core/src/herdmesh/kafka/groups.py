@@ -1,13 +1,14 @@
-"""Consumer groups, asked about and changed so that the process survives brokers that do not answer in time.
+"""Safe admin requests about consumer groups, which survive brokers that do not answer in time.
 
-librdkafka ends the process by an assertion when a request's time is over before it knows the group's coordinator, and
-it learns of that later, seconds after who asked has gone on (`rd_kafka_admin_coord_request`, 2.16.1; its issue 4605,
-docs/internals/bugs.md). So a question is given an hour there, and it is its caller who stops waiting: an answer that
-nobody waits for does no harm. A change could, so long after: it has its own time, and is asked for once a question has
-had the coordinator found.
+librdkafka ends the process by an assertion when a request times out before it knows the group's coordinator, and then
+learns of the coordinator seconds after the caller has gone on (`rd_kafka_admin_coord_request`, 2.16.1; its issue 4605,
+docs/internals/bugs.md). So a query gets a timeout of an hour, and the caller stops waiting instead: a result that
+nobody waits for does no harm. A change could, so long after: it has its own timeout, and is only sent once a query has
+made the client find the coordinator.
 
-Owns that rule; `admin` is an `AdminClient` in all of it. Invariant: nothing else in this project asks an admin client
-about one group (tests/tidy holds it to that), but for `engine.librdkafka.native_admin`, which keeps the rule by itself.
+Owns that rule; `admin` is an `AdminClient` in all of it. Invariant: nothing else in this project sends an admin client
+a request about one group (tests/tidy checks it), except `engine.librdkafka.native_admin`, which keeps the rule by
+itself.
 """
 
 from __future__ import annotations

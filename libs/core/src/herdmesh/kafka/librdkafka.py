@@ -1,9 +1,9 @@
-"""librdkafka's own calls, which confluent-kafka does not offer or not without an object for each message.
+"""librdkafka's own functions that confluent-kafka does not offer, or only with an object for each message.
 
-Owns where the library is found, the calls that are typed for all, the handle of a client, and what an operator is told
-when another confluent-kafka is installed. The handle of confluent-kafka's clients is private to it: the first field of
-their objects. So these calls are made with the supported versions (`SUPPORTED`) and with no other; the tests of the
-engine make each of them.
+Owns the location of the library, the functions that are typed for all users, the handle of a client, and the operator's
+text for an unsupported confluent-kafka. The handle is private to confluent-kafka's clients: the first field of their
+objects. So these functions are called with the supported versions (`SUPPORTED`) and with no other; the tests of the
+engine call each of them.
 
 Invariant: memory is read through the handle of an open client of a supported version, or not at all.
 """

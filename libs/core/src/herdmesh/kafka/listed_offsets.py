@@ -1,13 +1,13 @@
-"""Where partitions begin and end, asked for so that the process survives the question.
+"""Safe `list_offsets`: beginnings and ends of partitions, without the crash of librdkafka's own lookup of leaders.
 
-`AdminClient.list_offsets` looks for the leaders in the thread of its caller. Of a leader that it does not know it
-registers for news of the cluster first and goes on afterwards; news that comes in between has librdkafka's own thread
-answer the question and free what the caller still works on, and the process dies of SIGSEGV (librdkafka 2.15 and
-2.16.1, `rd_kafka_topic_partition_list_query_leaders_async`; docs/internals/bugs.md has how often). So it is asked of
-partitions with a leader that the client was just told of, and of no others. `delete_records` looks for leaders in the
-same way.
+`AdminClient.list_offsets` looks for the leaders in its caller's thread. For an unknown leader it registers for cluster
+updates first and goes on afterwards; an update that comes in between makes librdkafka's own thread answer the request
+and free memory that the caller still uses, and the process dies of SIGSEGV (librdkafka 2.15 and 2.16.1,
+`rd_kafka_topic_partition_list_query_leaders_async`; docs/internals/bugs.md has how often). So it is called for
+partitions whose leader the client has just learned, and for no others. `delete_records` looks for leaders in the same
+way.
 
-Owns that rule. Invariant: nothing else in this project calls `AdminClient.list_offsets` (tests/tidy holds it to that).
+Owns that rule. Invariant: nothing else in this project calls `AdminClient.list_offsets` (tests/tidy checks it).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Topics = Mapping[str, TopicMetadata]
 """As `AdminClient.list_topics` tells of them."""
 
 
-def told_of(client: Any, topics: Collection[str], timeout_s: float) -> Topics:
+def read_topic_metadata(client: Any, topics: Collection[str], timeout_s: float) -> Topics:
     """What the cluster says of these topics at least; none that there is not is made. Blocks. Raises KafkaException.
 
     Args:
@@ -54,7 +54,7 @@ def list_offsets(
     """As `AdminClient.list_offsets`, whose answers have an `offset`. All that is wrong is raised by the futures.
 
     Args:
-        client: as of `told_of`; to be kept until the futures are done, which never are when it is gone.
+        client: as of `read_topic_metadata`; to be kept until the futures are done, which never are when it is gone.
         asked: an `OffsetSpec` for each partition.
         timeout_s: of the question, and of one about the topics before it.
         known: what this client was told of all these topics at most KNOWN_S ago; None = it is asked, which blocks.
@@ -64,7 +64,7 @@ def list_offsets(
     """
     if known is None:
         try:
-            known = told_of(client, {one.topic for one in asked}, timeout_s)
+            known = read_topic_metadata(client, {one.topic for one in asked}, timeout_s)
         except KafkaException as error:
             return {one: _failed(error) for one in asked}
     troubles = {one: trouble for one in asked if (trouble := _trouble(known, one)) is not None}

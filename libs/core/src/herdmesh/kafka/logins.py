@@ -1,13 +1,13 @@
 """A login that a Kafka client cannot do by its settings alone: Amazon MSK's by IAM (AWS_MSK_IAM).
 
-librdkafka has no such mechanism; MSK takes the same signed request as the token of OAUTHBEARER. So a client is given
-that mechanism and a function that makes tokens, which its own thread calls again at four fifths of a token's life,
-whether the client is polled or not.
+librdkafka has no such mechanism; MSK accepts the same signed request as an OAUTHBEARER token. So a client gets that
+mechanism and a function that makes tokens, which its own thread calls again at four fifths of a token's life, whether
+the client is polled or not.
 
-Owns making the settings ready and the tokens. The signing is `aws-msk-iam-sasl-signer-python`'s, an extra of this
-distribution. Which options there are is `connect.msk_iam`'s.
+Owns the preparation of the settings, and the tokens. `aws-msk-iam-sasl-signer-python`, an extra of this distribution,
+signs them. `connect.msk_iam` has the options.
 
-Invariant: every Kafka client of a store, worker or run is made of settings that `ready` has seen (`tests/tidy`).
+Invariant: every Kafka client of a store, worker or run is made of settings that went through `ready` (`tests/tidy`).
 """
 
 from __future__ import annotations

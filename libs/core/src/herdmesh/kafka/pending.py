@@ -1,8 +1,9 @@
-"""What a client has to raise while it calls back.
+"""The pending exception of a client's callback: the one that the outer client call would have raised.
 
-Once a producer has a fatal error, being fenced above all, confluent-kafka 2.16 has that pending as an exception while
-it calls back, for what was not delivered or what it has to log, and every call into it, or out of the callback, becomes
-a SystemError. What is pending is what the call was to raise out of which it calls back. Owns finding it.
+After a fatal error of a producer, above all when it is fenced, confluent-kafka 2.16 has that error pending as an
+exception while it calls back, for undelivered records or log lines, and every call into it, or out of the callback,
+becomes a SystemError. The pending exception is the one that the outer call, from which the callback comes, was about to
+raise. Owns finding it.
 """
 
 from __future__ import annotations

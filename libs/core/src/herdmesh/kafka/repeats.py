@@ -1,9 +1,9 @@
-"""Which of librdkafka's log lines are passed on while a broker is away.
+"""A filter of librdkafka's repeated log lines while a broker is down.
 
-A client that has lost all brokers begins anew with its first address at its shortest pause for as long as that lasts,
-some eighty times a second (librdkafka 2.16), and logs each try: a run of a sink had 970 lines of a restart of 8 s.
-Owns what is left out and its count, not where the rest goes. Invariant: of each connection of each client the first
-failure is passed on at once, and then one in `PAUSE_S` with the number of those left out.
+A client that has lost all brokers retries its first address at its shortest pause for as long as that lasts, some
+eighty times a second (librdkafka 2.16), and logs each attempt: a run of a sink had 970 lines from a restart of 8 s.
+Owns which lines are suppressed and their count, not where the others go. Invariant: for each connection of each client
+the first failure is passed on at once, then one per `PAUSE_S` with the number of suppressed lines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Offsets of a consumer group sent to a producer's transaction, whatever characters the group's name has.
+"""Offsets of a consumer group in a producer's transaction, whatever characters the group's name has.
 
 confluent-kafka hands the group from consumer to producer as bytes, and librdkafka's reader of these bytes refuses names
-with anything but printable ASCII ("Input buffer group id is not safe"), which Kafka and Java take. Such groups are
-handed over by librdkafka's own call instead. Owns that choice; the transaction is the caller's.
+with anything but printable ASCII ("Input buffer group id is not safe"), which Kafka and Java accept. Such groups are
+handed over by librdkafka's own function instead. Owns that choice; the transaction is the caller's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Errors of Kafka that pass by themselves: what a reader goes on after, and what a call is made again for.
+"""Transient errors of Kafka: the ones after which a reader goes on and a call is retried.
 
-Owns the list of codes. `KafkaError.retriable()` alone is no answer: librdkafka sets it on the errors of a transactional
-producer's calls only, so that of every error a consumer is told, even "not the leader", it is False.
-Invariant: an error is transient when the client, asked again, may succeed without anybody mending anything.
+Owns the list of codes. `KafkaError.retriable()` alone is no answer: librdkafka sets it only on the errors of a
+transactional producer's calls, so it is False for every error of a consumer, even "not the leader". Invariant: an error
+is transient when a retry may succeed without anybody fixing anything.
 """
 
 from __future__ import annotations

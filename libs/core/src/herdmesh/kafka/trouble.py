@@ -1,6 +1,6 @@
-"""Whether the open transaction of a producer can still be committed, which no call of `produce` says.
+"""The check whether a producer's open transaction can still be committed, which no call of `produce` reports.
 
-Owns asking the client. What follows is the caller's. Invariant: asking changes nothing.
+Owns the query of the client. The consequence is the caller's. Invariant: the query changes nothing.
 """
 
 from __future__ import annotations

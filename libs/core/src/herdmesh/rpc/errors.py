@@ -5,7 +5,7 @@
     |-- ConnectorNotFound, TaskNotFound, WorkerNotFound, LeaseNotFound, PluginNotFound, HistoryNotFound,
     |   LoggerNotFound, StatusNotFound
     |-- ConnectorExists, ConnectorNotStopped, TopicTrackingDisabled, OffsetsRefused, DeadLettersRefused
-    |-- StaleGeneration, StaleEpoch, StatusNewer                            the caller was replaced: never retry
+    |-- Superseded, StaleEpoch, StatusNewer                                 the caller was replaced: never retry
     |-- NotLeader                                                           go to `leader_address`
     |-- RevisionMismatch                                                    read again, re-apply
     |-- WriteOutcomeUnknown                                                 retry with the same request_id
@@ -200,8 +200,8 @@ class DeadLettersRefused(HerdmeshError):
         super().__init__(f"dead letters of {connector!r}: {why}", {"connector": connector})
 
 
-class StaleGeneration(HerdmeshError):
-    """The caller was replaced by a newer generation: stop work, never retry."""
+class Superseded(HerdmeshError):
+    """A newer process or session took the caller's place: stop work, never retry."""
 
     reason = "STALE_GENERATION"
 

@@ -1,10 +1,10 @@
-"""Values that somebody else stored, as a message can carry them.
+"""Values of Java's topics that a proto message cannot carry, converted to ones it can.
 
-Owns the two kinds that Java's topics can hold and a proto cannot: text with halves of surrogate pairs (Java cuts a
-stack trace anywhere) and times outside the years 1 to 9999. Owns no other translation.
+Owns the two kinds: text with halves of surrogate pairs (Java cuts a stack trace anywhere) and times outside the years 1
+to 9999. Owns no other conversion.
 
-Invariant: neither function raises, and what a message can carry as it is stays as it is: one odd record must not hide
-all others.
+Invariant: neither function raises, and a value that a message can carry is unchanged: one odd record must not hide all
+others.
 """
 
 from __future__ import annotations

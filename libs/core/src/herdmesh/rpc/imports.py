@@ -1,9 +1,9 @@
-"""The garbage collector and what a process imports: it never looks through it. Imports make 60,000 to 90,000 objects of
-a service, of which hardly any is garbage. Python would look at some of them 140 times meanwhile, and at all when the
-process ends, which takes longer than the end itself: 0.1 to 0.2 s of processor time.
+"""A pause of the garbage collector while a process imports. Imports make 60,000 to 90,000 objects of a service, of
+which hardly any is garbage. Python would scan some of them 140 times meanwhile, and all when the process ends, which
+takes longer than the end itself: 0.1 to 0.2 s of processor time.
 
-Owns the pause and its end. Invariant: the collector is never off. Whoever forgets to end a pause has it ended once so
-many objects are there as no service imports.
+Owns the pause and its end. Invariant: the collector is never off for good. A pause that its caller forgets to end is
+ended once there are more objects than any service imports.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Finding the leading herder: whom to ask next, and how long to wait before.
+"""The search for the leading herder: which address to try next, and how long to wait before.
 
 Owns the addresses, the hint of a NOT_LEADER answer and the backoff. Makes no call and keeps no time. Invariant: a hint
-is followed at once, but only one between two pauses, so that two herders that name each other, or one that names a dead
-one, are asked at the pace of the backoff: at most `PAUSE_S_MAX` apart.
+is followed at once, but only one between two pauses. So two herders that name each other, or one that names a dead one,
+are tried at the pace of the backoff: at most `PAUSE_S_MAX` apart.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What is done before anything of a service is imported: each service's package imports this first.
+"""Tweaks that every service's package imports first, before anything else of the service is imported.
 
-Owns two things that a service's process does without. Garbage is not looked for among what is imported (`imports`). And
-structlog takes `rich` where it is installed (the command line's need), for tracebacks on a terminal, and ours are lines
-of JSON. Invariant: it is hidden only while structlog is imported, so `herd run`, which is the command line and the
-services in one process, has its tables, and a connector may use it.
+Owns two of them. The garbage collector does not scan imported objects (`imports`). And structlog does not find `rich`,
+which it would use for tracebacks on a terminal where the command line has installed it; our log lines are JSON.
+Invariant: `rich` is hidden only while structlog is imported, so `herd run`, which is the command line and the services
+in one process, has its tables, and a connector may use it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Who this process is to a collector of telemetry: OpenTelemetry's resource of its metrics and its spans.
+"""The identity of this process for telemetry: OpenTelemetry's resource of its metrics and its spans.
 
 Owns the attributes: `service.name`, `service.version`, `service.instance.id`, `host.name`, `process.pid`. The
-environment has the last word, as the SDK defines (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
+environment overrides them, as the SDK defines (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
 
-Invariant: metrics and spans of one process have one name and one instance id; no two processes have one id.
+Invariant: metrics and spans of one process have one name and one instance id; no two processes have the same id.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ CODES: Final[dict[type[errors.HerdmeshError], grpc.StatusCode]] = {
     errors.DeadLettersRefused: _Code.FAILED_PRECONDITION,
     errors.ConnectorExists: _Code.ALREADY_EXISTS,
     errors.ConnectorNotStopped: _Code.FAILED_PRECONDITION,
-    errors.StaleGeneration: _Code.FAILED_PRECONDITION,
+    errors.Superseded: _Code.FAILED_PRECONDITION,
     errors.StaleEpoch: _Code.FAILED_PRECONDITION,
     errors.StatusNewer: _Code.FAILED_PRECONDITION,
     errors.NotLeader: _Code.FAILED_PRECONDITION,

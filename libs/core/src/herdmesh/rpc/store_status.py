@@ -1,7 +1,7 @@
-"""A store's replica as `common.v1.StoreStatus`: what `GetStoreStatus` of both stores answers.
+"""A store's replica as `common.v1.StoreStatus`: the response of `GetStoreStatus` of both stores.
 
-Owns the translation of role and health. Owns no judgement: what is wrong is the topic store's to say. Imports the topic
-store, hence Kafka's client; only the stores import this module.
+Owns the conversion of role and health. Owns no judgement: the topic store names the condition. Imports the topic store,
+hence Kafka's client; only the stores import this module.
 
 Invariant: it can be made in every role, also before a topic was opened and after the store closed.
 """

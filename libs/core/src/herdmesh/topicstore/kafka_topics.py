@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import accepts
-from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets, told_of
+from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets, read_topic_metadata
 from herdmesh.kafka.logins import ready
 from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
 from herdmesh.topicstore.errors import (
@@ -305,7 +305,7 @@ class TopicAdmin:
         timeout_s = _REFRESH_TIMEOUT_S if self._known else self._request_timeout_s
         asked_s = loop.time()
         try:
-            found = await self._thread.call(lambda: told_of(client, topics, timeout_s))
+            found = await self._thread.call(lambda: read_topic_metadata(client, topics, timeout_s))
         except KafkaException:
             there = await self._thread.call(lambda: accepts(self._settings.bootstrap_servers))
             if there and self._client is client:

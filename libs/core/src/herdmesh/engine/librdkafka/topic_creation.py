@@ -23,7 +23,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi import waits
 from herdmesh.engine.librdkafka.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.runtime import TaskFailed, progress_ticks
-from herdmesh.kafka.listed_offsets import list_offsets, told_of
+from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 
 _LOOK_PAUSE_S = 0.01
 _log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def _until_there(admin: AdminClient, topic: str) -> None:
 
 
 def _is_there(admin: AdminClient, topic: str) -> bool:
-    known = told_of(admin, [topic], CALL_TIMEOUT_S)
+    known = read_topic_metadata(admin, [topic], CALL_TIMEOUT_S)
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in known[topic].partitions}
     for answer in list_offsets(admin, asked, timeout_s=CALL_TIMEOUT_S, known=known).values():
         if answer.exception() is not None:

@@ -29,7 +29,7 @@ from herdmesh.engine.runtime import ForeignMembers, SinkSettings, TaskFailed
 from herdmesh.engine.sink.ownership import owns
 from herdmesh.engine.sink.positions import PartitionRange
 from herdmesh.kafka.groups import describe_group
-from herdmesh.kafka.listed_offsets import list_offsets, told_of
+from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 
 UNSTABLE_S = 1.0
 """How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
@@ -236,7 +236,7 @@ def ranges(
         specs.append(OffsetSpec.for_timestamp(time_ms))
 
     def answered() -> list[dict[PartitionId, int]]:
-        known = told_of(admin, {one.topic for one in asked}, CALL_TIMEOUT_S)
+        known = read_topic_metadata(admin, {one.topic for one in asked}, CALL_TIMEOUT_S)
         # All questions are under way before the first is waited for.
         told = [
             list_offsets(admin, dict.fromkeys(asked, spec), timeout_s=CALL_TIMEOUT_S, known=known) for spec in specs

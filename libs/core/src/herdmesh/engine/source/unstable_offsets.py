@@ -20,7 +20,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.runtime import TaskFailed, progress_ticks
-from herdmesh.kafka.listed_offsets import list_offsets, told_of
+from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 from herdmesh.kafka.transient import is_transient
 
 _BATCH_RECORDS_MAX = 10_000
@@ -49,7 +49,7 @@ class Beyond:
         places = [TopicPartition(self._topic, number) for number in partitions]
 
         def answered() -> list[dict[int, int]]:
-            known = told_of(self._admin, [self._topic], CALL_TIMEOUT_S)
+            known = read_topic_metadata(self._admin, [self._topic], CALL_TIMEOUT_S)
             asked = [
                 list_offsets(self._admin, dict.fromkeys(places, spec), timeout_s=CALL_TIMEOUT_S, known=known)
                 for spec in specs

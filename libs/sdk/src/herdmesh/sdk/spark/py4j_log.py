@@ -7,7 +7,7 @@ import logging
 from pathlib import PurePath
 
 
-def quiet_py4j(level: int) -> None:
+def limit_py4j_log(level: int) -> None:
     """Drop Py4J's log records below `level`, and all that it writes to the root logger.
 
     `GatewayClient.send_command` logs a traceback there for each call that the end of the JVM interrupts, and raises the

@@ -33,7 +33,7 @@ from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.spi import waits
 from herdmesh.scratch import java_options
 from herdmesh.sdk.spark import class_archive
-from herdmesh.sdk.spark.py4j_log import quiet_py4j
+from herdmesh.sdk.spark.py4j_log import limit_py4j_log
 
 #: Jars for these sessions, comma separated: chosen by the worker's operator, not by connector configs. The worker's
 #: setting `spark_jars`, passed to the processes of runs.
@@ -174,7 +174,7 @@ def _begin(conf: Mapping[str, str], before: list[Future[SparkSession]], session:
 def _start(conf: Mapping[str, str]) -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    quiet_py4j(logging.WARNING)
+    limit_py4j_log(logging.WARNING)
     _forget_gateway()
     launched = [(name, value) for name, value in conf.items() if not name.startswith(_OF_SESSIONS)]
     with _home():

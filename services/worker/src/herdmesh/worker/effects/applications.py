@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.rpc.errors import Superseded
 from herdmesh.worker.application_messages import (
     FROM_APPLICATION,
     LINE_BYTES_MAX,
@@ -105,7 +105,7 @@ class Applications:
         for processes in self._all():
             if processes.awaits(process_id):
                 return processes.open(process_id, token)
-        raise StaleGeneration(f"this worker does not wait for process {process_id}")
+        raise Superseded(f"this worker does not wait for process {process_id}")
 
     def left(self, process: RunProcess) -> None:
         """As `Processes.left`."""

@@ -21,7 +21,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import RunSpec, TaskFailed, access_of
-from herdmesh.kafka.listed_offsets import list_offsets, told_of
+from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 from herdmesh.kafka.transient import is_transient
 from herdmesh.worker.state import letters
 from herdmesh.worker.state.letters import Header, Letter
@@ -102,7 +102,7 @@ class TopicLog:
         asked = [TopicPartition(self.topic, number) for number in partitions]
 
         def answered() -> list[dict[int, int]]:
-            known = told_of(self.admin, [self.topic], clients.CALL_TIMEOUT_S)
+            known = read_topic_metadata(self.admin, [self.topic], clients.CALL_TIMEOUT_S)
             both = [
                 list_offsets(
                     self.admin,

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 import structlog
 
 from herdmesh.api.worker.v1 import run_service_pb2
-from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.rpc.errors import Superseded
 from herdmesh.session.model import Failure
 from herdmesh.worker.effects.run_link import Launch, RunOrder
 from herdmesh.worker.errors import RunLost
@@ -177,10 +177,10 @@ class Processes:
         return process_id in self._on_their_way
 
     def open(self, process_id: str, token: str) -> RunProcess:
-        """The process that dialled in. Raises StaleGeneration for one this worker did not launch, or that is over."""
+        """The process that dialled in. Raises Superseded for one this worker did not launch, or that is over."""
         process = self._on_their_way.get(process_id)
         if process is None or not secrets.compare_digest(process.token, token):
-            raise StaleGeneration(f"this worker does not wait for process {process_id}")
+            raise Superseded(f"this worker does not wait for process {process_id}")
         del self._on_their_way[process_id]
         self._ready.append(process)
         self._settle()

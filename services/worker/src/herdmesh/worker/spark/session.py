@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from herdmesh.scratch import WORKER, ScratchFolder, java_options, temporary_files_in
 from herdmesh.sdk.spark import class_archive
-from herdmesh.sdk.spark.py4j_log import quiet_py4j
+from herdmesh.sdk.spark.py4j_log import limit_py4j_log
 from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
@@ -235,7 +235,7 @@ class SparkHost:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         # Set, it would replace the interpreter of our own environment.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        quiet_py4j(logging.CRITICAL)
+        limit_py4j_log(logging.CRITICAL)
         conf = SparkConf(loadDefaults=False).setAll(list(self._conf.items()))
         # The small JVM that only computes the command line of Spark's JVM.
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", java_options(self._scratch.path)[1])

@@ -35,7 +35,7 @@ from herdmesh.herder.state.model.events import (
 from herdmesh.herder.state.model.instructions import CloseSession
 from herdmesh.herder.state.units import holds, rate_limits, task_sets
 from herdmesh.herder.state.workers import drains, duplicate_ids
-from herdmesh.rpc.errors import NoLeader, StaleGeneration
+from herdmesh.rpc.errors import NoLeader, Superseded
 from herdmesh.session.messages import Released, StopUnit, Welcome
 from herdmesh.session.model import Holding, RunState, TargetState, UnitId
 
@@ -114,7 +114,7 @@ def _assemble(step: Step, fleet: Fleet) -> None:
 def _replace(memory: HerderMemory, before: Member, event: WorkerHello) -> None:
     """The same worker id dials in again: end the older stream; another incarnation means the older process is gone."""
     if before.session is not None and before.session != event.session:
-        replaced = StaleGeneration(f"worker {before.worker_id} opened another session")
+        replaced = Superseded(f"worker {before.worker_id} opened another session")
         memory.step.emit(CloseSession(before.session, replaced))
         _end_session(memory, before)
     if before.incarnation != event.incarnation:
@@ -338,7 +338,7 @@ def release_leavers(memory: HerderMemory) -> None:
 def _lose(memory: HerderMemory, member: Member, silent: bool) -> None:
     if member.session is not None:
         why = "it was silent for the session timeout" if silent else "its stream broke"
-        memory.step.emit(CloseSession(member.session, StaleGeneration(f"this worker counts as lost: {why}")))
+        memory.step.emit(CloseSession(member.session, Superseded(f"this worker counts as lost: {why}")))
         _end_session(memory, member)
     held_nothing = not member.load
     holds.lose_all(memory.step, memory.fleet, memory.inventory, member)

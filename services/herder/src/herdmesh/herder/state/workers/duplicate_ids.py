@@ -15,7 +15,7 @@ from herdmesh.herder.state.memory import (
     Step,
 )
 from herdmesh.herder.state.model.events import WorkerHello
-from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.rpc.errors import Superseded
 from herdmesh.session.model import Condition
 
 #: How long after its last call the refused process is shown; it dials at least every few seconds.
@@ -24,13 +24,13 @@ _SHOWN_MS = 60_000
 _REPLACED_MAX = 20
 
 
-def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHello) -> StaleGeneration | None:
+def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHello) -> Superseded | None:
     """Why this process is not heard under its id; None when it is."""
     if before is None or before.session is None or event.incarnation not in before.replaced:
         return None
     before.duplicate, before.duplicate_ms = event.address, step.now
     agenda.show_worker(before.worker_id)
-    return StaleGeneration(
+    return Superseded(
         f"another process took over the worker id {before.worker_id} and lives, at {before.address}: set worker_id or "
         "advertised_address of one of the two to something of its own, and restart it"
     )
