@@ -23,7 +23,7 @@ NAMES_MAX = {
     "connect, connectors, engine, herder, session, worker": 192,
 }
 DOCSTRINGS_MAX = {
-    "connect, connectors, engine, herder, session, worker": 144,
+    "connect, connectors, engine, herder, session, worker": 100,
 }
 #: Class names that several modules define.
 SAME_NAMES_MAX = 118
