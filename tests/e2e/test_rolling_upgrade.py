@@ -70,8 +70,10 @@ async def test_no_task_restarts_while_releases_are_mixed(
         await mesh.lifecycle("PauseConnector", name)
         await mesh.until(name, lambda one: _states(one) == {"PAUSED"}, "PAUSED, by a target state of the newer release")
         assert "target" in newer.sent()
+        before = await mesh.get(name)
         await mesh.lifecycle("ResumeConnector", name)
-        lives = _lives(await mesh.until(name, _both_run, "RUNNING with both tasks in a process"))
+        again = await mesh.until(name, lambda one: _both_run(one) and _ran_since(one, before), "RUNNING in new runs")
+        lives = _lives(again)
 
         # The older herder again, and a newer command line.
         await mesh.restart_as("herder", today)
@@ -124,10 +126,19 @@ def _both_run(connector: views.Json) -> bool:
     return _states(connector) == {"RUNNING"} and len(tasks) == 2 and all(_pid(task) for task in tasks)
 
 
+def _ran_since(connector: views.Json, before: views.Json) -> bool:
+    """The progress shown is that of later runs."""
+    earlier = {task["id"]: task["progress"]["run_count"] for task in before["tasks"]}
+    return all(task["progress"]["run_count"] > earlier[task["id"]] for task in connector["tasks"])
+
+
 def _pid(task: views.Json) -> int | None:
     return task.get("progress", {}).get("pid")
 
 
 def _lives(connector: views.Json) -> set[tuple[Any, ...]]:
-    """Worker, task, generation and process of each task."""
-    return {(task["worker_id"], task["id"], task["generation"], _pid(task)) for task in connector["tasks"]}
+    """Worker, task, generation, run and process of each task."""
+    return {
+        (task["worker_id"], task["id"], task["generation"], task["progress"]["run_count"], _pid(task))
+        for task in connector["tasks"]
+    }
