@@ -240,6 +240,10 @@ def _taken_over(connector: views.Json, victim: views.Json) -> bool:
 
 async def show(data_dir: Path) -> int:
     """Run the demo and print its verdict. Returns the exit code: 0 when every id is there exactly once."""
+    this = asyncio.current_task()
+    assert this is not None
+    # As Ctrl-C: without it, what the demo started would live on.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         outcome = await Demo(data_dir).run()
         rate = outcome.loaded / outcome.sink_s if outcome.sink_s else 0.0
