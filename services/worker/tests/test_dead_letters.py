@@ -22,7 +22,7 @@ from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.engine.bad_records.dead_letters import SourceDeadLetters
 from herdmesh.engine.bad_records.tolerance import Counts, Failure, SourceRecord, error_settings
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
-from herdmesh.engine.delivery.source_delivery import Outlet
+from herdmesh.engine.delivery.source_delivery import SourceDelivery
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFenced
@@ -430,7 +430,7 @@ def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> Non
         failure = Failure("TRANSFORMATION", "Cast", DataError("bad"), SourceRecord(batch, at, None, None))
         written.report(failure)
     producer = clients.opened(CheckedProducer, "producer", {"bootstrap.servers": here.kafka.bootstrap})
-    written.send(Outlet(Fence(producer, "")), DeliveryFailures())
+    written.send(SourceDelivery(Fence(producer, "")), DeliveryFailures())
     producer.flush()
     assert here.places(stage="transformation") == ["0:2", "0:1", "0:0"]
     reply = here.replay(config=config)

@@ -1,4 +1,4 @@
-"""Starting a run: from a spec to a loop with its clients, and back to an outcome.
+"""Start and end of a run: from a spec to a loop with its clients, and back to an outcome.
 
 Owns construction and release. The loops are `sink` and `source`.
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.engine.librdkafka import native
-from herdmesh.engine.librdkafka.batch_consumer import Intake
-from herdmesh.engine.librdkafka.record_columns import Taken
+from herdmesh.engine.librdkafka.batch_consumer import BatchConsumer
+from herdmesh.engine.librdkafka.record_columns import RecordColumns
 from libs.core.tests.engine.harness import WAIT_S, Kafka
 
 pytestmark = pytest.mark.kafka
@@ -41,13 +41,15 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @contextmanager
-def reading(bootstrap: str, *partitions: PartitionId, followed: bool = True) -> Generator[tuple[Consumer, Intake]]:
+def reading(
+    bootstrap: str, *partitions: PartitionId, followed: bool = True
+) -> Generator[tuple[Consumer, BatchConsumer]]:
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap, "group.id": "intake", "enable.auto.commit": False,
         "auto.offset.reset": "error", "enable.partition.eof": True, "fetch.wait.max.ms": 20,
     }  # fmt: skip
     consumer = Consumer(config)
-    intake = Intake(consumer)
+    intake = BatchConsumer(consumer)
     try:
         if followed:
             intake.follow(partitions)
@@ -59,8 +61,8 @@ def reading(bootstrap: str, *partitions: PartitionId, followed: bool = True) -> 
         consumer.close()
 
 
-def read(intake: Intake, count: int, records_max: int = 1_000) -> list[Taken]:
-    found: list[Taken] = []
+def read(intake: BatchConsumer, count: int, records_max: int = 1_000) -> list[RecordColumns]:
+    found: list[RecordColumns] = []
     until_s = time.monotonic() + WAIT_S
     while sum(map(len, found)) < count:
         assert time.monotonic() < until_s, f"{sum(map(len, found))} of {count} records"
@@ -110,7 +112,7 @@ def test_columns_and_messages_say_what_was_sent(
         assert sum(one.byte_count for one in parts) == sum(len(v or b"") + len(k or b"") for v, k, *_ in expected)
 
 
-def headers_of(taken: Taken) -> list[Any]:
+def headers_of(taken: RecordColumns) -> list[Any]:
     return [*taken.headers] or [[]] * len(taken)
 
 
@@ -132,7 +134,7 @@ def test_an_end_and_a_place_that_is_gone_are_events(
         assert "out of range" in str(gone.error()).lower()
 
 
-def next_event(intake: Intake) -> Message:
+def next_event(intake: BatchConsumer) -> Message:
     until_s = time.monotonic() + WAIT_S
     while time.monotonic() < until_s:
         _, events = intake.take(10, 0.05)
@@ -169,7 +171,7 @@ def test_a_null_beside_ends_of_other_partitions_stays_one(
             assert [value for one in read(intake, 3) for value in one.values] == [None, None, b"1"]
 
 
-def wait_for_items(intake: Intake, count: int) -> None:
+def wait_for_items(intake: BatchConsumer, count: int) -> None:
     """Until so many lie in its queue, if it has one."""
     queue = intake._queue  # pyright: ignore[reportPrivateUsage]
     if queue is None:

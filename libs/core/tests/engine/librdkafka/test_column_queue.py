@@ -19,7 +19,7 @@ from herdmesh.connect.model.data import Batch
 from herdmesh.connect.model.packed_texts import PackedBytes
 from herdmesh.engine.delivery import producing
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
-from herdmesh.engine.delivery.source_delivery import Outlet
+from herdmesh.engine.delivery.source_delivery import SourceDelivery
 from herdmesh.engine.fencing.fence import held
 from herdmesh.engine.librdkafka import native
 from herdmesh.engine.librdkafka.column_queue import ANY_PARTITION, ColumnQueue, column_queue
@@ -119,7 +119,7 @@ def test_a_record_the_topic_does_not_take_fails_the_commit_and_is_told(
     failures = DeliveryFailures()
     fence = held(spec, {"batch.num.messages": messages}, failures.add)
     fence.take_over()
-    open_one = SourceTransaction(spec, source_settings(spec), Link(), Outlet(fence), failures, None)
+    open_one = SourceTransaction(spec, source_settings(spec), Link(), SourceDelivery(fence), failures, None)
     values: list[bytes | None] = [b"%d" % number for number in range(RECORDS)]
     values[large] = os.urandom(30_000)  # which no compression makes small
     open_one.begin()
@@ -144,7 +144,7 @@ def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
     failures = DeliveryFailures()
     fence = held(spec, {"batch.num.messages": 7}, failures.add)
     fence.take_over()
-    open_one = SourceTransaction(spec, source_settings(spec), Link(), Outlet(fence), failures, None)
+    open_one = SourceTransaction(spec, source_settings(spec), Link(), SourceDelivery(fence), failures, None)
     values: list[bytes | None] = [b"%d" % number for number in range(RECORDS)]
     values[0] = os.urandom(30_000)
     open_one.begin()
@@ -178,7 +178,7 @@ def test_a_transaction_does_not_commit_without_records_that_nobody_reports(
     spec = make_spec(kafka.bootstrap, tmp_topic("source"), "x:Y", {}, kind=TaskKind.SOURCE)
     fence = held(spec, {"linger.ms": 30_000})
     fence.take_over()
-    outlet = Outlet(fence)
+    outlet = SourceDelivery(fence)
     fence.begin()
     assert outlet.columns is not None
     values = [b"%d" % number for number in range(RECORDS)]
@@ -251,7 +251,7 @@ def test_what_no_request_tells_of_is_told_by_the_report_of_the_last_record(
     failures = DeliveryFailures()
     fence = held(spec, {}, failures.add)
     fence.take_over()
-    open_one = SourceTransaction(spec, source_settings(spec), Link(), Outlet(fence), failures, None)
+    open_one = SourceTransaction(spec, source_settings(spec), Link(), SourceDelivery(fence), failures, None)
     open_one.begin()
     open_one.sent["no name"] = 0  # as of a topic whose name was looked at
     numbers = [b"%d" % number for number in range(RECORDS)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from herdmesh.engine.librdkafka.sticky_partitioner import ASKED_AGAIN_S, STICKS_S, Spread
+from herdmesh.engine.librdkafka.sticky_partitioner import ASKED_AGAIN_S, STICKS_S, StickyPartitioner
 from libs.core.tests.engine.harness import Kafka
 
 
@@ -34,12 +34,12 @@ class Clock:
         return self.now_s
 
 
-def of(cluster: Cluster, clock: Clock) -> Spread:
+def of(cluster: Cluster, clock: Clock) -> StickyPartitioner:
     stands_for: Any = cluster
-    return Spread(stands_for, clock)
+    return StickyPartitioner(stands_for, clock)
 
 
-def chosen(spread: Spread, clock: Clock, times: int = 200) -> set[int | None]:
+def chosen(spread: StickyPartitioner, clock: Clock, times: int = 200) -> set[int | None]:
     """All choices of a second or two."""
     found: set[int | None] = set()
     for _ in range(times):
@@ -84,7 +84,7 @@ def test_the_client_chooses_while_nobody_says(is_away: bool) -> None:
 def test_on_a_real_cluster(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     topic = Kafka(kafka_bootstrap).create_topic(tmp_topic(), 3)
     clock = Clock()
-    spread = Spread(Producer({"bootstrap.servers": kafka_bootstrap}), clock)
+    spread = StickyPartitioner(Producer({"bootstrap.servers": kafka_bootstrap}), clock)
     found = {spread.partition(topic)}
     for _ in range(200):
         clock.now_s += STICKS_S

@@ -7,7 +7,7 @@ import threading
 import pytest
 from structlog.contextvars import bound_contextvars, get_contextvars
 
-from herdmesh.engine.runtime.background_call import Ahead
+from herdmesh.engine.runtime.background_call import BackgroundCall
 
 
 def test_the_answer_comes_while_the_caller_does_something_else() -> None:
@@ -18,14 +18,14 @@ def test_the_answer_comes_while_the_caller_does_something_else() -> None:
         assert go_on.wait(10)
         return 7
 
-    with Ahead(ask) as answer:
+    with BackgroundCall(ask) as answer:
         assert asked.wait(10), "it is asked in a thread of its own"
         go_on.set()
         assert answer.result() == 7
 
 
 def test_it_logs_as_its_caller() -> None:
-    with bound_contextvars(unit="[c|task-0|offsets]"), Ahead(get_contextvars) as answer:
+    with bound_contextvars(unit="[c|task-0|offsets]"), BackgroundCall(get_contextvars) as answer:
         assert answer.result() == {"unit": "[c|task-0|offsets]"}
 
 
@@ -33,9 +33,9 @@ def test_an_error_is_raised_where_the_answer_is_wanted_and_nowhere_else() -> Non
     def ask() -> int:
         raise OSError("away")
 
-    with Ahead(ask) as answer, pytest.raises(OSError, match="away"):
+    with BackgroundCall(ask) as answer, pytest.raises(OSError, match="away"):
         answer.result()
-    with Ahead(ask):
+    with BackgroundCall(ask):
         pass
 
 
@@ -48,7 +48,7 @@ def test_the_block_is_left_when_the_question_is_over() -> None:
         over.set()
 
     def fail_meanwhile() -> None:
-        with Ahead(ask):
+        with BackgroundCall(ask):
             go_on.set()
             raise KeyError
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from herdmesh.engine.runtime.gc_schedule import FULL_EVERY, Garbage
+from herdmesh.engine.runtime.gc_schedule import FULL_EVERY, GcSchedule
 
 
 class Cycle:
@@ -32,7 +32,7 @@ def no_collector() -> Generator[None]:
 
 
 def test_what_lived_on_until_the_next_report_does_not_pile_up() -> None:
-    garbage, most = Garbage(), 0
+    garbage, most = GcSchedule(), 0
     for _ in range(5 * FULL_EVERY):
         held = Cycle()
         garbage.collect()
@@ -42,7 +42,7 @@ def test_what_lived_on_until_the_next_report_does_not_pile_up() -> None:
 
 
 def test_what_a_batch_left_goes_with_the_report_after_it() -> None:
-    garbage, before = Garbage(), Cycle.alive
+    garbage, before = GcSchedule(), Cycle.alive
     Cycle()
     garbage.collect()
     assert Cycle.alive <= before

@@ -28,7 +28,7 @@ from herdmesh.engine.runtime.errors import (
 )
 from herdmesh.engine.runtime.limits import Limits
 from herdmesh.engine.runtime.meter import Meter
-from herdmesh.engine.runtime.run_commands import Control
+from herdmesh.engine.runtime.run_commands import RunCommands
 from herdmesh.engine.runtime.settings import offsets_topic_settings, sink_settings, source_settings
 from herdmesh.engine.sink import manifest
 from herdmesh.engine.sink.ownership import owner, owns
@@ -421,7 +421,7 @@ class ScriptedLink:
 
 def test_a_run_ends_when_told_and_remembers_it() -> None:
     limits = Limits(20.0, 0.0, 2, 0.0)
-    control = Control(ScriptedLink([], [Rate(5.0), Stop("drain")]), limits, 0.0)
+    control = RunCommands(ScriptedLink([], [Rate(5.0), Stop("drain")]), limits, 0.0)
     assert control.wish(1.0) is None
     assert control.wish(2.0) is RunEnd.STOPPED
     assert control.wish(3.0) is RunEnd.STOPPED
@@ -429,13 +429,13 @@ def test_a_run_ends_when_told_and_remembers_it() -> None:
 
 
 def test_a_run_yields_after_its_share() -> None:
-    control = Control(ScriptedLink([Share(5_000)]), Limits(0, 0, 1, 10.0), 10.0)
+    control = RunCommands(ScriptedLink([Share(5_000)]), Limits(0, 0, 1, 10.0), 10.0)
     assert control.wish(11.0) is None
     assert control.wish(15.0) is RunEnd.YIELDED
 
 
 def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
-    control = Control(ScriptedLink([], [Share(5_000)]), Limits(0, 0, 1, 10.0), 10.0)
+    control = RunCommands(ScriptedLink([], [Share(5_000)]), Limits(0, 0, 1, 10.0), 10.0)
     assert control.wish(11.0, quiet_s=1.0) is None, "nobody waits"
     assert control.wish(11.1, quiet_s=0.04) is None, "a stream of records is not quiet between two of them"
     assert control.wish(11.2, quiet_s=0.05) is RunEnd.YIELDED
@@ -443,7 +443,9 @@ def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
 
 def test_a_wait_ends_for_a_share_where_the_run_yields_and_for_a_stop_always() -> None:
     def paused(*said: list[Command], yields: bool) -> RunEnd | None:
-        return Control(ScriptedLink(*said), Limits(0, 0, 1, 0.0), 0.0).pause(0.0, lambda _now_s: None, yields=yields)
+        return RunCommands(ScriptedLink(*said), Limits(0, 0, 1, 0.0), 0.0).pause(
+            0.0, lambda _now_s: None, yields=yields
+        )
 
     assert paused([Share(0)], yields=True) is RunEnd.YIELDED
     assert paused([Share(0)], yields=False) is None

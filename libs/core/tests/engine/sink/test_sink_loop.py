@@ -14,7 +14,7 @@ from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine import Progress, RunEnd, Stop
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
-from herdmesh.engine.librdkafka.batch_consumer import Heard, Intake
+from herdmesh.engine.librdkafka.batch_consumer import BatchConsumer, Heard
 from herdmesh.engine.runtime import failure
 from herdmesh.engine.runtime.contract import Command, ErrorCounts, Share
 from herdmesh.engine.runtime.errors import ForeignMembers, OffsetsLost, TaskFailed, TaskFenced
@@ -423,20 +423,20 @@ def test_a_position_that_was_set_back_and_comes_to_where_it_was_is_flushed_at_th
     """A topic made anew under a run, which reads as many records again as it had committed, and ends just then."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
-    take = Intake.take
+    take = BatchConsumer.take
     strayed: list[Any] = [Strayed(topic)]
 
     def shorter(*_: object) -> dict[tuple[str, int], PartitionRange]:
         return {(topic, 0): PartitionRange(10, 0, 5)}
 
-    def events_too(intake: Intake, records_max: int, wait_s: float) -> Heard:
+    def events_too(intake: BatchConsumer, records_max: int, wait_s: float) -> Heard:
         records, events = take(intake, records_max, wait_s)
         if not events or not strayed:
             return records, events
         monkeypatch.setattr(partitions, "ranges", shorter)
         return records, [*events, strayed.pop()]
 
-    monkeypatch.setattr(Intake, "take", events_too)
+    monkeypatch.setattr(BatchConsumer, "take", events_too)
     config = {"topics": topic, "herdmesh.offsets.missing": "reset"}
     outcome = run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, config))
     assert not strayed, "it was set back"

@@ -17,7 +17,7 @@ from herdmesh.connect.model.data import Batch
 from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.engine import Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskFenced, TaskKind
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
-from herdmesh.engine.delivery.source_delivery import Outlet
+from herdmesh.engine.delivery.source_delivery import SourceDelivery
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.contract import Command
@@ -217,7 +217,7 @@ def test_a_transaction_that_kafka_may_have_ended_says_so(
     spec = make_spec(kafka_topics.bootstrap, name, "x:Y", {}, kind=TaskKind.SOURCE)
     fence = Fence(clients.producer(spec, {}), spec.transactional_id)
     fence.take_over()
-    open_one = SourceTransaction(spec, source_settings(spec), Link(), Outlet(fence), DeliveryFailures(), None)
+    open_one = SourceTransaction(spec, source_settings(spec), Link(), SourceDelivery(fence), DeliveryFailures(), None)
     open_one.begin()
     assert open_one.produce(Batch(topic, 0, [], [b"sent in time"])) == []
     assert fence.producer.flush(10.0) == 0

@@ -24,7 +24,7 @@ from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
 from herdmesh.engine.delivery.producing import Refused
 from herdmesh.engine.runtime.contract import Command
 from herdmesh.engine.source.source_transaction import SourceTransaction
-from herdmesh.engine.source.unstable_offsets import Beyond
+from herdmesh.engine.source.unstable_offsets import OpenTransactionScan
 from herdmesh.topicstore.partitioner import partition_of
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, processes, run_here
 from libs.core.tests.engine.sinks import PATH
@@ -229,14 +229,14 @@ def test_offsets_that_go_while_they_are_read_are_read_again(
     topic, name = tmp_topic(), tmp_topic("source")
     offsets = kafka_topics.create_topic(f"{name}-offsets", 1)
     kafka_topics.produce(offsets, [b"others'"] * 5)
-    bounds = Beyond.bounds
+    bounds = OpenTransactionScan.bounds
 
-    def then_gone(beyond: Beyond, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+    def then_gone(beyond: OpenTransactionScan, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
         found = bounds(beyond, partitions)
         _forget(kafka_topics, offsets, 5)
         return found
 
-    monkeypatch.setattr(Beyond, "bounds", then_gone)
+    monkeypatch.setattr(OpenTransactionScan, "bounds", then_gone)
     with pytest.raises(TaskFailed, match=f"{offsets} lost records while it was read") as refused:
         run_here(counting(kafka_topics, name, topic, 25))
     assert refused.value.error_class is ErrorClass.RETRIABLE

@@ -11,7 +11,7 @@ import pytest
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.spi import waits
 from herdmesh.connect.spi.connector import SourceTask
-from herdmesh.engine.source.source_poller import FIRST_PAUSE_S, PAUSE_MAX_S, Polls
+from herdmesh.engine.source.source_poller import FIRST_PAUSE_S, PAUSE_MAX_S, SourcePoller
 
 
 @dataclass
@@ -54,7 +54,7 @@ def asked(error: RetriableError, seconds: float) -> list[float]:
     """When the task was asked within so long, by a loop that asks every 10 ms."""
     clock = Clock()
     task = Away(clock, error)
-    polls = Polls(task, "c", clock)
+    polls = SourcePoller(task, "c", clock)
 
     for _ in range(round(seconds * 100)):
         assert polls.poll() is None
@@ -88,7 +88,7 @@ def test_a_task_that_says_when_it_tries_is_asked_all_the_time() -> None:
 def test_what_is_back_is_asked_without_a_pause() -> None:
     clock = Clock()
     task = Away(clock, RetriableError("away"))
-    polls = Polls(task, "c", clock)
+    polls = SourcePoller(task, "c", clock)
     for _ in range(300):
         polls.poll()
         clock.now_s += 0.01
@@ -105,7 +105,7 @@ def test_what_is_back_is_asked_without_a_pause() -> None:
 def test_the_next_try_is_told(of_the_test: waits.Waits, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(of_the_test, "_clock", clock)
-    polls = Polls(Away(clock, RetriableError("away", waits_for="PostgreSQL db:5432/shop")), "c", clock)
+    polls = SourcePoller(Away(clock, RetriableError("away", waits_for="PostgreSQL db:5432/shop")), "c", clock)
     polls.poll()
     clock.now_s += waits.SHOWN_AFTER_S + 0.01
     polls.poll()

@@ -1,5 +1,5 @@
-"""The errant-record reporter a sink task finds in its context (docs/reference/connect/data-model.md, sections 2.3 and
-5.5).
+"""Errant record reporter that a sink task finds in its context (KIP-610; docs/reference/connect/data-model.md, sections
+2.3 and 5.5).
 
 Owns finding the record as it was read, making one of what the task made itself, and that a task cannot swallow what
 ends its run. What is done about it is `tolerance`'s.

@@ -1,4 +1,4 @@
-"""What is said of a record that failed: the line in the log, and the headers of a dead letter.
+"""Reports of a failed record: the log line, and the headers of a dead letter.
 
 Owns the texts, which are Connect's (docs/reference/connect/data-model.md, sections 5.3 and 5.4); a test compares them
 byte for byte. A stack trace is Python's in the form of Java's, so that what reads the one reads the other.

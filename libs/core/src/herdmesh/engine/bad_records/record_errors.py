@@ -1,4 +1,4 @@
-"""What a run does about records that fail, put together from the connector's `errors.*`.
+"""Error handling of a run, put together from the connector's `errors.*` settings.
 
 Owns which reporters there are and their order (the log first, then the dead letter queue), and the clients they need.
 How a failure is dealt with is `tolerance`; what is said of it `error_reports`; where it is kept `dead_letters`.

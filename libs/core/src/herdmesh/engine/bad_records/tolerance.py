@@ -1,4 +1,4 @@
-"""What is done about a record that fails: tried again, skipped, told to the reporters, or the end of the run.
+"""Error policy for a record that fails: retry, skip, report, or end the run (`errors.tolerance`, `errors.retry.*`).
 
 Owns Connect's execute algorithm (docs/reference/connect/data-model.md, section 5.2), the settings it reads, and the
 counts. Who is told, and how, is `error_reports` and `dead_letters`; where in a batch the good records go on is the

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from herdmesh.engine.delivery.delivery_reports import (
     DeliveryFailures,
-    Receipts,
+    DeliveryReports,
     Report,
 )
 from herdmesh.engine.delivery.source_delivery import (
-    Outlet,
+    SourceDelivery,
     outlet,
 )
 
 __all__ = [
     "DeliveryFailures",
-    "Outlet",
-    "Receipts",
+    "DeliveryReports",
     "Report",
+    "SourceDelivery",
     "outlet",
 ]

@@ -1,5 +1,4 @@
-"""What Kafka says of a source's records: of each that it did not take, and, for a task that wants to hear it, where
-each is (`SourceTask.commit_batch`).
+"""Delivery reports of a source's records: refusals, and, for a task with `commit_batch`, where each record is.
 
 Owns the callbacks, and for such a task the batches of the open transaction with the places of their records. Any other
 task has none of this, and its producer reports failures only.
@@ -78,7 +77,7 @@ def _refusal(error: KafkaError, message: Message) -> str:
     return text
 
 
-class Receipts:
+class DeliveryReports:
     """Of one run. `refused`: told of each record that Kafka did not take, as without receipts."""
 
     def __init__(self, task: SourceTask, refused: Callable[[KafkaError, Message], object]) -> None:

@@ -1,4 +1,4 @@
-"""Queueing records for Kafka, many at once.
+"""Producer calls that queue many records at once.
 
 Owns the calls of the producer and what they refuse. Whether a refused record ends the run is the caller's.
 

@@ -1,4 +1,4 @@
-"""Where a source's records go, and what a commit of them is (`herdmesh.delivery.guarantee`; ADR 0003, ADR 0012).
+"""Delivery of a source's records, exactly once or at least once (`herdmesh.delivery.guarantee`; ADR 0003, ADR 0012).
 
 Owns the two ways. Exactly once: records and offsets are in one transaction of the fence. At least once: records go
 through a producer of their own, outside of transactions, to be seen at once; when all are acknowledged, their offsets
@@ -31,7 +31,7 @@ _TURN_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Outlet:
+class SourceDelivery:
     """Exactly once."""
 
     is_transactional = True
@@ -100,7 +100,7 @@ class Outlet:
             producing.produce_all(self.fence.producer, topic, offsets, self.fence.raise_lost)
 
 
-class AtLeastOnce(Outlet):
+class AtLeastOnce(SourceDelivery):
     """At least once: every record that is acknowledged is there for good, and is sent again unless its offset is
     committed, too."""
 
@@ -187,14 +187,14 @@ class AtLeastOnce(Outlet):
         clients.raise_guess(self.producer)
 
 
-def outlet(spec: RunSpec, settings: SourceSettings, failures: DeliveryFailures, *, reports: bool) -> Outlet:
+def outlet(spec: RunSpec, settings: SourceSettings, failures: DeliveryFailures, *, reports: bool) -> SourceDelivery:
     """Of a run, as its settings say. `reports`: as of `clients.producer`, of the records.
 
     Raises:
         ConfigError: as `clients.producer`.
     """
     if not settings.at_least_once:
-        return Outlet(held(spec, settings.producer, failures.add, reports=reports))
+        return SourceDelivery(held(spec, settings.producer, failures.add, reports=reports))
     fence = held(spec, {"client.id": f"connector-offsets-producer-{spec.connector}-{spec.task}", **settings.producer})
     contact = clients.contact(spec, settings.producer, TRANSACTIONS_TOPIC)
     producer = clients.producer(

@@ -1,4 +1,4 @@
-"""The fence of a task: its transactional producer.
+"""Fence of a task: its transactional producer.
 
 Owns taking over, and committing under the fence. Does not know what is committed.
 

@@ -1,4 +1,4 @@
-"""Transactions that Kafka itself leaves open for ever, and how their owner finishes them (ADR 0006).
+"""Hung transaction of a consumer group: Kafka left it open for ever, and its owner finishes it (ADR 0006).
 
 A broker that dies between deciding a transaction and writing its marker may, when it comes back, take the partition for
 deleted and drop the marker: the coordinator calls the transaction complete, the partition holds it open. Nothing but a

@@ -1,4 +1,4 @@
-"""A source's transaction that Kafka left open in the offsets topic, and how the next run finishes it (ADR 0006).
+"""Hung transaction of a source in the offsets topic, which the connector's next run finishes (ADR 0006).
 
 Here, unlike for a sink, it matters how the transaction was decided: its data may be marked already, and offsets that
 say otherwise would lose or double records. The transaction coordinator's own log tells, if the login may read it: the

@@ -1,4 +1,4 @@
-"""Whether a task is still part of the task set in force, read from the config topic itself.
+"""Check that a task still belongs to the task set in force, read from the config topic itself.
 
 Owns one question, asked by every run after its take-over. The fence alone cannot answer it: a worker that is cut off
 from its leader, or listens to one whose time is over, may take the id of an old task set back from the new one, and the

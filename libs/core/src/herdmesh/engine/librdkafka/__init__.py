@@ -8,8 +8,8 @@ docs/internals/bugs.md.
 from __future__ import annotations
 
 from herdmesh.engine.librdkafka.batch_consumer import (
+    BatchConsumer,
     Heard,
-    Intake,
 )
 from herdmesh.engine.librdkafka.client_trial import (
     client_violations,
@@ -39,7 +39,7 @@ from herdmesh.engine.librdkafka.group_offsets import (
     group_offsets,
 )
 from herdmesh.engine.librdkafka.record_columns import (
-    Taken,
+    RecordColumns,
 )
 from herdmesh.engine.librdkafka.topic_creation import (
     ensure_topic,
@@ -54,10 +54,10 @@ __all__ = [
     "NOW_MS",
     "RECONNECT",
     "RETRY_TIMEOUT_S",
+    "BatchConsumer",
     "ColumnQueue",
     "Heard",
-    "Intake",
-    "Taken",
+    "RecordColumns",
     "Unacknowledged",
     "client_violations",
     "column_queue",

@@ -1,4 +1,4 @@
-"""What a consumer that is assigned by hand has read, a batch at a time, as columns (ADR 0016).
+"""Batch consumer: records of manually assigned partitions, a batch at a time, as columns (ADR 0016).
 
 Owns the queue that the partitions it was told of fetch into, and the taking apart. The queue is not the client's own,
 in which also lies what is to be called back or logged: that stays with the client's `poll`, which each turn asks.
@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import native
 from herdmesh.engine.librdkafka.native import Rows
-from herdmesh.engine.librdkafka.record_columns import Headers, Taken, column, of_messages, of_rows
+from herdmesh.engine.librdkafka.record_columns import Headers, RecordColumns, column, of_messages, of_rows
 
 _new_bytes: Any = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.restype, _new_bytes.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_ssize_t]
@@ -29,11 +29,11 @@ _FORWARD_S = 0.02
 """How soon a partition that was not heard yet is shown its way again; less and less often, where it stays silent."""
 _SILENT_SHARE = 10
 
-Heard = tuple[list[Taken], list[Message]]
+Heard = tuple[list[RecordColumns], list[Message]]
 """Records, and events that are no records (ends of partitions, errors)."""
 
 
-class Intake:
+class BatchConsumer:
     """Of one consumer. Used from the thread that uses the consumer, and closed before it."""
 
     def __init__(self, consumer: Consumer) -> None:
@@ -142,7 +142,7 @@ class Intake:
             rows.ctypes.data, len(rows), native.address(values), native.address(keys), places.ctypes.data
         )
         has_all = len(rows) == found.values, len(rows) == found.keys
-        taken: list[Taken] = []
+        taken: list[RecordColumns] = []
         for begin, end in pairwise(bounds):
             partition = self._topic(int(rows["topic"][begin])), int(rows["partition"][begin])
             starts, lengths, key_starts, key_lengths = places[:, begin:end]

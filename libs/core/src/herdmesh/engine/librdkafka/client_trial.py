@@ -1,4 +1,4 @@
-"""A trial of what a connector or a worker sets of Kafka clients, before any task runs.
+"""Trial of the Kafka client settings of a connector or worker, before any task runs.
 
 Owns finding every setting that a run would end with: the run's own functions read the settings and make the clients,
 here without a broker. So nothing passes that a run refuses, and nothing is refused that it takes. Logins and

@@ -1,4 +1,4 @@
-"""The Kafka clients of a run: how they are made and how their calls are retried.
+"""Kafka clients of a run: how they are made and how their calls are retried.
 
 Owns the fixed settings (measured ones say why) and the retry rule. Does not decide what is consumed or produced.
 

@@ -1,4 +1,4 @@
-"""Queueing a whole batch by one call, which confluent-kafka does not offer (ADR 0013, 0016).
+"""Queue call for a whole batch of records, which confluent-kafka does not offer (ADR 0013, 0016).
 
 Owns the rows that such a call reads, and what it says of each. Which records may go this way, and what a refusal means,
 is `producing`'s; how librdkafka is reached, `native`'s.
@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Producer
 
 from herdmesh.connect.model import PackedBytes
 from herdmesh.engine.librdkafka import native
-from herdmesh.engine.librdkafka.sticky_partitioner import Spread
+from herdmesh.engine.librdkafka.sticky_partitioner import StickyPartitioner
 
 ANY_PARTITION = -1
 """What the client takes for a record without one."""
@@ -49,7 +49,7 @@ class ColumnQueue:
 
     def __init__(self, producer: Producer, library: Any, loops: Any = None) -> None:
         """`library`: as `native.librdkafka()`. `loops`: as `native.loops()`; None = `put` takes no times."""
-        self.spread = Spread(producer)
+        self.spread = StickyPartitioner(producer)
         self.takes_times = loops is not None
         self._producer = producer
         self._library = library

@@ -1,4 +1,4 @@
-"""Single offsets of a group are forgotten, which confluent-kafka does not offer (ADR 0014).
+"""Deletion of single committed offsets of a group, which confluent-kafka does not offer (ADR 0014).
 
 Owns the call and what it says; how it is made is `native_admin`'s. Whether offsets may be forgotten is for who calls.
 """

@@ -1,4 +1,4 @@
-"""All offsets that a group has committed, asked for so that the process survives the answer.
+"""Query for all committed offsets of a group that does not crash the process.
 
 A broker that does not keep the group any more answers so (NOT_COORDINATOR), as after a restart of others, and
 `AdminClient.list_consumer_group_offsets` then has librdkafka look for the coordinator of the client's own group, which

@@ -1,4 +1,4 @@
-"""The loops in C (`native.c`, ADR 0016) over librdkafka's own calls (`herdmesh.kafka.librdkafka`).
+"""Compiled loops (`native.c`, ADR 0016) over librdkafka's own calls (`herdmesh.kafka.librdkafka`).
 
 Owns where they are found and the rows they share with Python. What is sent or read by them is `column_queue`'s and
 `batch_consumer`'s. confluent-kafka makes an object of each message, and holds the interpreter's lock meanwhile.

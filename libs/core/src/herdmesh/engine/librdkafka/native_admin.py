@@ -1,4 +1,4 @@
-"""librdkafka's own calls about groups that confluent-kafka does not offer, or not safely (ADR 0014).
+"""Admin calls of librdkafka about groups that confluent-kafka does not offer, or not safely (ADR 0014).
 
 Owns how such a call is made and waited for, and what an answer says of each partition. Which calls there are, and when
 they are right, is for `delete_group_offsets` and `group_offsets`; how long each may take, for `kafka.groups`.

@@ -1,4 +1,4 @@
-"""Records of one partition as they were read: columns, and a record again where one is to be shown.
+"""Columns of the records of one partition as they were read, and a single record where one is to be shown.
 
 Owns what a column takes from a message. Does not convert: the chain does.
 
@@ -22,7 +22,7 @@ Headers = Sequence[list[tuple[str, bytes | None]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken(Sequence[Message]):
+class RecordColumns(Sequence[Message]):
     """As a sequence, messages: those that the client made, or ones that are made when they are asked for."""
 
     partition: PartitionId
@@ -64,13 +64,13 @@ class Taken(Sequence[Message]):
         return isinstance(self.keys, PackedBytes) or self.keys.count(None) < len(self.keys)
 
 
-def of_messages(partition: PartitionId, messages: list[Message]) -> Taken:
+def of_messages(partition: PartitionId, messages: list[Message]) -> RecordColumns:
     """Of messages that the client made."""
     first, last = messages[0].offset(), messages[-1].offset()
     assert first is not None
     assert last is not None
     headers = list(map(Message.headers, messages))
-    return Taken(
+    return RecordColumns(
         partition,
         list(map(Message.value, messages)),
         LazyColumn(messages, lambda of: list(map(Message.key, of))),
@@ -90,7 +90,7 @@ def of_rows(
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None],
     headers: Headers,
-) -> Taken:
+) -> RecordColumns:
     """Of rows (`native.ROW`), of which offsets and times are read."""
 
     def message(place: int) -> Message:
@@ -105,7 +105,7 @@ def of_rows(
     offsets, times = rows["offset"], rows["time_ms"]
     places = range(len(rows))
     has_time = rows["time_kind"][0] != TIMESTAMP_NOT_AVAILABLE
-    return Taken(
+    return RecordColumns(
         partition, values, keys, headers, LazyColumn(places, lambda _: offsets.tolist()),
         LazyColumn(places, lambda _: _times_of_rows(rows)), int(offsets[0]), int(offsets[-1]),
         (int(times[0]), int(times[-1])) if has_time else None, message,

@@ -1,4 +1,4 @@
-"""Which partition records without a key go to, where a whole batch goes to one.
+"""Sticky partitioner: the partition that a whole batch of records without keys goes to.
 
 Owns the choice alone, as librdkafka's partitioner makes it: some partition with a leader, another one after a while. It
 is made here for records that are queued as columns, because librdkafka makes it for each record anew (a fifth of what
@@ -33,7 +33,7 @@ class _Known:
     chosen_s: float = -STICKS_S
 
 
-class Spread:
+class StickyPartitioner:
     """Of one producer. Used from the thread that uses the producer."""
 
     def __init__(self, producer: Producer, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""Why a producer's records are not acknowledged, told in the status of a task that waits for it.
+"""Diagnosis of records that no broker acknowledges, shown in the status of the task that waits.
 
 Owns what is made of the cluster's metadata; asks for it only once a wait is long enough to be shown, and seldom. Ends
 no wait.

@@ -8,7 +8,7 @@ the engine.
 from __future__ import annotations
 
 from herdmesh.engine.runtime.background_call import (
-    Ahead,
+    BackgroundCall,
 )
 from herdmesh.engine.runtime.contract import (
     PRODUCED_MAX,
@@ -53,7 +53,7 @@ from herdmesh.engine.runtime.failure import (
     watch_brokers,
 )
 from herdmesh.engine.runtime.gc_schedule import (
-    Garbage,
+    GcSchedule,
 )
 from herdmesh.engine.runtime.limits import (
     Limits,
@@ -73,7 +73,7 @@ from herdmesh.engine.runtime.meter import (
     Meter,
 )
 from herdmesh.engine.runtime.run_commands import (
-    Control,
+    RunCommands,
 )
 from herdmesh.engine.runtime.settings import (
     FETCH_PARTITION_BYTES,
@@ -94,13 +94,12 @@ __all__ = [
     "NAMES",
     "OFFSETS_MISSING",
     "PRODUCED_MAX",
-    "Ahead",
+    "BackgroundCall",
     "ClientConfig",
     "Command",
-    "Control",
     "ErrorCounts",
     "ForeignMembers",
-    "Garbage",
+    "GcSchedule",
     "Latency",
     "LedgerTaken",
     "Limits",
@@ -114,6 +113,7 @@ __all__ = [
     "Properties",
     "Rate",
     "Rest",
+    "RunCommands",
     "RunEnd",
     "RunLink",
     "RunOutcome",

@@ -1,4 +1,4 @@
-"""A question to Kafka asked in a thread of its own, while the caller does something else.
+"""Background call to Kafka: a thread asks while the caller does something else.
 
 Owns the thread and the answer. Invariants: an error is raised where the answer is wanted, and nowhere else; leaving the
 block waits for the question to end, because a client must not be closed under it.
@@ -15,14 +15,14 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
+class BackgroundCall(Generic[T]):
     """Begins to ask when the block is entered."""
 
     def __init__(self, ask: Callable[[], T]) -> None:
         self._ask = ask
         self._answer: Future[T] = Future()
 
-    def __enter__(self) -> Ahead[T]:
+    def __enter__(self) -> BackgroundCall[T]:
         Thread(target=copy_context().run, args=(self._body,), name="ahead", daemon=True).start()  # logs as the caller
         return self
 

@@ -1,4 +1,4 @@
-"""What a worker and a run say to each other: the spec of a run, the link while it lasts, its outcome.
+"""Contract between a worker and a run: the spec of the run, the link while it lasts, its outcome.
 
 Owns the value types and the `RunLink` protocol. Owns no behaviour: the loop is `engine.run`, the wire is the worker's.
 

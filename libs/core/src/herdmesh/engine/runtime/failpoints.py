@@ -1,4 +1,4 @@
-"""The moments of a run at which a fault test can stop it.
+"""Failpoints of a run: the points at which a fault test can stop it.
 
 Owns their names and when they are armed: anew at the start of every run, for its connector, so that a test can arm a
 worker that already runs. What arming means is `herdmesh.failpoints`. A process executes one run at a time.

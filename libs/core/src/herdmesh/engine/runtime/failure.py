@@ -1,4 +1,4 @@
-"""What a failed run reports: message, trace and error class of any exception.
+"""Report of a failed run: message, trace and error class of any exception.
 
 Owns the one table that says which exceptions of Kafka's client, of the operating system and of the Connect library mean
 what for restarts. Raises nothing itself.

@@ -1,4 +1,5 @@
-"""Collecting what a run leaves in cycles, where Python's collector comes seldom (the worker's `spark.daemon`).
+"""Schedule of full garbage collections in a run, where Python's own collector seldom runs (the worker's
+`spark.daemon`).
 
 Owns when. Invariant: no cycle stays for longer than `FULL_EVERY` calls once nothing holds it.
 """
@@ -12,7 +13,7 @@ FULL_EVERY = 100
 _YOUNG, _ALL = 1, 2
 
 
-class Garbage:
+class GcSchedule:
     """What one run leaves."""
 
     def __init__(self) -> None:

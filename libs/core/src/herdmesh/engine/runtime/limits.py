@@ -1,4 +1,4 @@
-"""Holding a task to its part of the connector's rate limit (`herdmesh.rate.*`).
+"""Rate limiter of a task: its part of the connector's limit (`herdmesh.rate.*`).
 
 Owns how much a run may take now, and what it tells of its use of the limit. What part a task has is not decided here:
 it begins with an equal one, and the leading herder tells another level as soon as some tasks need less than theirs

@@ -1,4 +1,4 @@
-"""Whose log lines these are, in Connect's form: `[connector|task-0]`, and `[connector|task-0|offsets]` about offsets.
+"""Log context of a run, in Connect's form: `[connector|task-0]`, and `[connector|task-0|offsets]` about offsets.
 
 Owns the two forms. The process that executes a run gives all its lines the first, as field `unit`; the engine says
 where the second is meant. Invariant: it costs nothing per record: what enters it is a commit, or the reading of

@@ -1,4 +1,4 @@
-"""What a record loop itself waits for between its calls: a rate limit, and a Kafka that does not answer.
+"""Waits of a record loop between its calls: a rate limit, and a Kafka that does not answer.
 
 Owns the names of both. What a call within the loop waits for is said where it is made (`connect.waits`).
 

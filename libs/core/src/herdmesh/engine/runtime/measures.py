@@ -1,4 +1,4 @@
-"""What a run measures besides its counts: sizes, times and ages, as values that add up.
+"""Measures of a run besides its counts: sizes, times and ages, as values that add up.
 
 Owns the values a run reports and a worker sums. Does not measure (`meter`), and names no metric (the worker's
 `metrics`).

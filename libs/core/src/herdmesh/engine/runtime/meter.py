@@ -1,4 +1,4 @@
-"""Counting records, and measuring what is done with them.
+"""Meter of a run: counts of records, and measures of what is done with them.
 
 Owns the counters, the rate over the last seconds, and the measures for the worker's metrics. Time is passed in (seconds
 of a monotonic clock), so it is tested without waiting.

@@ -1,4 +1,4 @@
-"""That a run moves: counted where its loop comes by, so that somebody in another thread can see that it does not.
+"""Progress counter of a run's loop, by which a watchdog in another thread detects a stuck loop.
 
 Owns the count. Owns no clock and no verdict: the process that executes the run compares (`worker.effects.run_watch`). A
 process executes one run at a time. Whoever waits for Kafka in turns counts each: Kafka being away is no standstill, and

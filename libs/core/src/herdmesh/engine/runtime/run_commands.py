@@ -1,4 +1,4 @@
-"""What the worker has told a run, as the loop sees it.
+"""Commands of the worker to a run, as the loop sees them.
 
 Owns the reading of commands and the decision to end. Time is passed in.
 
@@ -21,7 +21,7 @@ QUIET_S = 0.05
 _LOOK_S = 0.1
 
 
-class Control:
+class RunCommands:
     """The worker's wishes for one run."""
 
     def __init__(self, link: RunLink, limits: Limits, started_s: float, *, stays_warm: bool = False) -> None:

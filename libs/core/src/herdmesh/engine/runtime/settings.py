@@ -1,4 +1,4 @@
-"""What a run takes from the configs in its spec: groups, topics, intervals, client settings.
+"""Settings of a run, read from the configs in its spec: groups, topics, intervals, client settings.
 
 Owns the reading of those keys and their defaults (docs/reference/connect/configs.md, sections 4 and 5;
 docs/reference/connect/offsets-topic.md, sections 8 and 9). What a client setting is to librdkafka is

@@ -1,4 +1,4 @@
-"""How a source's topics are made: topic creation groups (KIP-158; docs/reference/connect/configs.md, section 5.4).
+"""Topic creation groups of a source (KIP-158; docs/reference/connect/configs.md, section 5.4).
 
 Owns which group a topic belongs to and what the group says. Makes no topic (`topic_creation.ensure_topic`).
 

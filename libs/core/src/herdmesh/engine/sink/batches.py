@@ -1,4 +1,4 @@
-"""Which offsets a chain's batches stand for.
+"""Offset ranges that the batches of a chain stand for.
 
 Owns this rule. What is read from a message is `record_columns`'s; converting is the chain's.
 

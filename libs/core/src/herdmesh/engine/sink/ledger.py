@@ -1,4 +1,4 @@
-"""A ledger in the target, for sinks whose target has transactions (docs/design/worker.md, section 5).
+"""Ledger in the target, for sinks whose target has transactions (docs/design/worker.md, section 3).
 
 Owns what such a task implements, `LedgerSinkTask`, and where the loop begins by what a ledger says. One kind of ledger,
 a table, is `sql_ledger`. Knows no target.

@@ -1,4 +1,4 @@
-"""The metadata text of a committed offset.
+"""Metadata text of a committed offset.
 
 Owns one small JSON form: `{"herdmesh":1,"publish":"<the task's own text>","topic":"<Kafka's id of the topic>"}`, each
 member only where there is something to say. Does not know what the task's text means.

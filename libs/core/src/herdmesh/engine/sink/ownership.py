@@ -1,4 +1,4 @@
-"""Which task of a sink connector owns which partition.
+"""Ownership of partitions: which task of a sink connector has which.
 
 Owns one rule (docs/design/worker.md, section 3), used by the run and by the worker's offset watcher, so that both
 always agree.

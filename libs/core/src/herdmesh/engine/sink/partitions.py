@@ -1,4 +1,4 @@
-"""Which partitions a sink task owns, and where it begins in them.
+"""Partitions of a sink task: which it owns, and where it begins in them, as Kafka answers.
 
 Owns the questions to Kafka: metadata, committed offsets, beginnings and ends, members of the group. What follows from
 the answers is decided in `ownership` and `positions`.

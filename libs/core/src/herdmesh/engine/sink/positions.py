@@ -1,4 +1,4 @@
-"""Where a sink run begins in each partition.
+"""Starting positions of a sink run in each partition.
 
 Owns the decision (docs/design/worker.md, section 3): committed offset, what `auto.offset.reset` says, or a loss. Pure:
 the numbers are passed in.

@@ -1,4 +1,4 @@
-"""Which partitions a sink run has, and from where its consumer reads them.
+"""Assignment of a sink run: which partitions it has, and from where its consumer reads them.
 
 Owns taking partitions over and letting them go, and the consumer's assignment. Which are the task's is asked in
 `partitions`, where they begin decided in `positions`, what is committed in `sink_commits`.
@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from herdmesh.connect.spi import PartitionId, SinkTask, StagingSinkTask, waits
 from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.fencing import Fence, GroupFinisher
-from herdmesh.engine.librdkafka import Intake
+from herdmesh.engine.librdkafka import BatchConsumer
 from herdmesh.engine.runtime import OFFSETS_MISSING, OffsetsLost, RunSpec, SinkSettings, no_topic
 from herdmesh.engine.sink import manifest, partitions
 from herdmesh.engine.sink.ledger import LedgerSinkTask, over_group
@@ -49,7 +49,7 @@ class SinkAssignment:
         *,
         task: SinkTask,
         consumer: Consumer,
-        intake: Intake,
+        intake: BatchConsumer,
         admin: AdminClient,
         fence: Fence,
         commits: SinkCommits,

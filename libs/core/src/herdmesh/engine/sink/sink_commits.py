@@ -1,4 +1,4 @@
-"""What a sink run commits, and when.
+"""Commits of a sink run: what is committed, and when.
 
 Owns the positions of a run, what is committed of them, and the order of a commit: make durable, commit under the fence,
 publish. Reads nothing: `sink` does; which partitions there are is `sink_assignment`'s.

@@ -1,4 +1,4 @@
-"""The record loop of a sink task.
+"""Record loop of a sink task.
 
 Owns one run: take over, read, convert and transform, put, have it committed, end. Which partitions it reads, and from
 where, is `sink_assignment`; what is committed `sink_commits`; how a batch is grouped `batches`; what happens to records
@@ -23,17 +23,17 @@ from herdmesh.connect.model import Batch
 from herdmesh.connect.spi import PartitionId, SinkBatch, SinkTask, waits
 from herdmesh.engine.bad_records import RetryStopped, SinkErrors
 from herdmesh.engine.fencing import Fence, task_set_check
-from herdmesh.engine.librdkafka import Heard, Intake, Taken, clients
+from herdmesh.engine.librdkafka import BatchConsumer, Heard, RecordColumns, clients
 from herdmesh.engine.runtime import (
-    Ahead,
-    Control,
-    Garbage,
+    BackgroundCall,
+    GcSchedule,
     LedgerTaken,
     Limits,
     LoopWaits,
     Meter,
     PartitionProgress,
     Progress,
+    RunCommands,
     RunEnd,
     RunLink,
     RunOutcome,
@@ -108,8 +108,8 @@ class SinkLoop:
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
         self._waits = LoopWaits(spec.bootstrap_servers)
-        self._garbage = Garbage()
-        self._control = Control(link, self._limits, now_s, stays_warm=spec.stays_warm)
+        self._garbage = GcSchedule()
+        self._control = RunCommands(link, self._limits, now_s, stays_warm=spec.stays_warm)
         #: with nothing to do, and nothing uncommitted, but going on.
         self._warm = False
         self._commits = SinkCommits(
@@ -118,7 +118,7 @@ class SinkLoop:
             spans=spans, heed=lambda: self._assignment.heed(), tell=self._tell,
             look=lambda: self._assignment.refresh_soon(),
         )  # fmt: skip
-        self._intake = Intake(consumer)
+        self._intake = BatchConsumer(consumer)
         self._assignment = SinkAssignment(
             spec, settings, task=task, consumer=consumer, intake=self._intake, admin=admin, fence=fence,
             commits=self._commits, reading=reading,
@@ -151,7 +151,7 @@ class SinkLoop:
         # Neither answer depends on the take-over; both need a connection, and those are made meanwhile.
         refuse = partial(partitions.refuse_members, self._admin, self._settings.group)
         with waits.on(kafka(self._spec.bootstrap_servers), "to take its task over"):
-            with Ahead(self._assignment.owned) as owned, Ahead(refuse) as members:
+            with BackgroundCall(self._assignment.owned) as owned, BackgroundCall(refuse) as members:
                 self._fence.take_over()
                 self._config_offset = task_set_check.ask(self._spec, self._admin, self._consumer).verify()
                 self._link.progress(self.progress())  # the first word of a task that started and owns its id
@@ -305,7 +305,7 @@ class SinkLoop:
         for event in sorted(events, key=_is_no_end):
             self._heed(event)
 
-    def _put(self, records: Taken) -> None:
+    def _put(self, records: RecordColumns) -> None:
         topic, number = records.partition
         begun_ns = 0 if self._spans is None else time.time_ns()
         self._reading = records
@@ -334,7 +334,7 @@ class SinkLoop:
         if self._spans is not None:
             self._spans.batch(begun_ns, len(records), f"{topic}-{number} {first}..{last}")
 
-    def _measure(self, records: Taken, given: int, begun_s: float) -> None:
+    def _measure(self, records: RecordColumns, given: int, begun_s: float) -> None:
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         self._meter.count(len(records), given, now_s)
         self._meter.called(now_s - begun_s)

@@ -1,4 +1,4 @@
-"""A ledger kept in a table of the target, for any database with SQL and transactions.
+"""Ledger in a table of the target, for any database with SQL and transactions.
 
 Owns the table, its statements, and what a row that is not as expected means. Begins and ends no transaction: that is
 its caller's, who puts the records' own statements into the same one.

@@ -1,4 +1,4 @@
-"""Stage, commit, publish for sinks that write files to a folder (docs/design/worker.md, section 5).
+"""Staging of files for sinks that write to a folder: stage, commit, publish (docs/design/worker.md, section 3).
 
 Owns the names of staged files, the manifest that names them, publishing and cleaning. Does not write the files'
 content, and does not commit; what a file system must do for it is `files`.

@@ -1,4 +1,4 @@
-"""A folder that files are staged and published in: what `staging` asks of a file system, and the local one.
+"""Folder in which files are staged and published: what `staging` needs of a file system, and the local one.
 
 Owns the protocol and the local folder. Names and manifests are `staging`'s; file systems that need a library of their
 own live with the connectors that use them.

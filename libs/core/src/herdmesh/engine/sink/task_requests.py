@@ -1,4 +1,5 @@
-"""What a sink task asked of its loop, until the loop heeds it (`connect.sink_requests`).
+"""Requests of a sink task to its loop (pause, seek, commit), until the loop carries them out
+(`connect.spi.sink_requests`).
 
 Owns the requests, and which partitions are paused. Has no Kafka client: the loop moves its consumer (`sink_assignment`)
 and commits (`sink_commits`).

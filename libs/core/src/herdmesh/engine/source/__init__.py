@@ -22,12 +22,12 @@ from herdmesh.engine.source.source_offsets import (
     SourceOffsets,
 )
 from herdmesh.engine.source.unstable_offsets import (
-    Beyond,
+    OpenTransactionScan,
 )
 
 __all__ = [
     "BEGINNING",
-    "Beyond",
+    "OpenTransactionScan",
     "PlaceLost",
     "Reader",
     "SourceCluster",

@@ -1,5 +1,5 @@
-"""Transactions that end where the source task says (`transaction.boundary=connector`, KIP-618;
-docs/reference/connect/offsets-topic.md, section 7; docs/reference/connect/data-model.md, section 3).
+"""Transaction boundaries that a source task asks for (`transaction.boundary=connector`, KIP-618;
+docs/reference/connect/offsets-topic.md, section 7, docs/reference/connect/data-model.md, section 3).
 
 Owns what the task asked for and has not got yet, and how a batch is cut where a transaction ends within it. Commits and
 aborts nothing: the loop does. A cut costs a batch that has one; no record is looked at.

@@ -1,4 +1,4 @@
-"""What a source's task may give, looked at once sending it has failed: the field that is wrong, by name.
+"""Check of a record that a source task returned, made only after sending it failed: names the field that is wrong.
 
 Owns the rules of types and their words. Nothing here is called for a batch that was sent: records are not looked at one
 by one unless the run ends anyway.

@@ -1,4 +1,4 @@
-"""Another Kafka cluster that a source connector reads: its topics, and a reader of some of its partitions.
+"""Source cluster: another Kafka cluster that a source connector reads, and a reader of some of its partitions.
 
 Owns the clients of that cluster. Does not know what is copied, nor where to; the cluster that records go to is the
 run's (`engine.librdkafka.clients`).
@@ -34,7 +34,15 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.fencing import GROUP_OFFSETS_TOPIC
-from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RECONNECT, Intake, Taken, give_up, offset_of, opened
+from herdmesh.engine.librdkafka import (
+    CALL_TIMEOUT_S,
+    RECONNECT,
+    BatchConsumer,
+    RecordColumns,
+    give_up,
+    offset_of,
+    opened,
+)
 from herdmesh.engine.runtime import FETCH_PARTITION_BYTES, ClientConfig, TaskFailed, kafka, note_error, progress_ticks
 from herdmesh.engine.sink import answered_ids
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
@@ -151,7 +159,7 @@ class SourceCluster:
         when the cluster does not answer."""
         return Reader(self, dict(places), records_max)
 
-    def consumer_at(self, places: Mapping[PartitionId, int]) -> tuple[Consumer, Intake, Contact]:
+    def consumer_at(self, places: Mapping[PartitionId, int]) -> tuple[Consumer, BatchConsumer, Contact]:
         """What a reader reads with, given its partitions. Raises RetriableError when the cluster does not answer."""
         config = self.client_config("consumer")
         topic = next((topic for topic, _ in places), GROUP_OFFSETS_TOPIC)
@@ -163,7 +171,7 @@ class SourceCluster:
         except BaseException:
             consumer.close()
             raise
-        intake = Intake(consumer)
+        intake = BatchConsumer(consumer)
         intake.follow(places)
         consumer.assign([TopicPartition(*one, offset) for one, offset in places.items()])
         return consumer, intake, contact
@@ -273,7 +281,7 @@ class Reader:
         #: of which it is not known yet whether they have records.
         self._unheard = set(places)
 
-    def read(self, records_max: int, wait_s: float) -> list[Taken]:
+    def read(self, records_max: int, wait_s: float) -> list[RecordColumns]:
         """What is there, by partition; waits so long for a first record, and longer for the first answer of the
         cluster. Empty when there is none.
 

@@ -1,4 +1,4 @@
-"""The record loop of a source task.
+"""Record loop of a source task.
 
 Owns one run: take over, read where the last run left off, poll, transform and convert, produce, commit, end. How far
 the task is, `source_poller` knows.
@@ -33,18 +33,18 @@ from herdmesh.connect.model import Batch
 from herdmesh.connect.spi import SourceBatch, SourceTask, SourceTaskContext, waits
 from herdmesh.connect.topics import CommitScope, why_no_topic
 from herdmesh.engine.bad_records import KAFKA_PRODUCE, RetryStopped, SourceErrors
-from herdmesh.engine.delivery import DeliveryFailures, Outlet, Receipts
+from herdmesh.engine.delivery import DeliveryFailures, DeliveryReports, SourceDelivery
 from herdmesh.engine.fencing import task_set_check
 from herdmesh.engine.librdkafka import clients, ensure_topic
 from herdmesh.engine.runtime import (
     PRODUCED_MAX,
-    Ahead,
-    Control,
-    Garbage,
+    BackgroundCall,
+    GcSchedule,
     Limits,
     LoopWaits,
     Meter,
     Progress,
+    RunCommands,
     RunEnd,
     RunLink,
     RunOutcome,
@@ -58,7 +58,7 @@ from herdmesh.engine.runtime import (
 from herdmesh.engine.source import source_offsets, stored_offsets, topics
 from herdmesh.engine.source.boundaries import Boundaries, End
 from herdmesh.engine.source.record_check import check_given
-from herdmesh.engine.source.source_poller import Polls
+from herdmesh.engine.source.source_poller import SourcePoller
 from herdmesh.engine.source.source_transaction import SourceTransaction
 
 POLL_RECORDS_MAX = 10_000
@@ -86,7 +86,7 @@ class SourceLoop:
         *,
         task: SourceTask,
         chain: SourceChain,
-        outlet: Outlet,
+        outlet: SourceDelivery,
         failures: DeliveryFailures,
         admin: AdminClient,
         errors: SourceErrors,
@@ -108,20 +108,20 @@ class SourceLoop:
         self._boundaries = Boundaries() if settings.connector_boundaries else None
         #: what was sent is a part of what one poll found, which is to be one transaction (`transaction.boundary=poll`).
         self._within_poll = False
-        heard = Receipts(task, failures.add) if task.wants_metadata() else None
+        heard = DeliveryReports(task, failures.add) if task.wants_metadata() else None
         self._transaction = SourceTransaction(spec, settings, link, outlet, failures, heard)
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
         self._waits = LoopWaits(spec.bootstrap_servers)
         self._kafka = kafka(spec.bootstrap_servers)
-        self._garbage = Garbage()
-        self._control = Control(link, self._limits, now_s, stays_warm=spec.stays_warm)
+        self._garbage = GcSchedule()
+        self._control = RunCommands(link, self._limits, now_s, stays_warm=spec.stays_warm)
         #: with nothing to do, and nothing uncommitted, but going on.
         self._warm = False
         self._counts_bytes = self._limits.counts_bytes or settings.transaction_bytes_max is not None
         #: of the open transaction, where bytes are counted.
         self._transaction_bytes = 0
-        self._polls = Polls(task, spec.connector)
+        self._polls = SourcePoller(task, spec.connector)
         self._topics: set[str] = set()
         #: committed records by topic.
         self._produced: Counter[str] = Counter()
@@ -228,7 +228,7 @@ class SourceLoop:
                 offsets.apply(key, value)
         else:
             reader = stored_offsets.Reader(spec, self._settings, self._admin, creates=True)
-            with log_context.offsets_of(spec), closing(reader), Ahead(reader.prepare) as prepared:
+            with log_context.offsets_of(spec), closing(reader), BackgroundCall(reader.prepare) as prepared:
                 fence.take_over()
                 claim = task_set_check.ask(spec, self._admin)
                 prepared.result()

@@ -1,4 +1,4 @@
-"""A source task's offsets in Connect's offsets topic.
+"""Offsets of a source task in Connect's offsets topic.
 
 Owns reading them to the end of the topic and making the records that move them. Bytes: `connect.offsets_topic`.
 
@@ -23,7 +23,7 @@ from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.fencing import OffsetsFinisher
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.runtime import TaskFailed, progress_ticks
-from herdmesh.engine.source.unstable_offsets import Beyond
+from herdmesh.engine.source.unstable_offsets import OpenTransactionScan
 from herdmesh.kafka.transient import is_transient
 
 OffsetMap = Mapping[str, Any]
@@ -81,7 +81,7 @@ def read(
     consumer: Consumer,
     topic: str,
     connector: str,
-    beyond: Beyond,
+    beyond: OpenTransactionScan,
     hung: OffsetsFinisher,
     over: SourceOffsets | None = None,
 ) -> SourceOffsets:
@@ -111,7 +111,7 @@ def read(
     return offsets
 
 
-def read_decided(consumer: Consumer, topic: str, beyond: Beyond, over: SourceOffsets) -> None:
+def read_decided(consumer: Consumer, topic: str, beyond: OpenTransactionScan, over: SourceOffsets) -> None:
     """Read the topic as far as its transactions are decided, over what `over` has already. What is in one that is open
     is not told, and not waited for.
 
@@ -123,7 +123,7 @@ def read_decided(consumer: Consumer, topic: str, beyond: Beyond, over: SourceOff
     consumer.unassign()
 
 
-def _begin(consumer: Consumer, topic: str, beyond: Beyond) -> tuple[dict[int, int], dict[int, int]]:
+def _begin(consumer: Consumer, topic: str, beyond: OpenTransactionScan) -> tuple[dict[int, int], dict[int, int]]:
     """Begin to read what partitions have anything. Those, each with 0, and the ends of all.
 
     Told where a partition begins, the client need not ask for it itself before it reads: a third of the time."""

@@ -1,4 +1,4 @@
-"""Asking a source task for records, and how far it is.
+"""Poller of a source task: asks it for records, and knows how far it is.
 
 Owns the calls of `poll`, and the offset of each source partition that the run has reached. What becomes of a batch is
 the loop's.
@@ -26,7 +26,7 @@ FIRST_PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
 _log = logging.getLogger(__name__)
 
 
-class Polls:
+class SourcePoller:
     """Of one run."""
 
     def __init__(self, task: SourceTask, connector: str, clock: Callable[[], float] = time.monotonic) -> None:

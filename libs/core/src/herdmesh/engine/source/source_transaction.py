@@ -1,4 +1,4 @@
-"""The open transaction of a source's run: what is in it, and how it ends.
+"""Open transaction of a source's run: its records, its offsets, and how it ends.
 
 Owns its records by topic, the offsets it is to move, and where those go: the offsets topics, or the worker's file once
 the records are committed (ADR 0003). What a commit is to Kafka is `source_delivery`'s, where records that are sent at
@@ -20,7 +20,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.model import Batch
 from herdmesh.connect.spi import SourceBatch
 from herdmesh.connect.topics import why_no_topic
-from herdmesh.engine.delivery import DeliveryFailures, Outlet, Receipts, Report, producing
+from herdmesh.engine.delivery import DeliveryFailures, DeliveryReports, Report, SourceDelivery, producing
 from herdmesh.engine.runtime import (
     RunLink,
     RunSpec,
@@ -49,9 +49,9 @@ class SourceTransaction:
         spec: RunSpec,
         settings: SourceSettings,
         link: RunLink,
-        outlet: Outlet,
+        outlet: SourceDelivery,
         failures: DeliveryFailures,
-        receipts: Receipts | None,
+        receipts: DeliveryReports | None,
     ) -> None:
         self.sent: Counter[str] = Counter()
         """Records by topic."""
@@ -140,7 +140,7 @@ class SourceTransaction:
         """Commit its records with their offsets, or hand the offsets to the worker after it. `sent` is kept.
 
         Raises:
-            TaskFenced: as `Outlet.commit`; so TaskFailed, or with what Kafka refused of its records.
+            TaskFenced: as `SourceDelivery.commit`; so TaskFailed, or with what Kafka refused of its records.
         """
         with log_context.offsets_of(self._spec):
             try:

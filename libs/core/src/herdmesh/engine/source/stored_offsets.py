@@ -1,4 +1,4 @@
-"""All that the offsets topics say of one source connector, for its run and for whoever asks about its offsets.
+"""Stored offsets of one source connector, from all offsets topics that have some.
 
 Owns which topics there are and which of them counts: the worker's and, over it, the connector's own
 (docs/reference/connect/offsets-topic.md, section 3). How a topic is read is `source_offsets`.
@@ -23,7 +23,7 @@ from herdmesh.engine.librdkafka import clients, ensure_topic
 from herdmesh.engine.runtime import ClientConfig, RunSpec, SourceSettings, TaskFailed, offsets_topic_settings
 from herdmesh.engine.source import source_offsets
 from herdmesh.engine.source.source_offsets import SourceOffsets
-from herdmesh.engine.source.unstable_offsets import Beyond
+from herdmesh.engine.source.unstable_offsets import OpenTransactionScan
 
 _log = logging.getLogger(__name__)
 _NO_WAIT: ClientConfig = {"fetch.wait.max.ms": 3}
@@ -102,7 +102,7 @@ class Reader:
         spec, offsets = self._spec, SourceOffsets(self._spec.connector)
         unstable = partial(self._consumer, isolation_level="read_uncommitted")
         for topic, consumer in self._consumers.items():
-            beyond = Beyond(topic, spec.connector, self._admin, unstable)
+            beyond = OpenTransactionScan(topic, spec.connector, self._admin, unstable)
             if fence is None:
                 source_offsets.read_decided(consumer, topic, beyond, offsets)
             else:

@@ -1,4 +1,4 @@
-"""What of a connector lies in the offsets topic beyond its last stable offset (ADR 0006).
+"""Scan of the offsets topic past its last stable offset, for a connector's records in open transactions (ADR 0006).
 
 Owns the questions to Kafka: the true ends, and which records of the connector are in transactions that are not over.
 Does not decide what they mean: only a reader of committed records may take offsets.
@@ -27,7 +27,7 @@ _BATCH_RECORDS_MAX = 10_000
 _POLL_S = 0.1
 
 
-class Beyond:
+class OpenTransactionScan:
     """One connector's view of one offsets topic. `unstable`: makes a consumer that reads open transactions too."""
 
     def __init__(self, topic: str, connector: str, admin: AdminClient, unstable: Callable[[], Consumer]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from herdmesh.connect.clients import Start
 from herdmesh.connect.java import matches
 from herdmesh.connect.model import OPTIONAL_BYTES
-from herdmesh.engine.librdkafka import Taken
+from herdmesh.engine.librdkafka import RecordColumns
 from herdmesh.engine.source import BEGINNING, PlaceLost, Reader
 from herdmesh.sdk import (
     Config,
@@ -165,7 +165,7 @@ class MirrorSourceTask(SourceTask):
         _log.warning("%s; going on %s", message, "at the beginning" if place == BEGINNING else f"at {place}")
         reader.restart({lost.partition: place})
 
-    def _batch(self, read: Taken) -> SourceBatch:
+    def _batch(self, read: RecordColumns) -> SourceBatch:
         topic, number = read.partition
         return SourceBatch(
             self._remote[topic],

@@ -18,7 +18,7 @@ from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.fencing import Fence, OffsetsFinisher
 from herdmesh.engine.librdkafka import clients, ensure_topic
 from herdmesh.engine.runtime import RunSpec, TaskKind, access_of, offsets_topic_settings, source_settings
-from herdmesh.engine.source import Beyond, SourceOffsets, source_offsets
+from herdmesh.engine.source import OpenTransactionScan, SourceOffsets, source_offsets
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.worker.effects.letter_log import TopicLog
 from herdmesh.worker.state import replays
@@ -72,7 +72,7 @@ class Memory:
                 for message in stored.read(number, max(beginning, read[number]), end):
                     offsets.apply(message.key(), message.value())
                 read[number] = end
-        beyond = Beyond(self.topic, self._owner, stored.admin, self._unstable)
+        beyond = OpenTransactionScan(self.topic, self._owner, stored.admin, self._unstable)
         ends = beyond.ends(read)
         held = {number: end for number, end in read.items() if end < ends[number]}
         return bool(held and beyond.own_ends(held, ends))
@@ -86,7 +86,7 @@ class Memory:
         spec, topic, admin = self._spec, self.topic, self._log.admin
         ensure_topic(admin, topic, *offsets_topic_settings(spec))
         with closing(self._consumer()) as consumer:
-            beyond = Beyond(topic, self._owner, admin, self._unstable)
+            beyond = OpenTransactionScan(topic, self._owner, admin, self._unstable)
             hung = OffsetsFinisher(topic, self._owner, spec.transactional_id, fence, self._unstable)
             return self._taken(found, source_offsets.read(consumer, topic, self._owner, beyond, hung))
 

@@ -1,4 +1,5 @@
-"""Dead letters: records that failed, put into a topic of their own (docs/reference/connect/data-model.md, section 5.4).
+"""Dead letter queue: failed records, written to a topic of their own (docs/reference/connect/data-model.md, section
+5.4).
 
 `letter` says what one is made of and how one that is too large is cut; `queue` owns the topic, handing letters to a
 producer, and the error of one that is not taken; `sink` and `source` say when letters are safe.

@@ -1,4 +1,4 @@
-"""One dead letter: key, value, headers, time, and the shorter forms of it for a topic that does not take it whole.
+"""Dead letter of one record: key, value, headers, time, and the shorter forms for a topic that refuses the whole.
 
 Owns how much is cut and the header that says so. Sends nothing.
 

@@ -1,4 +1,4 @@
-"""The dead letter queue's topic: making it, its size limit, handing it letters, and the error of one it does not take.
+"""Topic of the dead letter queue: its creation, its size limit, sending, and the error of a letter it refuses.
 
 Owns the texts that say what to change. When letters are safe is `sink`'s and `source`'s.
 

@@ -1,4 +1,4 @@
-"""The dead letters of a sink task's run.
+"""Dead letters of a sink task's run.
 
 Owns their producer's queue and when they are safe. A sink's letters have the bytes, headers and time the record was
 read with, and go through a producer of their own, since a task's transaction has only offsets in it. The loop commits

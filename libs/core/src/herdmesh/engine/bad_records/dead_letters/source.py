@@ -1,4 +1,4 @@
-"""The dead letters of a source task's run.
+"""Dead letters of a source task's run.
 
 Owns what waits for the transaction, and what is cut before it is sent. A source's letters go where its records go, and
 are in the transaction of the batch they are from: there exactly when its offset is (at least once: before it is).
@@ -26,7 +26,7 @@ from herdmesh.engine.bad_records.dead_letters import queue
 from herdmesh.engine.bad_records.dead_letters.letter import Letter
 from herdmesh.engine.bad_records.error_reports import context_headers, place_of
 from herdmesh.engine.bad_records.tolerance import Counts, ErrorSettings, Failure, SourceRecord
-from herdmesh.engine.delivery import DeliveryFailures, Outlet
+from herdmesh.engine.delivery import DeliveryFailures, SourceDelivery
 from herdmesh.engine.runtime import RunSpec, message_of
 from herdmesh.kafka.pending import raise_pending
 
@@ -77,12 +77,12 @@ class SourceDeadLetters:
         """The batch is not sent: its records will be polled, and fail, again."""
         self._waiting.clear()
 
-    def send(self, outlet: Outlet, failures: DeliveryFailures) -> None:
+    def send(self, outlet: SourceDelivery, failures: DeliveryFailures) -> None:
         """Have those that wait go where the records go. What Kafka refuses of them later is told to `failures`.
 
         Raises:
             TaskFailed: the client does not take one, not even cut.
-            KafkaException: as `Outlet.raise_lost`.
+            KafkaException: as `SourceDelivery.raise_lost`.
         """
         if not self._waiting:
             return
@@ -98,7 +98,9 @@ class SourceDeadLetters:
             in_flight_bytes += fitting[0].size_bytes
             self._send(letter, fitting, outlet, failures)
 
-    def _send(self, letter: Letter, forms: Sequence[Letter], outlet: Outlet, failures: DeliveryFailures) -> None:
+    def _send(
+        self, letter: Letter, forms: Sequence[Letter], outlet: SourceDelivery, failures: DeliveryFailures
+    ) -> None:
         error: KafkaError | None = None
         for form in forms:
             told = partial(self._delivered, letter, failures)
