@@ -91,7 +91,7 @@ def test_each_trouble_names_the_secret_the_cause_and_the_next_step(
         monkeypatch.delenv(name, raising=False)
     for found, reference, why, fix in (
         (providers(endpoint), "nothing:a", "secret nothing: there is none of that name", "make nothing in the region"),
-        (providers(endpoint), "plain:a", "secret plain: its value is no JSON object", "use.json=false"),
+        (providers(endpoint), "plain:a", "secret plain: its value is not a JSON object", "use.json=false"),
         (providers(endpoint), "arn:aws:x", "an ARN is written with %3A", "correct the reference"),
         (
             providers(endpoint),

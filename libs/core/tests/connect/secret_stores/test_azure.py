@@ -148,7 +148,7 @@ def test_each_trouble_names_the_secret_the_cause_and_the_next_step(azure: Azure)
 
     told("none:a", "secret none: the vault has no such secret", "make it", [])
     told("db?version=9:a", "no such secret, version 9", "correct the reference", [])
-    told("plain:a", "its value is no JSON object", "use.json=false", [])
+    told("plain:a", "its value is not a JSON object", "use.json=false", [])
     told("db:a", "access denied (403)", "Key Vault Secrets User", [403])
     told("db:a", "AADSTS7000215", "correct tenant, client and secret", [], **{"client.secret": "wrong-secret"})
     told("db:a", "could not be reached", "reaches it", [], **{"vault.url": "https://127.0.0.1:9"})

@@ -156,7 +156,7 @@ def test_each_trouble_names_the_secret_the_cause_and_the_next_step(google: Googl
     told("none:a", f"secret none: {latest} is not there", "add a version", [])
     told("db:a", "is denied", "roles/secretmanager.secretAccessor", [403])
     told("db?version=1:a", "cannot be read", "enable that version", [400])
-    told("plain:a", "its value is no JSON object", "use.json=false", [])
+    told("plain:a", "its value is not a JSON object", "use.json=false", [])
     told("db:a", "no project is named", "project.id", [], **{"project.id": ""})
     broken: dict[str, Any] = {**google.key_file(), "private_key": "none"}
     told("db:a", "no service account's key", "download", [], **{"credential.inline": json.dumps(broken)})

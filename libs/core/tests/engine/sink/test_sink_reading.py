@@ -64,8 +64,8 @@ def test_a_run_whose_task_holds_back_goes_on_and_what_is_wrong_of_its_word_is_pa
     told = [part.committed_offset for one in link.reports for part in one.partitions]
     assert set(told) <= {-1, 0, 10}, "of partitions that miss or have too much nothing new is committed"
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [10]
-    assert f"{(topic, 0)}: the task allows 11 of 10: passed over" in caplog.text
-    assert "offsets of partitions that the task does not own are passed over: [('another', 0)]" in caplog.text
+    assert f"{(topic, 0)}: ignored the task's offset 11: it is not from 0 to 10" in caplog.text
+    assert "ignored offsets of partitions that the task does not own: [('another', 0)]" in caplog.text
 
 
 def test_a_run_that_is_told_to_end_tells_what_its_task_holds_back_as_unread(
@@ -281,7 +281,7 @@ def test_what_is_asked_is_taken_once_and_of_owned_partitions_only() -> None:
     a, b = ("t", 0), ("t", 1)
 
     def refused(call: Callable[[Sequence[PartitionId]], None]) -> None:
-        with pytest.raises(ConnectError, match="the task does not own t-1; it is told what it owns by open"):
+        with pytest.raises(ConnectError, match="the task does not own t-1; open names the partitions that it owns"):
             call([a, b])
 
     reading.assign([a])

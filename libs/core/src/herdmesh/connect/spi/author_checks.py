@@ -100,7 +100,7 @@ def checked_agreement(made: Any) -> bool:
     """The result of `alter_offsets`. Raises ConfigError unless it is True or False: None, from a method that ends
     without a `return`, is neither."""
     if not isinstance(made, bool):
-        raise ConfigError(f"alter_offsets returned {shown(made)}: return True, or False for what it cannot judge")
+        raise ConfigError(f"alter_offsets returned {shown(made)}: return True, or False if it cannot judge them")
     return made
 
 

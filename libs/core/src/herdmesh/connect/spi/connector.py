@@ -42,11 +42,11 @@ class ConnectorKind(StrEnum):
 
 
 def _no_error(error: Exception) -> None:
-    raise RuntimeError("raise_error is not to be had where this connector runs") from error
+    raise RuntimeError("raise_error is not available where this connector runs") from error
 
 
 def _no_offsets(_partitions: Sequence[OffsetMap | None]) -> list[OffsetMap | None]:
-    raise RuntimeError("committed_offsets are not to be had where this connector runs")
+    raise RuntimeError("committed_offsets are not available where this connector runs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class _Reader:
 
     def map(self) -> Offsets:
         if self._unpack(">HH") != (_MAGIC, _VERSION):
-            raise self._wrong("this is no Java serialization stream", 0)
+            raise self._wrong("this is not a Java serialization stream", 0)
         self._expect(_TC_OBJECT, "an object")
         self._class(_MAP_CLASS, _MAP_UID, fields=2)
         self._handles.append(None)  # the map itself

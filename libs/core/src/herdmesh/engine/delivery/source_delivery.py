@@ -163,7 +163,7 @@ class AtLeastOnce(SourceDelivery):
             self.producer.purge()
             self.producer.poll(0)
         except KafkaException as error:
-            _log.info("the producer of the records is given up as it is: %s", error)
+            _log.info("the producer of the records is abandoned: %s", error)
         super().close()
 
     def _settle(self) -> None:

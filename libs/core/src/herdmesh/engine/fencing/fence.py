@@ -173,7 +173,7 @@ class Fence:
             self.producer.purge()
             self.producer.poll(0)
         except KafkaException as error:
-            _log.info("the producer of %s is given up as it is: %s", self._transactional_id, error)
+            _log.info("the producer of %s is abandoned: %s", self._transactional_id, error)
 
     def _settle(self) -> None:
         """Return once each record is acknowledged, or the transaction can no more be committed, which the commit says.

@@ -253,4 +253,4 @@ class SinkAssignment:
         except OffsetsLost as error:
             if not self._settings.reset_missing:
                 raise OffsetsLost(f"{error.message}; set {OFFSETS_MISSING}=reset to go on without it") from error
-            _log.warning("going on without what was committed: %s", error.message)
+            _log.warning("continuing without the lost data, as herdmesh.offsets.missing=reset says: %s", error.message)

@@ -211,7 +211,7 @@ class SinkCommits:
             self.commit_before(is_putting=is_putting)
         except RetriableError as error:
             why = error_text(error)
-            _log.warning("the next run goes on from what is committed, as the task could not finish: %s", why)
+            _log.warning("the task could not finish, so the next run starts at the committed offsets: %s", why)
             self.commit_starts()
 
     def commit_starts(self) -> None:
@@ -312,7 +312,7 @@ class SinkCommits:
                     return  # whoever took over has read what is committed
                 except (TaskFailed, KafkaException) as error:
                     if time.monotonic() >= deadline_s:
-                        _log.warning("what was committed could not be committed anew, after a failed commit: %s", error)
+                        _log.warning("the last offsets could not be committed again after a failed commit: %s", error)
                         return
                     progress_ticks.moved()
                     time.sleep(_RESTATE_PAUSE_S)
@@ -328,11 +328,13 @@ class SinkCommits:
         for partition, position in self.positions.items():
             offset = allowed.get(partition)
             if offset is not None and not 0 <= offset <= asked[partition]:
-                _log.warning("%s: the task allows %d of %d: passed over", partition, offset, asked[partition])
+                _log.warning(
+                    "%s: ignored the task's offset %d: it is not from 0 to %d", partition, offset, asked[partition]
+                )
                 offset = None
             found[partition] = before.get(partition, position) if offset is None else min(offset, position)
         if foreign := sorted(set(allowed) - set(found)):
-            _log.warning("offsets of partitions that the task does not own are passed over: %s", foreign)
+            _log.warning("ignored offsets of partitions that the task does not own: %s", foreign)
         return found
 
     def _named(self, offsets: Mapping[PartitionId, int], manifests: Mapping[PartitionId, str]) -> list[TopicPartition]:

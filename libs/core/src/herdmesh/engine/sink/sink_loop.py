@@ -361,7 +361,7 @@ class SinkLoop:
         elif not is_transient(error):
             raise KafkaException(error)
         else:
-            _log.warning("reading goes on after: %s", error.str())
+            _log.warning("transient error of the consumer, reading continues: %s", error.str())
 
     def _is_quiet(self, now_s: float) -> bool:
         """Nothing for so long, and every partition read to its end: a broker that is away is no quiet."""

@@ -101,7 +101,7 @@ class Reading:
         foreign = sorted(set(partitions) - self._assigned)
         if foreign:
             shown = ", ".join(f"{topic}-{number}" for topic, number in foreign)
-            raise ConnectError(f"the task does not own {shown}; it is told what it owns by open")
+            raise ConnectError(f"the task does not own {shown}; open names the partitions that it owns")
 
     # --- the loop's side
 

@@ -426,7 +426,7 @@ class SourceLoop:
         if not self._transaction.is_open:
             _log.warning("the task asks to abort a transaction, and none is open")
             return
-        _log.info("the task has its transaction aborted: %d records are given up", self._transaction.sent.total())
+        _log.info("the task aborted its transaction: %d records are discarded", self._transaction.sent.total())
         self._transaction.give_up_records()
 
     def _commit_unasked(self, *, all_polled: bool = True) -> None:

@@ -61,7 +61,7 @@ class SourcePoller:
             now_s = self._clock()
             if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
                 self._warned_s = now_s
-                _log.warning("the task cannot poll now; it is asked again: %s", error_text(error))
+                _log.warning("the task cannot poll now; retrying: %s", error_text(error))
             next_try_s = error.next_try_s
             if next_try_s is None:
                 next_try_s = self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), PAUSE_MAX_S)

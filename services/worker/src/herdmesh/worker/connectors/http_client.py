@@ -182,7 +182,7 @@ class _Tokens:
         try:
             answer = msgspec.json.decode(text.encode(), type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"{asked} is no JSON object", field=TOKEN_URL) from error
+            raise ConfigError(f"{asked} is not a JSON object", field=TOKEN_URL) from error
         found = answer.get(settings.token_property)
         if not isinstance(found, str) or not found:
             raise ConfigError(f"{asked} has no text '{settings.token_property}'", field=TOKEN_PROPERTY)

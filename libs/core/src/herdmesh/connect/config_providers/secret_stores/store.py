@@ -153,7 +153,7 @@ class SecretStore(ConfigProvider):
                 case "ttl" if value.isdecimal():
                     found = replace(found, ttl_ms=int(value))
                 case "ttl":
-                    raise ConfigError(f"ttl={value} is no number of milliseconds", fix="write ttl=60000")
+                    raise ConfigError(f"ttl={value} is not a number of milliseconds", fix="write ttl=60000")
                 case _:
                     fix = f"write {', '.join(_OPTIONS)}, or leave it out"
                     raise ConfigError(f"no option {option} is known", fix=fix)
@@ -186,7 +186,7 @@ class SecretStore(ConfigProvider):
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            message = f"{self.title}, secret {at.name}: its value is no JSON object"
+            message = f"{self.title}, secret {at.name}: its value is not a JSON object"
             raise ConfigError(message, fix=f'store {{"<key>": "<value>"}}, {self._as_one_text(at)}')
         return texts_of(cast("Mapping[str, object]", found))
 

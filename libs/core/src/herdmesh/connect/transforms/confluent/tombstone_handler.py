@@ -48,4 +48,4 @@ def _refuse() -> None:
 
 
 def _warn(topic: str | None, partition: int | None, offset: int | None) -> None:
-    _log.warning("a tombstone was left out", topic=topic, partition=partition, offset=offset)
+    _log.warning("a tombstone was filtered", topic=topic, partition=partition, offset=offset)

@@ -68,11 +68,11 @@ class JsonPayload:
         """The struct that a JSON object is; its schema gets this name. Raises DataError: no JSON object, or one that
         has no schema."""
         if not text.startswith(("{", "[")):
-            raise DataError(f"a payload that starts with {text[:1]!r} is no JSON object")
+            raise DataError(f"a payload that starts with {text[:1]!r} is not a JSON object")
         try:
             node = _READER.raw_decode(text)[0]  # as Jackson, it does not look at what follows
         except (ValueError, RecursionError) as error:
-            raise DataError(f"the payload is no JSON: {error}") from None
+            raise DataError(f"the payload is not JSON: {error}") from None
         if not isinstance(node, dict):
             raise DataError("only JSON objects are expanded, and the payload is an array")
         schema = self._struct(name, cast("dict[str, Any]", node))
