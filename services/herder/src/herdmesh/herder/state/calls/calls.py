@@ -35,7 +35,7 @@ from herdmesh.herder.state.model.instructions import Reply
 from herdmesh.herder.state.model.requests import Answer
 from herdmesh.rpc.errors import HerdmeshError, QueueFull
 
-#: Each keeps its request until it is answered; more are told to slow down.
+#: Each keeps its request until it is answered; more are refused with QueueFull.
 CALLS_MAX = 4_000
 
 
@@ -129,7 +129,7 @@ def expire(memory: HerderMemory) -> None:
 
 
 def cancel(call_table: CallTable, call_id: int) -> None:
-    """Nobody waits for the answer any more."""
+    """The caller hung up: forget the call."""
     call = call_table.calls.get(call_id)
     if call is not None:
         call_table.remove(call)

@@ -59,7 +59,7 @@ class StoreWrite(RequestHandler):
 
     @abstractmethod
     def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> StoreWriteInstruction:
-        """What the store is to write. Raises what the call is to be refused with."""
+        """The write that the store is to make. Raises the error to refuse the call with."""
 
     def write(self, memory: HerderMemory, call: Call) -> None:
         """Have it written; or, where the call is to be refused, only an earlier request of its id looked up."""
@@ -196,7 +196,7 @@ class PatchHandler(ValidatedWrite):
         return None
 
     def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutConfig:
-        # What was merged is only right on top of what it was merged with.
+        # The merged config is only right on top of the config that it was merged with.
         options = replace(options, expected_revision=options.expected_revision or call.revision)
         return PutConfig(op, call.name, call.config or {}, options, must_exist=True, patch=self.request.patch)
 

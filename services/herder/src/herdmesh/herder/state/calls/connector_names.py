@@ -13,7 +13,7 @@ from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
 from herdmesh.rpc.properties import PropertyValue
 from herdmesh.session.model import Properties
 
-#: What `String.trim` takes off both ends; a space that is none of these belongs to the name.
+#: The characters that `String.trim` takes off both ends; any other space belongs to the name.
 _TRIMMED = "".join(map(chr, range(0x21)))
 NAME_BYTES_MAX = 1_000
 """Names are part of ids of groups, clients and transactions (Kafka: 32,767 bytes), and of errors' trailing metadata

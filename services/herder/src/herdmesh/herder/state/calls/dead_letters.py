@@ -33,13 +33,13 @@ _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FE
 
 @dataclass(frozen=True)
 class _DeadLetterHandler(RequestHandler):
-    """What listing and replaying have in common."""
+    """Common steps of listing and replaying."""
 
     request: ListDeadLetters | ReplayDeadLetters
 
     @abstractmethod
     def question(self, entry: ConnectorEntry) -> AskDeadLetters | AskReplay:
-        """What a worker is asked."""
+        """The question to a worker."""
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""

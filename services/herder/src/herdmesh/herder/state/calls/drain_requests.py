@@ -63,7 +63,7 @@ class DrainHandler(RequestHandler):
         return None
 
     def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Raises NoWorker: the caller asks again, and is told how the worker is by then."""
+        """Raises NoWorker: the caller asks again, and gets the state of the worker by then."""
         raise NoWorker(f"worker {command.worker_id} went away before it took note; try again")
 
     def written(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:

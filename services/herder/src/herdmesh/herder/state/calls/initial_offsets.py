@@ -34,7 +34,7 @@ from herdmesh.rpc.errors import ConnectorExists, FieldViolation, InvalidConfig, 
 from herdmesh.session.questions import AlterOffsets, FenceTasks
 
 WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN, Stage.OTHER_OFFSETS)
-"""Stages in which `hold` is to be asked again when time has passed."""
+"""Stages in which a call is looked at again with every tick."""
 _WRITING = (Stage.WRITING, Stage.READING_BACK)
 _RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
@@ -124,7 +124,7 @@ def _ask_to_prepare(memory: HerderMemory, call: Call, request: CreateConnector) 
 
 
 def _refuse_too_large(call: Call) -> None:
-    """What the store would refuse when a worker's file has the offsets already. Raises InvalidConfig."""
+    """Refuse a record that the store would refuse after a worker's file has the offsets. Raises InvalidConfig."""
     key, value = config_topic.encode(ConnectorRecord(call.name, call.config or {}))
     size_bytes = len(key) + len(value or b"")
     if size_bytes > config_topic.RECORD_BYTES_MAX:

@@ -61,7 +61,7 @@ LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL
 
 @dataclass(frozen=True)
 class _LoggerHandler(RequestHandler):
-    """What listing and setting levels have in common: several workers answer."""
+    """Common steps of listing and setting levels: several workers answer."""
 
     request: GetLoggers | SetLoggers
 
@@ -159,19 +159,19 @@ class SetLoggersHandler(_LoggerHandler):
         return None if call.asked else LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
 
     def deposed(self, call: Call, why: str) -> HerdmeshError | None:
-        """A level is in effect only when a leader has told the workers, so no stage is seen through."""
+        """A level is in effect only when a leader has sent it to the workers, so no stage is seen through."""
         return NoLeader(f"this herder stopped leading: {why}")
 
 
 def read(memory: HerderMemory, levels: Sequence[ClusterLevel]) -> None:
-    """The config store's levels, read anew: connected workers are told those that this herder did not know."""
+    """The config store's levels were read anew: send connected workers those that this herder did not know."""
     for level in levels:
         if not _is_known(memory.stores, level.revision):
             _take(memory, level)
 
 
 def recorded(memory: HerderMemory, event: LoggerRecorded) -> None:
-    """The config store has a level: tell every connected worker; one call that set it hears what changed."""
+    """The config store has a level: send it to every connected worker; the call that set it collects what changed."""
     _take(memory, event.level)
 
 
@@ -190,7 +190,7 @@ def _is_known(stores: StoreViews, revision: Revision) -> bool:
 
 
 def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, question: SetLogger) -> None:
-    """Tell every connected worker; `call` hears what changed."""
+    """Send a level to every connected worker; `call` collects what changed."""
     if call is not None:
         call.told = True
     for member in fleet.members.values():
@@ -203,7 +203,7 @@ def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, qu
 
 
 def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | None) -> None:
-    """A worker dialled in: tell it the levels that are newer than what it was told."""
+    """A worker dialled in: send it the levels that are newer than those it was sent."""
     assert member.session is not None
     for level in stores.logger_levels.values():
         if told is None or not told.includes(level.revision):
@@ -211,8 +211,8 @@ def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | 
 
 
 def _repeat(memory: HerderMemory, call: Call, logger: str, level: str) -> None:
-    """The store had the level before this call, so every connected worker was told it, or others set since: nothing is
-    left to do, and they report what it changed."""
+    """The store had the level before this call, so every connected worker was sent it, or later ones: nothing is left
+    to do, and they report what it changed."""
     call.told = True
     known = memory.stores.logger_levels.get(logger)
     if known is None or known.level != level:

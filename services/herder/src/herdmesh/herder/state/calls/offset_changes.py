@@ -119,7 +119,7 @@ class ChangeOffsetsHandler(RequestHandler):
         return self.look_again(memory, call)
 
     def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Take the next step that waits for nobody's answer."""
+        """Take the next step, where it waits for no answer."""
         if call.stage is Stage.FORGETTING:
             return self._end_when_forgotten(memory, call)
         if call.stage is Stage.BEGUN and memory.stores.applied(call.revision):
@@ -161,8 +161,8 @@ class ChangeOffsetsHandler(RequestHandler):
         return self.look_again(memory, call)
 
     def written(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
-        """A store has done what it was asked for: the config store recorded, or told what it had recorded; or the
-        status store removed the tasks' statuses."""
+        """A store acknowledged: the config store recorded, or returned its record; or the status store removed the
+        tasks' statuses."""
         recorded = event.offsets
         if recorded is None:
             return self._end_when_forgotten(memory, call)
@@ -186,7 +186,7 @@ class ChangeOffsetsHandler(RequestHandler):
         return self.look_again(memory, call)
 
     def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
-        """A store did not do, or did not tell, what it was asked for."""
+        """A store refused, or its outcome is unknown."""
         if call.stage is Stage.FORGETTING:
             error = WriteOutcomeUnknown(
                 "the offsets were forgotten, but the tasks' statuses still say that there were some: "
@@ -233,7 +233,7 @@ class ChangeOffsetsHandler(RequestHandler):
             self._read_or_begin(memory, call, entry)
 
     def _read_or_begin(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
-        """What a reset forgets nobody can look up afterwards, should the worker go that does it."""
+        """Read first what a reset forgets: nobody can look it up afterwards, if the worker that makes it is lost."""
         if self.request.reset and call.offsets_before is None and not call.may_have:
             call.stage = Stage.READING_OFFSETS
             commands.ask_able(memory, call, ReadOffsets(call.name, entry.config))
@@ -260,7 +260,7 @@ class ChangeOffsetsHandler(RequestHandler):
 
     def _changed(self, memory: HerderMemory, call: Call, told: OffsetsAnswer) -> Answer | None:
         if self.request.reset and call.may_have and not told.offsets and call.offsets_before is not None:
-            # All or none: there was nothing left to forget, because whoever was asked before forgot it.
+            # All or none: there was nothing left to forget, because the worker asked before forgot it.
             told = replace(told, offsets=call.offsets_before.offsets)
         call.offsets_after = told
         forgets = self.request.reset or any(one.offset_json is None for one in self.request.offsets)
@@ -278,7 +278,7 @@ class ChangeOffsetsHandler(RequestHandler):
         return None if _task_statuses(memory.stores, call.name) else self._end(memory, call, call.offsets_after)
 
     def _end(self, memory: HerderMemory, call: Call, told: OffsetsAnswer) -> Answer | None:
-        """Everything is done: the answer, or None while it is recorded for whoever asks again."""
+        """Everything is done: the answer, or None while it is recorded for a retry."""
         if not call.options.request_id:
             return told
         offset_records.ended(memory.step, memory.leadership, memory.call_table, call, self.request, told)
@@ -287,7 +287,7 @@ class ChangeOffsetsHandler(RequestHandler):
 
 @contextmanager
 def _truly(call_table: CallTable, call: Call) -> Generator[None]:
-    """Raise WriteOutcomeUnknown in place of what says that nothing was changed, when that is not known."""
+    """Raise WriteOutcomeUnknown in place of errors that say that nothing was changed, when that is not known."""
     try:
         yield
     except WriteOutcomeUnknown:
@@ -350,7 +350,7 @@ def _is_free(call_table: CallTable, call: Call) -> bool:
 
 
 def _has_wound_down(memory: HerderMemory, entry: ConnectorEntry) -> bool:
-    """True when there is no task set, and nobody holds a task of an earlier one, as far as workers have dialled in."""
+    """True when there is no task set, and no worker that dialled in holds a task of an earlier one."""
     if leadership_queries.adopting(memory) or entry.tasks or entry.task_count or entry.inconsistent:
         return False
     return not any(next(unit.holds(), None) is not None for unit in memory.inventory.connector(entry.name).tasks())

@@ -38,9 +38,9 @@ _NOTHING: Final = OffsetsAnswer(())
 
 
 def begins(step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets) -> None:
-    """Record that a worker is about to be asked, and what a reset is to forget."""
+    """Record the beginning, before a worker is asked, and the offsets that a reset is to forget."""
     call.stage = Stage.BEGINNING
-    # Nobody can ask for what is recorded without an id.
+    # A record without a request id can never be looked up.
     before = call.offsets_before if call.options.request_id else None
     _record(step, leadership, call_table, call, request, before or _NOTHING, ended=False)
 
@@ -48,13 +48,13 @@ def begins(step: Step, leadership: Leadership, call_table: CallTable, call: Call
 def ended(
     step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets, told: OffsetsAnswer
 ) -> None:
-    """Record what the caller is about to be told."""
+    """Record the answer, before the caller gets it."""
     call.stage = Stage.WRITING
     _record(step, leadership, call_table, call, request, told, ended=True)
 
 
 def left_alone(call_table: CallTable, call: Call) -> None:
-    """The call is refused, and nobody has written anything for its id: a retry need not doubt that."""
+    """The call is refused, and nothing was written for its id: a retry may rely on that."""
     if call.begun and call.options.request_id:
         call_table.leave_offsets_alone(call.options.request_id)
 
@@ -77,7 +77,7 @@ def look_back(step: Step, leadership: Leadership, call_table: CallTable, call: C
 
 
 def not_recorded(call: Call, error: HerdmeshError) -> HerdmeshError:
-    """What the caller is told when the store did not record, or did not tell, how far the change is."""
+    """The answer when the store refused to record how far the change is, or its outcome is unknown."""
     if isinstance(error, RequestInvalid):
         return RequestInvalid(
             f"this request_id was used for another change of offsets, or for something else: {error.message}",

@@ -51,7 +51,7 @@ def notes(
     runs: bool,
     others: Sequence[str],
 ) -> list[str]:
-    """Sentences, the most important first. `made` None = no task configs are asked for; `runs` = a worker could take
+    """Sentences, the most important first. `made` None = no task configs are made; `runs` = a worker could take
     the connector; `others` = units of other connectors that move."""
     old = before if before is not None and before.has_config else None
     found: list[str] = []

@@ -75,7 +75,7 @@ class PlanHandler(RequestHandler):
 
 
 def _after(before: ConnectorEntry | None, name: str, config: Properties) -> ConnectorEntry:
-    """What would be stored. No revision of today's can be the new config's, so it has none."""
+    """The entry that would be stored. It has no revision: no existing one can be the new config's."""
     if before is None or not before.has_config:
         return ConnectorEntry(name, config=config, incarnation="planned")
     return replace(before, config=config, config_revision=None, foreign=False)
@@ -100,7 +100,7 @@ def _planned(
         after = _committed(entry, made)
     else:
         after = entry
-    # What other plugins move, it moves under the old task set.
+    # A move because of other plugins happens under the old task set.
     other_plugins = before is not None and plugin_eligibility.needs(before) != plugin_eligibility.needs(entry)
     begun = placement.places(memory, entry, _wanted(entry)) if other_plugins and after is not entry else None
     entry, wanted = after, _wanted(after)

@@ -29,7 +29,7 @@ class PluginHandler(RequestHandler):
     request: GetPlugin
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Ask a worker that has it. Raises PluginNotFound with the known ones, NoWorker when nobody can be asked."""
+        """Ask a worker that has it. Raises PluginNotFound with the known ones, NoWorker when none is connected."""
         class_name = self.request.class_name.strip()
         if not class_name:
             raise RequestInvalid("name the plugin: its class name or an alias", "class_name")

@@ -51,13 +51,13 @@ from herdmesh.session.model import RunState, UnitId
 
 @dataclass(frozen=True)
 class _RestartHandler(StoreWrite):
-    """What a restart of a connector and one of a task have in common."""
+    """Common steps of restarts of a connector and of a task."""
 
     request: RestartConnector | RestartTask
 
     @abstractmethod
     def items(self, memory: HerderMemory, connector: Connector, entry: ConnectorEntry) -> tuple[RestartItem, ...]:
-        """What the request restarts. Raises what it is to be refused with."""
+        """The units that the request restarts. Raises the error to refuse it with."""
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Raises ConnectorNotFound, TaskNotFound, or StatusNotFound for a plan of a connector without a status."""
@@ -117,7 +117,7 @@ class RestartTaskHandler(_RestartHandler):
 def planned(
     memory: HerderMemory, connector: Connector, include_tasks: bool, only_failed: bool
 ) -> tuple[RestartItem, ...]:
-    """What KIP-745 restarts, the connector first; a unit already RESTARTING counts as restarted."""
+    """The units that KIP-745 restarts, the connector first; a unit already RESTARTING counts as restarted."""
     items: list[RestartItem] = []
     for unit in [connector.unit(None), *connector.tasks()]:
         view = views.unit_view(memory, connector, unit)
@@ -139,7 +139,7 @@ def recorded(memory: HerderMemory, event: RestartRecorded) -> None:
 
 
 def taken_in(memory: HerderMemory, connector: Connector, before: Mapping[int | None, int]) -> None:
-    """The connector's entry changed: units that nobody holds are not to wait any longer if they are to restart."""
+    """The connector's entry changed: unheld units that are to restart wait no longer."""
     entry = connector.stored
     if entry is None:
         return

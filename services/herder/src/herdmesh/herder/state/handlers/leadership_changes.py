@@ -55,7 +55,7 @@ def lead_when_caught_up(memory: HerderMemory) -> None:
     for name in sorted({*memory.stores.entries, *memory.stores.statuses}):
         connector = memory.inventory.connector(name)
         record = connector.entry.task_count_record if connector.entry is not None else None
-        # Whoever ran these for the leader before us, or was started by it after its time, may do so still.
+        # Workers of the leader before us may still run these, also those that it started after its time.
         connector.unfenced.update(range(record or 0))
         memory.agenda.touch(name)
     memory.agenda.place_all()
@@ -71,7 +71,7 @@ def following(memory: HerderMemory, event: LeadershipFollowing) -> None:
 
 
 def yield_to_newer(memory: HerderMemory) -> None:
-    """End a reign that is over by the config topic's own word, whatever our clock says of the lease: the machine may
+    """End a reign that is over by the config topic's own record, whatever our clock says of the lease: the machine may
     have slept. So nobody acts on what was written after the epoch of the next leader."""
     if memory.leadership.role is not Role.FOLLOWING and memory.stores.epoch_seen > memory.leadership.epoch:
         # Told to the store as well: one that confirmed the old epoch for ever would keep everybody from leading.
@@ -80,7 +80,8 @@ def yield_to_newer(memory: HerderMemory) -> None:
 
 
 def step_down(memory: HerderMemory, why: str) -> None:
-    """Stop acting as leader at once: tell the callers and end the sessions. Tasks run on; their workers dial again."""
+    """Stop acting as leader at once: answer the callers and end the sessions. Tasks run on; their workers dial
+    again."""
     if memory.leadership.role is Role.FOLLOWING:
         return
     memory.leadership.stop()

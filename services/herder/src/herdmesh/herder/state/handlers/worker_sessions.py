@@ -124,7 +124,7 @@ def _replace(memory: HerderMemory, before: Member, event: WorkerHello) -> None:
 
 
 def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: dict[UnitId, Holding]) -> set[UnitId]:
-    """Drop what this worker says it has not; returns the units it was known to hold."""
+    """Drop the holds that this worker does not claim; returns the units that it was known to hold."""
     known: set[UnitId] = set()
     for unit_id in sorted(member.load, key=lambda item: item.order):
         connector = inventory.connector(unit_id.connector)
@@ -143,7 +143,7 @@ def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: d
 
 
 def _adopt(memory: HerderMemory, member: Member, holding: Holding, counted: bool) -> bool:
-    """True when the worker may keep what it claims; otherwise it is a stray until the worker says it is gone."""
+    """True when the worker may keep the claimed unit; otherwise it is a stray until the worker reports its stop."""
     connector = memory.inventory.connector(holding.unit.connector)
     unit = connector.unit(holding.unit.task)
     memory.agenda.touch_unit(unit.id)
@@ -176,7 +176,7 @@ def _adopt(memory: HerderMemory, member: Member, holding: Holding, counted: bool
 
 
 def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding: Holding) -> None:
-    """Take over the state a hello tells. A RUNNING connector is asked for task configs only when the set needs it."""
+    """Take over the state in a hello. A RUNNING connector is asked for task configs only when the set needs it."""
     hold = unit.hold
     entry = connector.stored
     assert hold is not None
@@ -185,7 +185,7 @@ def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding
     was_known = hold.state is state
     holds.state_reported(step, fleet, connector, unit, state)
     hold.failure = holding.failure
-    # What it was told follows from the state; a unit that is FAILED or starting is told again: its target may have been
+    # Its last target follows from the state; a FAILED or starting unit is sent its target again: it may have been
     # changed while nobody led.
     hold.target = _TOLD.get(holding.state)
     if unit.id.task is None and state is RunState.RUNNING:
@@ -242,8 +242,8 @@ def reported(step: Step, fleet: Fleet, inventory: Inventory, event: UnitReported
         return  # it is being stopped; only the acknowledgement counts
     hold.failure = event.failure
     holds.state_reported(step, fleet, connector, unit, event.state)
-    # What it has done is the last that it was told, as far as we can know: it may have begun to pause before it dialled
-    # in as RUNNING. Anything else that it should do it is told again.
+    # The state that it reached is the last target that it knows, as far as we can tell: it may have begun to pause
+    # before it dialled in as RUNNING. Any other target is sent again.
     hold.target = _TOLD.get(event.state, hold.target)
     inventory.agenda.touch_unit(unit.id)
 
@@ -305,8 +305,8 @@ def broken(memory: HerderMemory, event: StreamBroken) -> None:
 
 
 def tick(memory: HerderMemory, stalled_ms: int) -> None:
-    """Find the lost and the drained, and say that we live. Time in which this process itself stood still, and so could
-    not listen, is not held against workers."""
+    """Find lost workers, close windows that are over, and send heartbeats. Time in which this process stood still, and
+    so could not listen, is not held against workers."""
     rules = memory.step.rules
     for member in list(memory.fleet.members.values()):
         member.heard_ms = min(memory.step.now, member.heard_ms + stalled_ms)
@@ -354,7 +354,7 @@ def _forget(agenda: Agenda, fleet: Fleet, member: Member, *, held_nothing: bool)
 
 
 def _end_session(memory: HerderMemory, member: Member) -> None:
-    """Nothing goes over the worker's session any more; what was asked over it is asked of another worker."""
+    """Nothing goes over the worker's session any more; its open commands go to other workers."""
     session = memory.fleet.end_session(member)
     if session is None:
         return

@@ -16,9 +16,9 @@ from herdmesh.herder.state.memory import (
     Leadership,
 )
 
-#: With no more generations than this left, the next block is asked for: half a block, as one step may start 400 units.
+#: With no more generations than this left, the next block is requested: half a block, as one step may start 400.
 RESERVE_AT = 500
-#: How long units wait for a block before the epoch is given up: a store that cannot write this is not heard for longer.
+#: How long units wait for a block before the epoch is given up: no store that cannot write them is waited for longer.
 RESERVE_MS = 2_000
 
 

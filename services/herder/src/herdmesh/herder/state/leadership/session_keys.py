@@ -56,7 +56,7 @@ def written(session_key: SessionKeyState, revision: Revision | None) -> None:
 
 
 def write_failed(step: Step, session_key: SessionKeyState) -> None:
-    """A rotation was refused or its outcome never told; the watch may still bring a key, else it is due again."""
+    """A rotation was refused or its outcome is unknown; the watch may still bring a key, else it is due again."""
     session_key.retry_from(step.now + RETRY_MS)
 
 

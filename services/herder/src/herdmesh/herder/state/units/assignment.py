@@ -34,7 +34,7 @@ _ORDER = attrgetter("order")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`unit` leaves `source` (None = was nowhere) for `target` (None = nobody can take it)."""
+    """`unit` leaves `source` (None = it was nowhere) for `target` (None = no worker can take it)."""
 
     unit: UnitId
     source: str | None
@@ -73,7 +73,7 @@ def assign(
 
 @dataclass(slots=True)
 class _Group:
-    """The units that the same workers can take: who has them, who has none, and how many each worker is to have."""
+    """Units that the same workers can take: which worker has each, which units have none, and each worker's quota."""
 
     able: tuple[str, ...]
     held: dict[str, list[UnitId]]
@@ -98,7 +98,7 @@ class _Group:
         return sum(max(0, self.extra(worker)) for worker in self.able)
 
     def targets(self, count_max: int | None) -> Iterator[str]:
-        """Where the first of the pool go: always to who is to get the most of those that are left."""
+        """Targets of the first units of the pool: each goes to the worker that is to get most of the remaining ones."""
         takers = [(-extra, worker) for worker in self.able if (extra := self.extra(worker)) > 0]
         heapq.heapify(takers)
         left = self.room() if count_max is None else count_max

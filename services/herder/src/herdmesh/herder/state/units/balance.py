@@ -127,12 +127,12 @@ def _worthwhile(memory: HerderMemory, *, spare_recent: bool) -> list[Move]:
 
 
 def _moves(memory: HerderMemory, *, spare_recent: bool) -> list[Move]:
-    """What would make loads as even as they can be; without units that were placed of late, if these are spared."""
+    """The moves that would make loads as even as possible; `spare_recent` leaves recently placed units out."""
     workers = placement.taking_work(memory.fleet)
     found: list[Move] = []
     for round_ in placement.rounds(memory, workers):
         for _, unit in round_.free:
-            # It may wait for long, for the fence of its task set, say; what runs does not make room for it.
+            # It may wait for long, for the fence of its task set, say; running units do not make room for it.
             del round_.units[unit.id]
             round_.places.pop(unit.id, None)
         if spare_recent:

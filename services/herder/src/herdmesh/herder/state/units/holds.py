@@ -80,7 +80,7 @@ def reported_generation(stores: StoreViews, unit: UnitId) -> int:
 
 
 def reported_conditions(stores: StoreViews, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
-    """What the worker's status of this very claim says besides the state: STALLED, above all."""
+    """The conditions in the worker's status of this very assignment: STALLED, above all."""
     status = stores.status_of(unit)
     if status is None or status.generation != hold.assignment.generation or status.state is not hold.state:
         return ()
@@ -88,12 +88,12 @@ def reported_conditions(stores: StoreViews, unit: UnitId, hold: Hold) -> tuple[C
 
 
 def remembers(connector: Connector, status: StatusEntry) -> bool:
-    """True when the status tells of a commit, and not of one in an earlier life of the name."""
+    """True when the status has a commit, and not one of an earlier life of the name."""
     return status.commit_scope is not None and status.generation >= connector.commits_from
 
 
 def scope_of(stores: StoreViews, connector: Connector, entry: ConnectorEntry, task: int) -> CommitScope | None:
-    """What a task's last commit was for, and what all tasks of the connector have committed under the same group: its
+    """The scope of a task's last commit, and of all commits of the connector's tasks under the same group: its
     partitions may have been another number's, one that is in the set no more included. None = nothing is known.
 
     Of several groups the config's counts, where a task has committed under it; else the one of this number. The herder
@@ -145,7 +145,7 @@ def _topics(scope: CommitScope) -> set[str]:
 
 
 def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
-    """What a held unit is told; STOPPED is for connectors only."""
+    """The target state of a held unit; STOPPED is for connectors only."""
     return entry.wanted_state if unit.task is None or entry.wanted_state is TargetState.PAUSED else TargetState.STARTED
 
 
@@ -209,7 +209,7 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
 
 
 def _because(leadership: Leadership, stores: StoreViews, unit: Unit) -> str:
-    """Why the unit is started; what is told only once."""
+    """Why the unit is started. Each reason is given once."""
     because, unit.because = unit.because, ""
     if because:
         return because
@@ -242,7 +242,7 @@ def stop(
 
 
 def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
-    """The worker that holds the unit is giving it up without being told by us; it starts anew once that is over."""
+    """The worker gives the unit up without a stop of ours; the unit starts anew once that is over."""
     inventory.drop(unit, hold)
     inventory.stray(unit, hold)
     unit.because = f"worker {hold.worker_id} gave it up"
@@ -252,7 +252,7 @@ def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold
 
 
 def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
-    """A worker does not run the unit any more, and says so."""
+    """A worker reports that it runs the unit no more."""
     asked = hold is not unit.hold
     inventory.drop(unit, hold)
     if not asked:
@@ -269,7 +269,7 @@ def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, un
 
 
 def lose(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
-    """A worker may still run the unit and cannot be asked: its task must be fenced before a changed set starts."""
+    """A worker that is unreachable may still run the unit: its task must be fenced before a changed set starts."""
     was_current = hold is unit.hold
     inventory.drop(unit, hold)
     if unit.id.task is None:
@@ -307,7 +307,7 @@ def expire_stops(step: Step, fleet: Fleet, inventory: Inventory, connector: Conn
 
 
 def state_reported(step: Step, fleet: Fleet, connector: Connector, unit: Unit, state: RunState | None) -> None:
-    """The worker that holds the unit says which state it is in; times and follow-ups of a change."""
+    """The worker that holds the unit reports its state; set the times and follow-ups of a change."""
     hold = unit.hold
     assert hold is not None
     if hold.state is state:
@@ -327,7 +327,7 @@ def state_reported(step: Step, fleet: Fleet, connector: Connector, unit: Unit, s
 
 
 def _forget_generation(connector: Connector) -> None:
-    """Whoever was to make task configs is gone; the next start of the connector asks anew."""
+    """The instance that was to make task configs is gone; the next start of the connector asks anew."""
     connector.generate = Generate.NO
     connector.made = None
     connector.trouble = ""

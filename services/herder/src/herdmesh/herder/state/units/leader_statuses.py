@@ -42,7 +42,7 @@ RETRY_MS = 1_000
 def write_changes(
     step: Step, stores: StoreViews, call_table: CallTable, connector: Connector, units: Iterable[Unit]
 ) -> None:
-    """Write what the statuses of these units of a connector do not say yet."""
+    """Write the changes that the statuses of these units of a connector lack."""
     entry = connector.stored
     if entry is None:
         return
@@ -104,7 +104,7 @@ def _change(step: Step, stores: StoreViews, entry: ConnectorEntry, unit: Unit) -
 
 
 def _alike(one: RestartNote | None, other: RestartNote | None) -> bool:
-    """Whether two notes tell the same; times are not compared, they lose their fractions in text."""
+    """Whether two notes are equal but for times, which lose their fractions in text."""
     if one is None or other is None:
         return one is other
     return (one.tag, len(one.attempts_ms), one.attempt, one.next_ms is None) == (

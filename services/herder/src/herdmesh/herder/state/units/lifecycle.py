@@ -77,12 +77,12 @@ def reconcile(memory: HerderMemory, connector: Connector, tasks: Collection[int 
 
 
 def ready(memory: HerderMemory, entry: ConnectorEntry, unit: Unit) -> bool:
-    """True when the unit may be started as soon as somebody can take it."""
+    """True when the unit may be started as soon as a worker can take it."""
     return may_start(memory) and ready_itself(memory, entry, unit)
 
 
 def may_start(memory: HerderMemory) -> bool:
-    """False while no unit is `ready`, whichever it is: to be asked once, before thousands are looked at."""
+    """False while no unit at all is `ready`. Check this once before looking at thousands of units."""
     return (
         memory.stores.status_store_read
         and not leadership_queries.gathering(memory)
@@ -91,7 +91,7 @@ def may_start(memory: HerderMemory) -> bool:
 
 
 def ready_itself(memory: HerderMemory, entry: ConnectorEntry, unit: Unit) -> bool:
-    """`ready`, of who has asked `may_start`."""
+    """Like `ready`; the caller must have checked `may_start`."""
     if unit.hold is not None or unit.strays or not holds.is_wanted(entry, unit.id):
         return False
     if memory.step.now < unit.not_before_ms:
@@ -155,8 +155,8 @@ def _stop_if_unwanted(
         < holds.reported_generation(memory.stores, unit.id)
         < memory.leadership.next_generation
     ):
-        # A leader before us gave it to somebody else later, whose last word was written after we adopted this one,
-        # and stands over all that it will say.
+        # An earlier leader gave the unit to another worker later. That worker's last status was written after this
+        # one was adopted, and its higher generation hides all that this one will report.
         unit.restarting = True
         holds.stop(
             memory.fleet, memory.inventory, connector, unit, "a newer owner has reported it", destination=hold.worker_id
@@ -200,9 +200,9 @@ def _start_ready(memory: HerderMemory, connector: Connector, entry: ConnectorEnt
 def _clean_statuses(
     memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, tasks: Collection[int | None] | None
 ) -> None:
-    """Remove statuses of what is configured no longer, once nobody can write them
-    (docs/reference/connect/status-topic.md, section 6). What only some units (`tasks`) have to do with is looked at a
-    moment later, once for all that change until then.
+    """Remove statuses of deleted connectors and tasks, once no worker can write them
+    (docs/reference/connect/status-topic.md, section 6). A change of some units only (`tasks`) is looked at a moment
+    later, once for all that change until then.
 
     A stopped connector keeps its tasks' statuses, unlike in Connect: they remember that offsets were committed, without
     which offsets lost while it was stopped would look like a first start.
@@ -243,8 +243,8 @@ def _clean_soon(step: Step, agenda: Agenda, connector: Connector) -> None:
 
 
 def _is_told(stores: StoreViews, connector: Connector, entry: ConnectorEntry) -> bool:
-    """True when every task of the set has said a word since it was started: what it was told of the commits of numbers
-    that are no more is in its own status then, and outlives them and this leader.
+    """True when every task of the set has reported since it was started: the commits of removed task numbers, which it
+    was given at its start, are in its own status then, and outlive those tasks and this leader.
 
     A stop empties the set. Whatever happens until tasks are made anew (a pause, a failure, no worker, a new leader),
     the next ones are to find what those before them left.

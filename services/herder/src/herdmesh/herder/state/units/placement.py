@@ -42,7 +42,7 @@ class Round:
     units: dict[UnitId, frozenset[str]] = field(default_factory=dict[UnitId, frozenset[str]])
     places: dict[UnitId, str] = field(default_factory=dict[UnitId, str])
     free: list[tuple[Connector, Unit]] = field(default_factory=list[tuple[Connector, Unit]])
-    """Those that nobody has."""
+    """Those that no worker has."""
 
 
 def place(memory: HerderMemory) -> None:
@@ -231,7 +231,7 @@ def rounds(memory: HerderMemory, workers: list[str], without: str = "") -> tuple
 
 
 def _looks_for_place(memory: HerderMemory, entry: ConnectorEntry, unit: Unit, *, may_start: bool) -> bool:
-    """False for a unit nobody holds whose place must not be decided now: it is not wanted, or waits for its set, for
+    """False for an unheld unit whose place must not be decided now: it is not wanted, or waits for its set, for
     its old worker, or for its backoff; it gets a place when it may start. `may_start`: as `lifecycle` says."""
     if unit.destination is not None or unit.strays:
         return holds.is_wanted(entry, unit.id)
@@ -239,7 +239,7 @@ def _looks_for_place(memory: HerderMemory, entry: ConnectorEntry, unit: Unit, *,
 
 
 def _stop_to_move(fleet: Fleet, inventory: Inventory, move: Move, connector: Connector, unit: Unit) -> bool:
-    """Stop a held unit that is to be elsewhere; False when it runs on, because nobody else can take it."""
+    """Stop a held unit that is to move; False when it runs on, because no other worker can take it."""
     assert unit.hold is not None
     if move.target is not None:
         because = _why_moved(fleet, connector, unit.hold.worker_id)

@@ -34,7 +34,7 @@ def level(uses: Sequence[RateUse]) -> float:
     content = sorted(use.used_per_second for use in uses if not use.wants_more)
     count = len(uses)
     if len(content) == count:
-        # Nobody wants more: whoever is first to may take what is left, besides what the largest takes already.
+        # No task wants more: the first that does may take the rest, besides what the largest takes already.
         return max(limit / count, limit - sum(content[:-1]))
     left = limit
     for used in content:

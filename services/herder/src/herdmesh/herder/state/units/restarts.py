@@ -35,8 +35,8 @@ from herdmesh.session.model import Failure, RunState, TargetState
 
 
 def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None:
-    """Somebody asks for a restart: stop, acknowledge, start, on the same worker, with a new account. Of a unit that
-    nobody holds only the backoff is lifted."""
+    """Carry out a requested restart: stop, acknowledge, start, on the same worker, with a new account. For a unit that
+    no worker holds only the backoff is lifted."""
     tag = unit.account.tag if unit.account is not None else ""
     unit.account = Account(tag, from_generation=memory.leadership.next_generation)
     unit.not_before_ms = 0

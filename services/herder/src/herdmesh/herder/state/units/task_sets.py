@@ -72,7 +72,7 @@ def advance(memory: HerderMemory, connector: Connector) -> None:
     if memory.step.now < connector.write_ms:
         return
     if entry.wanted_state is TargetState.STOPPED:
-        # Its tasks are made anew on resume, also when its worker never said that it was STOPPED in between.
+        # Its tasks are made anew on resume, also when its worker never reported STOPPED in between.
         connector.generate, connector.made = Generate.WANTED, None
         if entry.tasks or entry.task_count or entry.inconsistent:
             _commit(memory.step, memory.leadership, memory.call_table, connector, entry, ())
@@ -98,7 +98,7 @@ def made(
     if entry is None or hold is None or not matches(entry, connector.unit(None).id, hold.assignment):
         return
     if entry.wanted_state is TargetState.STOPPED:
-        # An answer that the stop overtook. A failure in it would stand for good: the worker has said STOPPED already.
+        # The stop overtook this answer. A failure in it would never be cleared: the worker has reported STOPPED.
         connector.generate = Generate.WANTED
         agenda.touch(connector.name)
         return
@@ -162,7 +162,7 @@ def fenced(step: Step, inventory: Inventory, name: str, failure: Failure | None)
 
 
 def fence_again(inventory: Inventory, name: str) -> None:
-    """The worker that was asked to fence is gone."""
+    """The worker that was to fence is lost."""
     connector = inventory.connectors.get(name)
     if connector is not None:
         connector.busy = False
@@ -180,7 +180,7 @@ def _ask(step: Step, fleet: Fleet, connector: Connector, entry: ConnectorEntry) 
 
 
 def too_many(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> Failure | None:
-    """What a connector fails with that made more task configs than it may; None = it did not."""
+    """The failure of a connector that made more task configs than it may; None = it did not."""
     if len(tasks) <= entry.tasks_max or entry.config.get(TASKS_MAX_ENFORCE_KEY) == "false":
         return None
     return Failure(

@@ -109,7 +109,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Who leads, and the counters of its reign."""
+    """The leader, and the counters of its reign."""
 
     leader_id: str
     leader_address: str
@@ -279,7 +279,7 @@ def _waiting(wait: Wait | None) -> tuple[Condition, ...]:
 
 
 def _conditions(fleet: Fleet, connector: Connector, unit: Unit) -> tuple[Condition, ...]:
-    """Why a unit is where it is, where its state alone does not tell."""
+    """Conditions that explain where a unit is, where its state alone does not."""
     entry = connector.stored
     found: list[Condition] = []
     if entry is None:

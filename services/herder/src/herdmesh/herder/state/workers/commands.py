@@ -40,9 +40,9 @@ from herdmesh.session.questions import (
     ValidateOnWorker,
 )
 
-#: A worker beats every second. One that was not heard for so long is asked only when there is no other.
+#: Workers send a heartbeat every second. One that was silent for so long is asked only when there is no other.
 SILENT_MS: Final = 2_000
-#: What a write of a worker takes at most, as a rule.
+#: The longest time that a write of a worker takes, as a rule.
 WRITE_MS: Final = 2_000
 
 
@@ -85,7 +85,7 @@ def time_left_ms(step: Step, call: Call) -> int:
 
 
 def verdict(reply: CommandReplied) -> Validation:
-    """What a worker said of a config. Raises InvalidConfig or NoWorker when it could not tell."""
+    """A worker's verdict on a config. Raises InvalidConfig or NoWorker when it could not give one."""
     if reply.validation is not None:
         return reply.validation
     failure = reply.failure
@@ -113,12 +113,12 @@ def _send(
 
 
 def preferred(step: Step, able: Collection[Member]) -> Member:
-    """Whom to ask of those that are able: who is not silent, then who holds least, by id where equal."""
+    """The worker to ask: one that is not silent, then the one with the least load, by id where equal."""
     return min(able, key=lambda member: (is_silent(step, member), len(member.load), member.worker_id))
 
 
 def is_silent(step: Step, member: Member) -> bool:
-    """True when it may have stopped: what it is asked now may wait until it counts as lost, or be done much later."""
+    """True when the worker may have stopped: a question to it may wait until it is declared lost, or much longer."""
     return step.now - member.heard_ms >= SILENT_MS
 
 

@@ -25,7 +25,7 @@ from herdmesh.session.questions import SetDraining
 
 
 def greet(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: WorkerHello) -> None:
-    """A worker said hello: go on with what was asked of this life of it; else with what it says itself."""
+    """A worker said hello: go on with the last request about this life of it; else with its own word."""
     if before is not None and before.incarnation == member.incarnation:
         member.drain_asked = before.drain_asked
     if hello.leaving or fleet.has_left(member.incarnation):
@@ -44,7 +44,7 @@ def leaves(step: Step, fleet: Fleet, member: Member) -> None:
 
 
 def gathers_leavers(fleet: Fleet) -> bool:
-    """True while more workers may say that they leave. What moved to one of them would start there in vain: until then
+    """True while more workers may announce that they leave. A unit moved to one of them would start in vain: until then
     units run on where they are. Over at once when nobody is left who takes work."""
     return fleet.leaving.is_open and any(member.takes_work for member in fleet.members.values())
 
@@ -56,7 +56,7 @@ def gone(fleet: Fleet, member: Member, *, held_nothing: bool) -> None:
 
 
 def remind(fleet: Fleet, member: Member, says_draining: bool) -> None:
-    """After the welcome: tell a worker what it missed."""
+    """After the welcome: send a worker the request that it missed."""
     if member.drain_asked is not None and member.drain_asked is not says_draining:
         fleet.send_to(member.worker_id, Ask("", SetDraining(member.drain_asked)))
 

@@ -25,7 +25,7 @@ _REPLACED_MAX = 20
 
 
 def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHello) -> Superseded | None:
-    """Why this process is not heard under its id; None when it is."""
+    """Why this process is refused under its id; None when it is accepted."""
     if before is None or before.session is None or event.incarnation not in before.replaced:
         return None
     before.duplicate, before.duplicate_ms = event.address, step.now
@@ -37,7 +37,7 @@ def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHell
 
 
 def replaced(before: Member | None, event: WorkerHello) -> tuple[str, ...]:
-    """The lives of this id that the one which says hello replaces, the latest last."""
+    """The lives of this id that the new one replaces, the latest last."""
     if before is None:
         return ()
     if before.incarnation == event.incarnation:

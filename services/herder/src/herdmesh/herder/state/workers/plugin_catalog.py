@@ -43,9 +43,9 @@ def plugins_text(fleet: Fleet) -> str:
 
 
 def type_of(fleet: Fleet, entry: ConnectorEntry) -> ConnectorType:
-    """Source or sink. First by the plugin of a worker that is here, then by what a worker once told this herder, then
-    by the names of the connector's class and of the task class that is stored with its tasks. UNKNOWN only when none
-    of them tells."""
+    """Source or sink: by the plugin of a worker that is here, else by a report of a worker that was, else by the names
+    of the connector's class and of the task class that is stored with its tasks. UNKNOWN only when none of them
+    helps."""
     class_name = entry.class_name
     for member in fleet.members.values():
         plugin = member.connectors.get(class_name)
@@ -60,8 +60,8 @@ def type_of(fleet: Fleet, entry: ConnectorEntry) -> ConnectorType:
 
 
 def type_by_name(class_name: str) -> ConnectorType:
-    """What a class is by its name alone. Nearly all of Connect's say so (`JdbcSinkConnector`); the families whose names
-    do not are in `_SOURCE_FAMILIES`."""
+    """Source or sink by the name of a class alone. Nearly all of Connect's have it in them (`JdbcSinkConnector`); the
+    families whose names do not are in `_SOURCE_FAMILIES`."""
     simple = class_name.rsplit(".", 1)[-1]
     is_sink, is_source = "Sink" in simple, "Source" in simple
     if is_sink != is_source:
@@ -76,7 +76,7 @@ def _type_of_plugin(plugin: Plugin) -> ConnectorType:
 
 
 def folders_changed(step: Step, agenda: Agenda, fleet: Fleet, event: PluginsChanged) -> None:
-    """The plugin folders of a worker have changed. What it runs goes on; what waits for a plugin may find it now."""
+    """The plugin folders of a worker have changed. Its units run on; units that wait for a plugin may find it now."""
     member = fleet.member_of(event.session)
     if member is None:
         return
@@ -87,7 +87,7 @@ def folders_changed(step: Step, agenda: Agenda, fleet: Fleet, event: PluginsChan
 
 
 def refused_plugins(fleet: Fleet) -> list[tuple[RefusedPlugin, list[str]]]:
-    """What connected workers found and cannot use, sorted, each with the workers that say so."""
+    """The plugins that connected workers found and cannot use, sorted, each with the workers that reported it."""
     found: dict[RefusedPlugin, list[str]] = {}
     for worker_id, member in sorted(fleet.members.items()):
         for one in member.refused if member.session is not None else ():

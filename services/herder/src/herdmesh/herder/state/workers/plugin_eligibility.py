@@ -24,12 +24,13 @@ Named = tuple[str, str]
 
 
 def needs(entry: ConnectorEntry) -> tuple[Named, ...]:
-    """The connector's class, then the others that its config names: who can run one entry can run all with the same."""
+    """The connector's class, then the other plugins of its config. A worker that can run one entry can run all with
+    the same needs."""
     return (entry.plugin, *steps(entry.config))
 
 
 def steps(config: Properties) -> Iterator[Named]:
-    """The transformations, predicates and converters that a config names. What is malformed is left out."""
+    """The transformations, predicates and converters that a config names. Malformed ones are left out."""
     for family in ("transforms", "predicates"):
         for alias in filter(None, map(str.strip, _text(config, family).split(","))):
             yield from _named(config, f"{family}.{alias}.type", f"{family}.{alias}.")
