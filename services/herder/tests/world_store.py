@@ -172,7 +172,7 @@ class ConfigStore:
                     before.name,
                     has_config=False,
                     task_count_record=before.task_count_record,
-                    task_set_generation=before.task_set_generation,
+                    task_set_version=before.task_set_version,
                 )
             case ins.PutTarget():
                 self._exists(before)
@@ -185,7 +185,7 @@ class ConfigStore:
                 if wanted.config_revision != before.config_revision:
                     raise RevisionMismatch("", "the config moved on")
                 counted = wanted.fenced_generation is not None
-                if counted and wanted.fenced_generation != before.task_set_generation:
+                if counted and wanted.fenced_generation != before.task_set_version:
                     raise RevisionMismatch("", "another task set is in force")
                 if counted:
                     self.counts.append((before.name, len(wanted.tasks)))
@@ -197,7 +197,7 @@ class ConfigStore:
                     task_count=len(wanted.tasks),
                     inconsistent=False,
                     applied_config=before.config,
-                    task_set_generation=before.task_set_generation + 1,
+                    task_set_version=before.task_set_version + 1,
                     pending_fencing=not counted,
                     task_count_record=len(wanted.tasks) if counted else before.task_count_record,
                 )

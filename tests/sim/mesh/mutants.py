@@ -23,20 +23,20 @@ from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import (
     Agenda,
     Call,
+    CallStage,
     Connector,
     Fleet,
     HerderMemory,
     Inventory,
     Leadership,
     Member,
-    Stage,
     Step,
     Unit,
 )
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import restart_policy
 from herdmesh.herder.state.model.requests import OffsetsAnswer
-from herdmesh.herder.state.units import balance, holds, lifecycle, task_sets
+from herdmesh.herder.state.units import balance, handover, lifecycle, task_sets
 from herdmesh.herder.state.workers import drains
 from herdmesh.session.messages import Message, StartUnit
 from herdmesh.session.model import Holding, RunState
@@ -91,10 +91,10 @@ def _adoption_by_generation() -> Generator[None]:
     """A claim is adopted, and a hold kept, whatever config and task set it was started with."""
 
     def matches(entry: Any, unit: Any, assignment: Any) -> bool:
-        return holds.is_wanted(entry, unit)
+        return handover.is_wanted(entry, unit)
 
     with ExitStack() as stack:
-        for module in (holds, task_sets):
+        for module in (handover, task_sets):
             stack.enter_context(patch.object(module, "matches", matches))
         yield
 
@@ -137,15 +137,15 @@ def _double_start() -> Generator[None]:
 
 def _no_wait_for_acknowledgement() -> Generator[None]:
     """A unit that was told to stop counts as stopped."""
-    stop = holds.stop
+    stop = handover.stop
 
     def hasty(fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, *args: Any, **named: Any) -> None:
-        before = list(unit.strays)
+        before = list(unit.superseded)
         stop(fleet, inventory, connector, unit, *args, **named)
-        for stray in [stray for stray in unit.strays if stray not in before]:
+        for stray in [stray for stray in unit.superseded if stray not in before]:
             inventory.drop(unit, stray)
 
-    with patch.object(holds, "stop", hasty):
+    with patch.object(handover, "stop", hasty):
         yield
 
 
@@ -199,9 +199,9 @@ def _forgotten_stray() -> Generator[None]:
 
     def forget(memory: HerderMemory, member: Member, holding: Holding, *args: Any, **named: Any) -> bool:
         unit = memory.inventory.connector(holding.unit.connector).unit(holding.unit.task)
-        before = list(unit.strays)
+        before = list(unit.superseded)
         adopted = adopt(memory, member, holding, *args, **named)
-        for stray in [stray for stray in unit.strays if stray not in before]:
+        for stray in [stray for stray in unit.superseded if stray not in before]:
             if stray.assignment == holding.assignment:
                 memory.inventory.drop(unit, stray)
         return adopted
@@ -277,17 +277,17 @@ def _statuses_left() -> Generator[None]:
 def _told_before_made() -> Generator[None]:
     """A change of offsets is acknowledged once a worker was asked for it: it is in the leader's memory alone, and is
     dropped with the leader."""
-    written = ChangeOffsetsHandler.written
+    written = ChangeOffsetsHandler.on_write_completed
 
     def hasty(self: ChangeOffsetsHandler, memory: HerderMemory, call: Call, event: ev.WriteDone) -> Any:
         told, request = written(self, memory, call, event), self.request
-        if told is None and call.stage is Stage.CHANGING_OFFSETS:
+        if told is None and call.stage is CallStage.CHANGING_OFFSETS:
             return OffsetsAnswer(
                 (call.offsets_before or OffsetsAnswer(())).offsets if request.reset else request.offsets
             )
         return told
 
-    with patch.object(ChangeOffsetsHandler, "written", hasty):
+    with patch.object(ChangeOffsetsHandler, "on_write_completed", hasty):
         yield
 
 
@@ -304,14 +304,14 @@ def _made_again_by_the_next() -> Generator[None]:
 
 def _offsets_dropped() -> Generator[None]:
     """A connector is made without the offsets that its create brings."""
-    answered = initial_offsets.answered
+    answered = initial_offsets.on_reply
 
     def dropping(memory: HerderMemory, call: Call, *args: Any) -> bool:
         ready = answered(memory, call, *args)
         call.prepared_offsets = None
         return ready
 
-    with patch.object(initial_offsets, "answered", dropping):
+    with patch.object(initial_offsets, "on_reply", dropping):
         yield
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from herdmesh.herder import state
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state.calls.handlers_by_request import handler_of
-from herdmesh.herder.state.memory import HerderMemory, Hold, Member, Step, new_memory
+from herdmesh.herder.state.memory import HerderMemory, Member, Placement, Step, new_memory
 from herdmesh.herder.state.memory.fleet import Window
 from herdmesh.herder.state.model.events import LeadershipGranted
 from herdmesh.herder.state.model.requests import Request
@@ -81,7 +81,7 @@ def held(memory: HerderMemory) -> dict[str, Counter[object]]:
     found = {worker: Counter[object]() for worker in WORKERS}
     for connector in memory.inventory.connectors.values():
         for unit in connector.units.values():
-            found_here = [hold.worker_id for hold in unit.holds()]
+            found_here = [hold.worker_id for hold in unit.placements()]
             for worker in found_here:
                 found[worker][unit.id] += 1
     return found
@@ -94,17 +94,17 @@ def test_a_members_load_is_what_the_units_say(steps: list[tuple[str, str, int]])
         memory.fleet.join(Member(worker, "life", "here:1", 8, (), number, 0, 0), number)
     connector = memory.inventory.connector("c")
     for generation, (step, worker, task) in enumerate(steps):
-        unit, hold = connector.unit(task), Hold(worker, Assignment(1, generation), 0)
-        if step == "take" and unit.hold is None:
+        unit, hold = connector.unit(task), Placement(worker, Assignment(1, generation), 0)
+        if step == "take" and unit.placement is None:
             memory.inventory.take(unit, hold)
         elif step == "stray":
-            memory.inventory.stray(unit, hold)
+            memory.inventory.supersede(unit, hold)
         elif step == "drop":
-            for one in list(unit.holds())[:1]:
+            for one in list(unit.placements())[:1]:
                 memory.inventory.drop(unit, one)
         loads = {worker: Counter(memory.fleet.members[worker].load) for worker in WORKERS}
         assert loads == held(memory)
-        assert connector.stray_tasks == sum(len(one.strays) for one in connector.units.values())
+        assert connector.superseded_tasks == sum(len(one.superseded) for one in connector.units.values())
 
 
 def test_a_window_is_lengthened_up_to_three_times_its_length() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.herder.state.model import RestartNote, RestartPolicy, StatusEntry, restart_policy
-from herdmesh.herder.state.model.restart_policy import Account, Verdict
+from herdmesh.herder.state.model.restart_policy import RestartHistory, Verdict
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.session.model import Failure, RunState, UnitId
 
@@ -47,7 +47,7 @@ def test_no_window_holds_more_restarts_than_the_budget(
 ) -> None:
     """Whatever fails how: at most attempts_max restarts in any window, none due before its failure, and a unit that
     is given up has no restart scheduled."""
-    account, now, began = Account("tag"), 1_000, list[int]()
+    account, now, began = RestartHistory("tag"), 1_000, list[int]()
     for ran_ms, late_ms, error_class in story:
         now += ran_ms or 0
         account.fail(numbers, failure(error_class), now, ran_ms, lambda attempt: (seed * attempt % 997) / 997)
@@ -92,14 +92,14 @@ def test_the_defaults_by_the_numbers() -> None:
     ],
 )
 def test_what_each_class_leads_to(error_class: ErrorClass, verdict: Verdict) -> None:
-    account = Account()
+    account = RestartHistory()
     account.fail(RestartPolicy(), failure(error_class), 0, None, lambda _: 0.0)
     assert account.verdict is verdict
     text = restart_policy.explained(RestartPolicy(), account, None, "`herd restart a`", paused=False)
     assert error_class.value in text
     if verdict is Verdict.HOPELESS:
         assert "`herd restart a`" in text, "it says what to do"
-    off = Account()
+    off = RestartHistory()
     off.fail(RestartPolicy(enabled=False), failure(error_class), 0, None, lambda _: 0.0)
     assert off.verdict is not Verdict.RESTART
 
@@ -108,7 +108,7 @@ def test_what_each_class_leads_to(error_class: ErrorClass, verdict: Verdict) -> 
 @pytest.mark.parametrize("shown", [None, *ErrorClass])
 def test_what_was_decided_is_explained_whatever_the_status_says(decided: ErrorClass, shown: ErrorClass | None) -> None:
     for enabled in (True, False):
-        numbers, account = RestartPolicy(enabled=enabled), Account("tag")
+        numbers, account = RestartPolicy(enabled=enabled), RestartHistory("tag")
         account.fail(numbers, failure(decided), 1_000, None, lambda _: 0.0)
         told = restart_policy.explained(
             numbers, account, None if shown is None else failure(shown), "`herd restart a`", False
@@ -118,7 +118,7 @@ def test_what_was_decided_is_explained_whatever_the_status_says(decided: ErrorCl
 
 def test_a_unit_that_stayed_up_begins_its_backoff_anew_but_not_its_budget() -> None:
     numbers = RestartPolicy(attempts_max=3, jitter=0.0)
-    account = Account()
+    account = RestartHistory()
     waits: list[int] = []
     for ran_ms in (None, 299_999, 300_000):
         account.fail(numbers, failure(ErrorClass.UNKNOWN), 0, ran_ms, lambda _: 0.0)
@@ -137,7 +137,7 @@ def test_a_unit_that_stayed_up_begins_its_backoff_anew_but_not_its_budget() -> N
 
 
 def test_two_owners_fence_each_other_once_a_minute_at_most() -> None:
-    account, began = Account(), list[int]()
+    account, began = RestartHistory(), list[int]()
     now = 0
     for _ in range(4):
         account.fail(RestartPolicy(), failure(ErrorClass.FENCED), now, 0, lambda _: 1.0)
@@ -252,9 +252,9 @@ def test_what_a_new_leader_reads_back() -> None:
     account = restart_policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 1_000)
     assert (account.attempts_ms, account.next_ms, account.in_a_row) == ([100, 200, 900], None, 3)
     # Another config, or nothing there.
-    assert restart_policy.read_back(stored(RunState.FAILED, waits), "other", 5, 500) == Account("other")
-    assert restart_policy.read_back(None, "tag", 5, 500) == Account("tag")
-    assert restart_policy.read_back(stored(RunState.FAILED, None), "tag", 5, 500) == Account("tag")
+    assert restart_policy.read_back(stored(RunState.FAILED, waits), "other", 5, 500) == RestartHistory("other")
+    assert restart_policy.read_back(None, "tag", 5, 500) == RestartHistory("tag")
+    assert restart_policy.read_back(stored(RunState.FAILED, None), "tag", 5, 500) == RestartHistory("tag")
     # Clocks ahead of ours do not keep an account open for longer than its window.
     account = restart_policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 150)
     assert account.attempts_ms == [100, 150, 150]
@@ -266,20 +266,20 @@ def test_what_is_told_after_the_account_was_read_back() -> None:
     assert account.attempts_ms == [100, 900], "the second was begun, when it was due as far as the status says"
     later = RestartNote("tag", (100, 950, 1_500), 3, 10, None)
     for _ in range(2):
-        restart_policy.take_in(account, stored(RunState.RUNNING, later, 6), rules, 2_000)
+        restart_policy.add_status(account, stored(RunState.RUNNING, later, 6), rules, 2_000)
         assert (account.attempts_ms, account.in_a_row) == ([100, 950, 1_500], 3), "each once, as it was told"
-    restart_policy.take_in(
+    restart_policy.add_status(
         account, stored(RunState.RUNNING, replace(later, tag="other", attempts_ms=(7,)), 6), rules, 2_000
     )
     account.from_generation = 8
-    restart_policy.take_in(account, stored(RunState.RUNNING, replace(later, attempts_ms=(7,)), 7), rules, 2_000)
+    restart_policy.add_status(account, stored(RunState.RUNNING, replace(later, attempts_ms=(7,)), 7), rules, 2_000)
     assert account.attempts_ms == [100, 950, 1_500], "that is of another account"
     assert account.is_overdrawn(rules, 2_000)
     assert not account.is_overdrawn(rules, 10_100), "the first is out of the window"
 
 
 def test_what_a_leader_of_before_adds_to_what_a_status_tells() -> None:
-    ours = Account("tag", [100, 950], begun=6, fenced_ms=40)
+    ours = RestartHistory("tag", [100, 950], begun=6, fenced_ms=40)
     told = stored(RunState.FAILED, RestartNote("tag", (100,), 2, 10, 900))
     account = restart_policy.read_back(told, "tag", 7, 2_000, ours)
     assert (account.attempts_ms, account.next_ms, account.fenced_ms) == ([100, 950], None, 40), "what it began is that"
@@ -287,11 +287,11 @@ def test_what_a_leader_of_before_adds_to_what_a_status_tells() -> None:
     assert (account.next_ms, account.counted) == (2_000, True), "it is held as it failed: nobody heard of that"
     account.begin(2_000)
     assert account.attempts_ms == [100, 950]
-    assert restart_policy.read_back(None, "other", 6, 2_000, ours) == Account("other")
+    assert restart_policy.read_back(None, "other", 6, 2_000, ours) == RestartHistory("other")
 
 
 def test_a_config_with_references_may_be_healed_by_what_they_name() -> None:
-    account = Account()
+    account = RestartHistory()
     account.fail(RestartPolicy(), failure(ErrorClass.BAD_CONFIG), 0, None, lambda _: 0.0)
     told = [
         restart_policy.explained(RestartPolicy(), account, None, "x", paused=False, refers=refers)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.herder.state import Rules
-from herdmesh.herder.state.memory import Connector, HerderMemory, Hold, Member, new_memory
+from herdmesh.herder.state.memory import Connector, HerderMemory, Member, Placement, new_memory
 from herdmesh.herder.state.model import RateUse, TaskProgress
 from herdmesh.herder.state.model.instructions import Send
 from herdmesh.herder.state.units.rate_limits import level, share_limits
@@ -69,7 +69,7 @@ def _memory(workers: int, tasks: int) -> tuple[HerderMemory, Connector]:
     connector = memory.inventory.connector("c")
     for task in range(tasks):
         unit = connector.unit(task)
-        memory.inventory.take(unit, Hold(f"w{task % workers}", Assignment(1, task + 1), 0))
+        memory.inventory.take(unit, Placement(f"w{task % workers}", Assignment(1, task + 1), 0))
     return memory, connector
 
 

@@ -96,7 +96,7 @@ def fleet() -> Iterator[Fleet]:
             task_count=TASKS,
             applied_config=config,
             incarnation=f"life-{number}",
-            task_set_generation=1,
+            task_set_version=1,
             task_count_record=TASKS,
         )
     gc.collect()

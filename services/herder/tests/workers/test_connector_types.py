@@ -67,5 +67,5 @@ def test_what_a_worker_told_outlives_the_reign() -> None:
     memory = new_memory(Rules())
     mover = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
     memory.fleet.note_plugins(Member("w1", "life", "here:1", 8, (mover,), 1, 0, 0))
-    memory.end_reign()
+    memory.end_leadership()
     assert plugin_catalog.type_of(memory.fleet, _entry("Mover")) is ConnectorType.SOURCE

@@ -236,7 +236,7 @@ def test_a_leader_that_dies_before_the_count_leaves_the_fence_to_the_next(world:
         entry,
         tasks=entry.tasks[:1],
         task_digests=entry.task_digests[:1],
-        task_set_generation=entry.task_set_generation + 1,
+        task_set_version=entry.task_set_version + 1,
         pending_fencing=True,
     )
     world.advance(7_000)

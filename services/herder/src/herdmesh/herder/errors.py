@@ -1,4 +1,4 @@
-"""What can end a herder's process. What callers see are the errors of `herdmesh.rpc.errors`.
+"""Errors that end a herder's process. Callers see the errors of `herdmesh.rpc.errors`.
 
     HerderError
     `-- PartEnded     a part that must live as long as the process ended

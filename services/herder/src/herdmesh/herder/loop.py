@@ -245,7 +245,7 @@ class HerderLoop:
         refusal = self.herder.refusal
         if refusal is not None:
             if self._metrics is not None:
-                self._metrics.answered(request, refusal.reason, 0.0)
+                self._metrics.record_request(request, refusal.reason, 0.0)
             raise refusal
 
     @contextmanager
@@ -262,7 +262,7 @@ class HerderLoop:
             raise
         finally:
             if self._metrics is not None:
-                self._metrics.answered(request, outcome, (time.monotonic_ns() - begun_ns) / 1_000_000)
+                self._metrics.record_request(request, outcome, (time.monotonic_ns() - begun_ns) / 1_000_000)
 
     def observe(self, observer: Observer) -> None:
         """Tell it of every change from now on."""

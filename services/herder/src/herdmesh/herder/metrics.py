@@ -81,7 +81,7 @@ class _Clock:
 
 
 class HerderMetrics:
-    """One per herder. `passed` is called after every step of the state, `answered` for what needs none."""
+    """One per herder. `passed` is called after every step of the state, `record_request` for what needs none."""
 
     def __init__(self) -> None:
         meter = telemetry.meter("herdmesh.herder")
@@ -126,7 +126,7 @@ class HerderMetrics:
             self._time_instruction(instruction)
         self._note_rebalance()
 
-    def answered(self, request: str, outcome: str, took_ms: float) -> None:
+    def record_request(self, request: str, outcome: str, took_ms: float) -> None:
         """One request that no step of the state was needed for."""
         self._requests.add(1, {"request": request, "outcome": outcome})
         self._requests_ms.record(took_ms, {"request": request})
@@ -218,7 +218,7 @@ class HerderMetrics:
     def _answered(self, call: int, outcome: str) -> None:
         ended = self._clock.end(("call", call))
         if ended is not None:
-            self.answered(ended[0], outcome, ended[1])
+            self.record_request(ended[0], outcome, ended[1])
 
     def _note_rebalance(self) -> None:
         now_s = time.monotonic()

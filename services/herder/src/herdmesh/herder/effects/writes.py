@@ -1,4 +1,4 @@
-"""Writes of the state to the two stores: requests, retries, and their outcome as events.
+"""Store writes: requests of the state to the two stores, their retries, and their outcome as events.
 
 Owns the stubs of the two write services, retries and their bound. Each write runs as a task of its own, so none waits
 for another; the state keeps the order where order matters.

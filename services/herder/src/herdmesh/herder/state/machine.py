@@ -24,7 +24,7 @@ from herdmesh.herder.state.handlers import (
 )
 from herdmesh.herder.state.leadership import leadership_queries, session_keys
 from herdmesh.herder.state.memory import (
-    Role,
+    HerderRole,
     new_memory,
 )
 from herdmesh.herder.state.model import Plugin, RefusedPlugin, Rules
@@ -75,7 +75,7 @@ class Herder:
     def has_more_to_do(self) -> bool:
         """True when there is more to do at once: hand in `Continue` if nothing else comes."""
         memory = self._memory
-        return memory.leadership.role is Role.LEADING and not memory.agenda.is_empty
+        return memory.leadership.role is HerderRole.LEADING and not memory.agenda.is_empty
 
     @property
     def refusal(self) -> HerdmeshError | None:
@@ -208,10 +208,10 @@ class Herder:
         config_events.unpark(memory)
         calls.expire(memory)
         hedged_commands.tick(memory.step, memory.fleet, memory.call_table)
-        if memory.leadership.role is not Role.LEADING:
+        if memory.leadership.role is not HerderRole.LEADING:
             return
         leadership_changes.give_up_used_up(memory)
-        if memory.leadership.role is not Role.LEADING:
+        if memory.leadership.role is not HerderRole.LEADING:
             return
         worker_sessions.tick(memory, late if late >= STALL_MS else 0)
         session_keys.rotate_if_due(memory)
@@ -222,8 +222,8 @@ class Herder:
         """Look at the connectors that something happened to, at most `RECONCILE_MAX`, and when none is left, place. A
         reign may end in between."""
         memory = self._memory
-        adopting = memory.leadership.role is Role.LEADING and leadership_queries.adopting(memory)
-        if self._was_adopting and not adopting and memory.leadership.role is Role.LEADING:
+        adopting = memory.leadership.role is HerderRole.LEADING and leadership_queries.adopting(memory)
+        if self._was_adopting and not adopting and memory.leadership.role is HerderRole.LEADING:
             memory.agenda.place_all()
             for name in memory.inventory.connectors:
                 memory.agenda.touch(name)
@@ -239,9 +239,9 @@ class Herder:
             left -= max(1, len(marked))
             for name, tasks in marked:
                 connector = memory.inventory.connectors.get(name)
-                if connector is not None and memory.leadership.role is Role.LEADING:
+                if connector is not None and memory.leadership.role is HerderRole.LEADING:
                     lifecycle.reconcile(memory, connector, tasks)
-            if memory.agenda.has_dirty or memory.leadership.role is not Role.LEADING:
+            if memory.agenda.has_dirty or memory.leadership.role is not HerderRole.LEADING:
                 continue
             if memory.agenda.has_deferred:
                 break  # nothing gets a place before everything was looked at
@@ -251,5 +251,5 @@ class Herder:
                 placement.place_some(memory, names)
             if memory.agenda.has_places_to_find:
                 break  # it has done what one step may
-        if memory.leadership.role is Role.LEADING:
+        if memory.leadership.role is HerderRole.LEADING:
             worker_sessions.release_leavers(memory)

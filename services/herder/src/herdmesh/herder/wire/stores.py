@@ -44,7 +44,7 @@ def entry(message: config_pb2.ConnectorEntry) -> ConnectorEntry:
         inconsistent=message.inconsistent,
         applied_config=properties.from_proto(message.applied_config) if message.HasField("applied_config") else None,
         incarnation=message.incarnation,
-        task_set_generation=message.task_config_generation,
+        task_set_version=message.task_config_generation,
         task_count_record=message.task_count_record if message.HasField("task_count_record") else None,
         pending_fencing=message.pending_fencing,
         foreign=message.foreign,

@@ -57,57 +57,59 @@ def begin(memory: HerderMemory, event: RequestReceived) -> None:
         _refuse(memory, call, error)
 
 
-def answered(memory: HerderMemory, call_id: int, command: Command, reply: CommandReplied) -> None:
+def on_reply(memory: HerderMemory, call_id: int, command: Command, reply: CommandReplied) -> None:
     """A worker answered a command of a call."""
     call = memory.call_table.calls.get(call_id)
     if call is None:
         return
-    call.asked.discard(command.id)
+    call.command_ids.discard(command.id)
     if isinstance(command.question, hedged_commands.ASKED_TWICE):
         memory.call_table.forget_commands(call)
     try:
         _reply_if_known(
-            memory.step, memory.call_table, call, handler_of(call.request).answered(memory, call, command, reply)
+            memory.step, memory.call_table, call, handler_of(call.request).on_reply(memory, call, command, reply)
         )
     except HerdmeshError as error:
         _refuse(memory, call, error)
 
 
-def worker_lost(memory: HerderMemory, call_id: int, command: Command) -> None:
+def on_worker_lost(memory: HerderMemory, call_id: int, command: Command) -> None:
     """The worker that was to answer a command of a call is gone."""
     call = memory.call_table.calls.get(call_id)
     if call is None:
         return
-    call.asked.discard(command.id)
-    if call.asked and isinstance(command.question, hedged_commands.ASKED_TWICE):
+    call.command_ids.discard(command.id)
+    if call.command_ids and isinstance(command.question, hedged_commands.ASKED_TWICE):
         return  # another worker was asked the same meanwhile
     try:
         _reply_if_known(
-            memory.step, memory.call_table, call, handler_of(call.request).worker_lost(memory, call, command)
+            memory.step, memory.call_table, call, handler_of(call.request).on_worker_lost(memory, call, command)
         )
     except HerdmeshError as error:
         _refuse(memory, call, error)
 
 
-def written(memory: HerderMemory, call_id: int, event: WriteDone) -> None:
+def on_write_completed(memory: HerderMemory, call_id: int, event: WriteDone) -> None:
     """The store acknowledged a call's write, or knew it from before."""
     call = memory.call_table.calls.get(call_id)
     if call is None:
         return
     try:
-        _reply_if_known(memory.step, memory.call_table, call, handler_of(call.request).written(memory, call, event))
+        _reply_if_known(
+            memory.step, memory.call_table, call, handler_of(call.request).on_write_completed(memory, call, event)
+        )
     except HerdmeshError as error:
         _refuse(memory, call, error)
 
 
-def write_failed(memory: HerderMemory, call_id: int, error: HerdmeshError) -> None:
+def on_write_failed(memory: HerderMemory, call_id: int, error: HerdmeshError) -> None:
     """The store refused a call's write, or its outcome is unknown."""
     call = memory.call_table.calls.get(call_id)
     if call is None:
         return
     try:
         _reply_if_known(
-            memory.step, memory.call_table, call, handler_of(call.request).write_failed(memory, call, error)
+            memory.step, memory.call_table, call, handler_of(call.request).on_write_failed(memory, call, error)
         )
     except HerdmeshError as refusal:
         _refuse(memory, call, refusal)
@@ -142,7 +144,7 @@ def fail_unwritten(memory: HerderMemory, why: str) -> None:
         answer = handler_of(call.request).deposed(call, why)
         if answer is not None:
             _reply(memory.step, memory.call_table, call, answer)
-        call.asked.clear()
+        call.command_ids.clear()
     answer_applied(memory)
 
 

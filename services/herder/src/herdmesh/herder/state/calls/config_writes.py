@@ -9,7 +9,7 @@ newest state; so a retried create is answered with its first outcome and not wit
 Order of checks as observable in Connect (docs/reference/connect/herder.md, section 4.1): name, validation, existence,
 write; for a patch existence, validation of what it makes, write.
 
-Invariant: a write goes out only while no other call holds the connector (`initial_offsets.hold`).
+Invariant: a write goes out only while no other call holds the connector (`initial_offsets.must_wait`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dataclasses import dataclass, replace
 from herdmesh.herder.state.calls import initial_offsets
 from herdmesh.herder.state.calls.connector_names import checked_name, given_name, merged, own_name, trimmed
 from herdmesh.herder.state.calls.handler import RequestHandler
-from herdmesh.herder.state.calls.validations import ask_for_validation
+from herdmesh.herder.state.calls.validations import request_validation
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     Command,
     HerderMemory,
     Op,
     OpKind,
-    Stage,
 )
 from herdmesh.herder.state.model import NAME_KEY
 from herdmesh.herder.state.model.events import CommandReplied
@@ -68,13 +68,13 @@ class StoreWrite(RequestHandler):
         instruction = self.instruction(memory, call, op, options)
         if call.refusal is None:
             memory.inventory.traces.begin(call.name, call.options.traceparent, memory.step.now)
-        call.stage = Stage.WRITING if call.refusal is None else Stage.LOOKING_BACK
+        call.stage = CallStage.WRITING if call.refusal is None else CallStage.LOOKING_BACK
         memory.call_table.add_op(op, Op(OpKind.CALL, call=call.id))
         memory.step.emit(instruction)
 
     def write_when_free(self, memory: HerderMemory, call: Call) -> None:
         """Have it written now, or as soon as no other call holds the connector."""
-        if not initial_offsets.hold(memory.call_table, call) and self.prepare(memory, call):
+        if not initial_offsets.must_wait(memory.call_table, call) and self.prepare(memory, call):
             self.write(memory, call)
 
     def prepare(self, memory: HerderMemory, call: Call) -> bool:
@@ -103,9 +103,9 @@ class ValidatedWrite(StoreWrite):
 
     def validate(self, memory: HerderMemory, call: Call, config: Properties) -> None:
         """Have a worker validate the config that is to be written."""
-        ask_for_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
+        request_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """The worker's verdict. Raises InvalidConfig, NoWorker."""
         validation = commands.verdict(reply)
         if validation.violations:
@@ -114,9 +114,9 @@ class ValidatedWrite(StoreWrite):
         self.write_when_free(memory, call)
         return None
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked. Raises as `commands.ask_able`."""
-        ask_for_validation(memory, call, call.config or {})
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+        """Another worker is asked. Raises as `commands.send_to_able_worker`."""
+        request_validation(memory, call, call.config or {})
         return None
 
 
@@ -137,18 +137,18 @@ class CreateHandler(ValidatedWrite):
     def prepare(self, memory: HerderMemory, call: Call) -> bool:
         return initial_offsets.prepare(memory, call, self.request)
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """The worker's verdict, or a step towards the offsets that the create brings."""
         if isinstance(command.question, ValidateOnWorker):
-            return super().answered(memory, call, command, reply)
-        if initial_offsets.answered(memory, call, self.request, command, reply):
+            return super().on_reply(memory, call, command, reply)
+        if initial_offsets.on_reply(memory, call, self.request, command, reply):
             self.write(memory, call)
         return None
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked. Raises as `commands.ask_able`."""
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+        """Another worker is asked. Raises as `commands.send_to_able_worker`."""
         if isinstance(command.question, ValidateOnWorker):
-            return super().worker_lost(memory, call, command)
+            return super().on_worker_lost(memory, call, command)
         self.write_when_free(memory, call)
         return None
 
@@ -200,22 +200,22 @@ class PatchHandler(ValidatedWrite):
         options = replace(options, expected_revision=options.expected_revision or call.revision)
         return PutConfig(op, call.name, call.config or {}, options, must_exist=True, patch=self.request.patch)
 
-    def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+    def on_write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         raced = isinstance(error, RevisionMismatch) and call.options.expected_revision is None
         if not raced or call.refusal is not None:
-            return super().write_failed(memory, call, error)
+            return super().on_write_failed(memory, call, error)
         refused = leadership_queries.refusal(memory.step, memory.leadership)
         if refused is not None or call.attempts >= PATCH_ATTEMPTS_MAX:
             return refused or error
         # The patch lost a race that it did not ask to lose: nothing was written.
         call.attempts += 1
-        call.stage = Stage.VALIDATING
+        call.stage = CallStage.VALIDATING
         call.config = None
         memory.call_table.wait_for_watch(call)
         return self.look_again(memory, call)
 
     def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
-        if not memory.call_table.waits_for_watch(call) or call.stage is Stage.READING_BACK:
+        if not memory.call_table.waits_for_watch(call) or call.stage is CallStage.READING_BACK:
             return super().look_again(memory, call)
         entry = memory.stores.entries.get(call.name)
         if entry is not None and entry.has_config and entry.config_revision == call.revision:
@@ -232,7 +232,7 @@ class PatchHandler(ValidatedWrite):
         config = merged(entry.config, self.request.patch)
         if NAME_KEY in config:
             config = {**config, NAME_KEY: own_name(config, call.name)}
-        ask_for_validation(memory, call, config)
+        request_validation(memory, call, config)
 
 
 @dataclass(frozen=True)

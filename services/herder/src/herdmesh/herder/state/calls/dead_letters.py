@@ -17,9 +17,9 @@ from herdmesh.herder.state.calls.connector_names import given_name
 from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     Command,
     HerderMemory,
-    Stage,
 )
 from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model.events import CommandReplied
@@ -38,7 +38,7 @@ class _DeadLetterHandler(RequestHandler):
     request: ListDeadLetters | ReplayDeadLetters
 
     @abstractmethod
-    def question(self, entry: ConnectorEntry) -> AskDeadLetters | AskReplay:
+    def worker_command(self, entry: ConnectorEntry) -> AskDeadLetters | AskReplay:
         """The question to a worker."""
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
@@ -47,11 +47,11 @@ class _DeadLetterHandler(RequestHandler):
         entry = memory.stores.entries.get(call.name)
         if entry is None or not entry.has_config:
             raise ConnectorNotFound(call.name)
-        call.stage = Stage.DEAD_LETTERS
-        commands.ask_able(memory, call, self.question(entry))
+        call.stage = CallStage.DEAD_LETTERS
+        commands.send_to_able_worker(memory, call, self.worker_command(entry))
         return None
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """Raises NoWorker for a failure that may go away by itself, DeadLettersRefused for any other."""
         failure = reply.failure
         if failure is not None and failure.error_class in _RETRIABLE:
@@ -60,7 +60,7 @@ class _DeadLetterHandler(RequestHandler):
             raise DeadLettersRefused(call.name, failure.message)
         return DeadLettersAnswer(reply.dead_letters)
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `begin`."""
         return self.begin(memory, call)
 
@@ -71,7 +71,7 @@ class ListDeadLettersHandler(_DeadLetterHandler):
 
     request: ListDeadLetters
 
-    def question(self, entry: ConnectorEntry) -> AskDeadLetters:
+    def worker_command(self, entry: ConnectorEntry) -> AskDeadLetters:
         return AskDeadLetters(entry.config, self.request.wire)
 
 
@@ -81,10 +81,10 @@ class ReplayDeadLettersHandler(_DeadLetterHandler):
 
     request: ReplayDeadLetters
 
-    def question(self, entry: ConnectorEntry) -> AskReplay:
+    def worker_command(self, entry: ConnectorEntry) -> AskReplay:
         return AskReplay(entry.config, self.request.wire)
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked where that is safe. Raises as `begin`."""
         if not call.options.request_id:
             raise NoWorker(

@@ -20,12 +20,12 @@ from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     Command,
     HerderMemory,
     Member,
     Op,
     OpKind,
-    Stage,
     StoreViews,
 )
 from herdmesh.herder.state.model import HELD_STATES
@@ -48,25 +48,25 @@ class DrainHandler(RequestHandler):
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Begin or end a drain, or look whether that was done before. Raises as `_tell_worker`."""
         if call.options.request_id:
-            call.stage = Stage.LOOKING_BACK
+            call.stage = CallStage.LOOKING_BACK
             self._record(memory, call, retry_only=True)
         else:
             self._tell_worker(memory, call)
         return None
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """The worker has confirmed: the answer, or None while that is recorded."""
         if not call.options.request_id:
             return Draining(self.request.worker_id)
-        call.stage = Stage.WRITING
+        call.stage = CallStage.WRITING
         self._record(memory, call, retry_only=False)
         return None
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Raises NoWorker: the caller asks again, and gets the state of the worker by then."""
         raise NoWorker(f"worker {command.worker_id} went away before it took note; try again")
 
-    def written(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
+    def on_write_completed(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
         """The record is there, of now or of an earlier request of this id. Raises NoLeader or NotLeader when another
         herder is to say how the worker is by now, and NoWorker while nobody can."""
         refused = leadership_queries.refusal(memory.step, memory.leadership)
@@ -85,12 +85,12 @@ class DrainHandler(RequestHandler):
                 memory.fleet.add_departed(member)
         return Draining(worker_id)
 
-    def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+    def on_write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         """The drain was not recorded. Where an earlier request of this id was looked up and never made, it is carried
         out. If the request id has expired, nothing is done: the worker may have been undrained since."""
         if isinstance(error, StaleEpoch):
-            return super().write_failed(memory, call, error)
-        if call.stage is not Stage.LOOKING_BACK or not isinstance(error, RequestIdUnknown):
+            return super().on_write_failed(memory, call, error)
+        if call.stage is not CallStage.LOOKING_BACK or not isinstance(error, RequestIdUnknown):
             return error
         refused = leadership_queries.refusal(memory.step, memory.leadership)
         if refused is not None:
@@ -109,13 +109,15 @@ class DrainHandler(RequestHandler):
             raise WorkerNotFound(self.request.worker_id)
         if member.session is None:
             raise NoWorker(f"the stream of worker {member.worker_id} broke a moment ago; try again")
-        member.drain_asked = self.drains
-        member.draining = member.drain_asked or member.leaving
+        member.drain_requested = self.drains
+        member.draining = member.drain_requested or member.leaving
         memory.fleet.note_unrest()
         memory.agenda.place_all()
         memory.agenda.show_worker(member.worker_id)
-        call.stage = Stage.DRAINING
-        commands.ask(memory.step, memory.fleet, memory.call_table, call, member, SetDraining(member.drain_asked))
+        call.stage = CallStage.DRAINING
+        commands.send_command(
+            memory.step, memory.fleet, memory.call_table, call, member, SetDraining(member.drain_requested)
+        )
 
     def _record(self, memory: HerderMemory, call: Call, *, retry_only: bool) -> None:
         op = memory.call_table.op(Op(OpKind.CALL, call=call.id))

@@ -17,10 +17,10 @@ from typing import Final
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     Command,
     HerderMemory,
     Leadership,
-    Stage,
     Step,
 )
 from herdmesh.herder.state.model.events import CommandReplied, WriteDone
@@ -28,7 +28,7 @@ from herdmesh.herder.state.model.requests import Answer
 from herdmesh.rpc.errors import HerdmeshError, NoLeader, RequestIdUnknown, RequestInvalid, StaleEpoch, Timeout
 
 #: The store carries the write out whoever leads, and the config watch brings it to followers too.
-SEEN_THROUGH: Final = (Stage.WRITING, Stage.LOOKING_BACK, Stage.READING_BACK)
+SEEN_THROUGH: Final = (CallStage.WRITING, CallStage.LOOKING_BACK, CallStage.READING_BACK)
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,22 @@ class RequestHandler(ABC):
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Start the call."""
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker answered a command of the call."""
         raise AssertionError(f"{type(self).__name__} has no commands")
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """The worker that was to answer is gone."""
         raise AssertionError(f"{type(self).__name__} has no commands")
 
-    def written(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
+    def on_write_completed(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
         """The store acknowledged the call's write, or knew it from before. It is answered once it was read back."""
-        call.stage = Stage.READING_BACK
+        call.stage = CallStage.READING_BACK
         call.revision, call.created, call.restarted = event.revision, event.created, event.restarted
         memory.call_table.wait_for_watch(call)
         return self.look_again(memory, call)
 
-    def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+    def on_write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         """The store refused the call's write, or its outcome is unknown. An error that is returned answers the call."""
         if call.refusal is not None:
             # An earlier request of this id was looked up: there is none, or one that asked for something else.
@@ -63,7 +63,7 @@ class RequestHandler(ABC):
 
     def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
         """The config watch moved on, or time has passed: take the step that no other event announces."""
-        if call.stage is Stage.READING_BACK and memory.stores.applied(call.revision):
+        if call.stage is CallStage.READING_BACK and memory.stores.applied(call.revision):
             return self.outcome(memory, call)
         return None
 

@@ -4,7 +4,7 @@ Owns when one more worker is asked, and how many at most. A worker that is froze
 declared lost much later or never; a question that others can answer as well does not wait for it.
 
 Only questions that change nothing and that every worker with the plugin answers alike are hedged. The first answer
-counts, whatever it says (`calls.answered` forgets the others). Why FenceTasks and AlterOffsets are not: docs/adr/0008.
+counts, whatever it says (`calls.on_reply` forgets the others). Why FenceTasks and AlterOffsets are not: docs/adr/0008.
 
 Invariant: a question is under way to `WORKERS_MAX` workers at most, each asked once.
 """
@@ -38,7 +38,7 @@ def tick(step: Step, fleet: Fleet, call_table: CallTable) -> None:
             by_call.setdefault(command.call, []).append(command)
     for number, asked in by_call.items():
         call = call_table.calls.get(number)
-        if call is not None and len(asked) < WORKERS_MAX and step.now - asked[-1].asked_ms >= HEDGE_MS:
+        if call is not None and len(asked) < WORKERS_MAX and step.now - asked[-1].sent_ms >= HEDGE_MS:
             _ask_another(step, fleet, call_table, call, asked)
 
 
@@ -47,7 +47,7 @@ def _ask_another(step: Step, fleet: Fleet, call_table: CallTable, call: Call, as
     already = {command.worker_id for command in asked}
     others = [member for member in _able(fleet, question) if member.worker_id not in already]
     if others:
-        commands.ask(step, fleet, call_table, call, commands.preferred(step, others), question)
+        commands.send_command(step, fleet, call_table, call, commands.preferred(step, others), question)
 
 
 def _able(fleet: Fleet, question: Question) -> list[Member]:

@@ -22,10 +22,10 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.topics import ConnectorRecord, config_topic
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     CallTable,
     Command,
     HerderMemory,
-    Stage,
 )
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import CreateConnector
@@ -33,22 +33,22 @@ from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorExists, FieldViolation, InvalidConfig, NoWorker, OffsetsRefused
 from herdmesh.session.questions import AlterOffsets, FenceTasks
 
-WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN, Stage.OTHER_OFFSETS)
+WAITING = (CallStage.OTHER_CREATE, CallStage.WINDING_DOWN, CallStage.OTHER_OFFSETS)
 """Stages in which a call is looked at again with every tick."""
-_WRITING = (Stage.WRITING, Stage.READING_BACK)
+_WRITING = (CallStage.WRITING, CallStage.READING_BACK)
 _RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
-def hold(call_table: CallTable, call: Call) -> bool:
+def must_wait(call_table: CallTable, call: Call) -> bool:
     """True when another call holds the connector, so that this one must not write it yet: see `WAITING`."""
     holder = call_table.offsets_holder(call)
     if holder is None:
         return False
     if holder.changes_offsets:
-        call.stage = Stage.OTHER_OFFSETS  # whatever this call does: a resume above all
+        call.stage = CallStage.OTHER_OFFSETS  # whatever this call does: a resume above all
         return True
     if call.may_create:
-        call.stage = Stage.OTHER_CREATE
+        call.stage = CallStage.OTHER_CREATE
         return True
     return False
 
@@ -66,20 +66,20 @@ def prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> bool:
     if entry is not None and entry.has_config:
         raise ConnectorExists(call.name)
     if any(other.stage in _WRITING and other.may_create for other in memory.call_table.others_of(call)):
-        call.stage = Stage.OTHER_CREATE
+        call.stage = CallStage.OTHER_CREATE
         return False
-    memory.call_table.hold_offsets(call)
+    memory.call_table.reserve_offsets(call)
     connector = memory.inventory.connectors.get(call.name)
-    if connector is not None and any(next(unit.holds(), None) is not None for unit in connector.units.values()):
-        call.stage = Stage.WINDING_DOWN
+    if connector is not None and any(next(unit.placements(), None) is not None for unit in connector.units.values()):
+        call.stage = CallStage.WINDING_DOWN
         return False
     if connector is not None and connector.unfenced:
-        call.stage = Stage.FENCING
+        call.stage = CallStage.FENCING
         members = [member for member in memory.fleet.members.values() if member.session is not None]
         if not members:
             raise NoWorker("no worker is connected that could fence the tasks of an earlier connector; try again")
         member = commands.preferred(memory.step, members)
-        commands.ask(
+        commands.send_command(
             memory.step,
             memory.fleet,
             memory.call_table,
@@ -92,7 +92,7 @@ def prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> bool:
     return False
 
 
-def answered(
+def on_reply(
     memory: HerderMemory, call: Call, request: CreateConnector, command: Command, reply: CommandReplied
 ) -> bool:
     """A worker fenced, or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
@@ -110,7 +110,7 @@ def answered(
 
 def _ask_to_prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> None:
     _refuse_too_large(call)
-    call.stage = Stage.OFFSETS
+    call.stage = CallStage.OFFSETS
     left_ms = commands.time_left_ms(memory.step, call)
     question = AlterOffsets(
         call.name,
@@ -120,7 +120,7 @@ def _ask_to_prepare(memory: HerderMemory, call: Call, request: CreateConnector) 
         prepare=True,
         timeout_ms=left_ms,
     )
-    commands.ask_able(memory, call, question)
+    commands.send_to_able_worker(memory, call, question)
 
 
 def _refuse_too_large(call: Call) -> None:

@@ -26,15 +26,15 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     CallTable,
     Command,
     Fleet,
     HerderMemory,
+    HerderRole,
     Member,
     Op,
     OpKind,
-    Role,
-    Stage,
     Step,
     StoreViews,
 )
@@ -65,7 +65,7 @@ class _LoggerHandler(RequestHandler):
 
     request: GetLoggers | SetLoggers
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker listed its loggers, or set a level. Raises RequestInvalid, NoWorker."""
         if reply.failure is not None and reply.failure.error_class is ErrorClass.BAD_CONFIG:
             raise RequestInvalid(reply.failure.message, "request_id")
@@ -74,7 +74,7 @@ class _LoggerHandler(RequestHandler):
         call.loggers.extend((command.worker_id, logger) for logger in reply.loggers)
         return self.outcome(memory, call)
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Answer with what the others reported."""
         return self.outcome(memory, call)
 
@@ -90,16 +90,16 @@ class GetLoggersHandler(_LoggerHandler):
         members = [member for member in memory.fleet.members.values() if member.session is not None]
         if not members:
             raise NoWorker("no worker is connected, so there are no loggers to list; start a worker and try again")
-        call.stage = Stage.LOGGERS
+        call.stage = CallStage.LOGGERS
         for member in members:
-            commands.ask(
+            commands.send_command(
                 memory.step, memory.fleet, memory.call_table, call, member, ListLoggers(self.request.logger.strip())
             )
         return None
 
     def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
         """The answer once every worker that was asked has answered, or is gone. Raises LoggerNotFound."""
-        if call.asked:
+        if call.command_ids:
             return None
         if not call.loggers and self.request.logger.strip():
             raise LoggerNotFound(self.request.logger)
@@ -121,7 +121,7 @@ class SetLoggersHandler(_LoggerHandler):
             text = f"invalid log level {self.request.level!r}: use one of {', '.join(LEVELS)}"
             raise RequestInvalid(text, "level")
         if not self.request.worker_id:
-            call.stage = Stage.WRITING
+            call.stage = CallStage.WRITING
             call.cluster_level = (logger, level)
             memory.step.emit(
                 PutLogger(memory.call_table.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options)
@@ -130,8 +130,8 @@ class SetLoggersHandler(_LoggerHandler):
         member = memory.fleet.members.get(self.request.worker_id)
         if member is None or member.session is None:
             raise WorkerNotFound(self.request.worker_id)
-        call.stage = Stage.LOGGERS
-        commands.ask(
+        call.stage = CallStage.LOGGERS
+        commands.send_command(
             memory.step,
             memory.fleet,
             memory.call_table,
@@ -141,7 +141,7 @@ class SetLoggersHandler(_LoggerHandler):
         )
         return None
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Raises NoWorker when it was the only one asked."""
         if self.request.worker_id:
             raise NoWorker(f"worker {command.worker_id} went away before it answered; it may have set the level")
@@ -149,14 +149,14 @@ class SetLoggersHandler(_LoggerHandler):
 
     def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
         """The answer once every worker that was asked has answered, or is gone, and the record was read back."""
-        if call.asked:
+        if call.command_ids:
             return None
         if call.cluster_level is not None:
-            if call.stage is not Stage.READING_BACK or not memory.stores.applied(call.revision):
+            if call.stage is not CallStage.READING_BACK or not memory.stores.applied(call.revision):
                 return None
-            if not call.told:
+            if not call.level_sent:
                 _repeat(memory, call, *call.cluster_level)
-        return None if call.asked else LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
+        return None if call.command_ids else LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
 
     def deposed(self, call: Call, why: str) -> HerdmeshError | None:
         """A level is in effect only when a leader has sent it to the workers, so no stage is seen through."""
@@ -177,7 +177,7 @@ def recorded(memory: HerderMemory, event: LoggerRecorded) -> None:
 
 def _take(memory: HerderMemory, level: ClusterLevel) -> None:
     memory.stores.set_logger_level(level)
-    if memory.leadership.role is not Role.LEADING:
+    if memory.leadership.role is not HerderRole.LEADING:
         return
     call = next((call for call in memory.call_table.calls.values() if _waits_for(call, level)), None)
     _tell(memory.step, memory.fleet, memory.call_table, call, _question(level, call))
@@ -192,12 +192,12 @@ def _is_known(stores: StoreViews, revision: Revision) -> bool:
 def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, question: SetLogger) -> None:
     """Send a level to every connected worker; `call` collects what changed."""
     if call is not None:
-        call.told = True
+        call.level_sent = True
     for member in fleet.members.values():
         if member.session is None:
             continue
         if call is not None:
-            commands.ask(step, fleet, call_table, call, member, question)
+            commands.send_command(step, fleet, call_table, call, member, question)
         else:
             fleet.send(member.session, Ask("", question))
 
@@ -213,7 +213,7 @@ def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | 
 def _repeat(memory: HerderMemory, call: Call, logger: str, level: str) -> None:
     """The store had the level before this call, so every connected worker was sent it, or later ones: nothing is left
     to do, and they report what it changed."""
-    call.told = True
+    call.level_sent = True
     known = memory.stores.logger_levels.get(logger)
     if known is None or known.level != level:
         known = memory.stores.newest_logger_level
@@ -228,7 +228,7 @@ def _repeat(memory: HerderMemory, call: Call, logger: str, level: str) -> None:
 
 
 def _waits_for(call: Call, level: ClusterLevel) -> bool:
-    return call.cluster_level == (level.logger, level.level) and not call.told
+    return call.cluster_level == (level.logger, level.level) and not call.level_sent
 
 
 def _question(level: ClusterLevel, call: Call | None = None) -> SetLogger:

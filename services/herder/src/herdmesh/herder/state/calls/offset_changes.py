@@ -16,8 +16,8 @@ Offsets that were forgotten while their statuses could not be removed make a tas
 request is repeated.
 
 Invariant: from the moment a change finds the connector ready to its end no other call of this leader changes the
-connector: `initial_offsets.hold` makes them wait, a resume above all. "Nothing was changed" is answered only when the
-worker that would have changed the offsets says so.
+connector: `initial_offsets.must_wait` makes them wait, a resume above all. "Nothing was changed" is answered only when
+the worker that would have changed the offsets says so.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from herdmesh.herder.state.calls.handler import SEEN_THROUGH, RequestHandler, no
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     CallTable,
     Command,
     Fleet,
     HerderMemory,
     Op,
     OpKind,
-    Stage,
     Step,
     StoreViews,
 )
@@ -61,9 +61,9 @@ from herdmesh.rpc.errors import (
 from herdmesh.session.model import TargetState
 from herdmesh.session.questions import AlterOffsets, FenceTasks, ReadOffsets
 
-_WAITING: Final = (Stage.OTHER_OFFSETS, Stage.STOPPING)
-_WRITING: Final = (Stage.WRITING, Stage.READING_BACK)
-_CHANGING: Final = (Stage.CHANGING_OFFSETS, Stage.FORGETTING, Stage.WRITING)
+_WAITING: Final = (CallStage.OTHER_OFFSETS, CallStage.STOPPING)
+_WRITING: Final = (CallStage.WRITING, CallStage.READING_BACK)
+_CHANGING: Final = (CallStage.CHANGING_OFFSETS, CallStage.FORGETTING, CallStage.WRITING)
 _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
@@ -77,11 +77,11 @@ class GetOffsetsHandler(RequestHandler):
         """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
         call.name = given_name(memory.stores, self.request.name)
         entry = _entry(memory.stores, call.name)
-        call.stage = Stage.READING_OFFSETS
-        commands.ask_able(memory, call, ReadOffsets(call.name, entry.config))
+        call.stage = CallStage.READING_OFFSETS
+        commands.send_to_able_worker(memory, call, ReadOffsets(call.name, entry.config))
         return None
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """Raises NoWorker for a failure that may go away by itself, OffsetsRefused for any other."""
         failure = reply.failure
         if failure is not None and failure.error_class in _RETRIABLE:
@@ -90,7 +90,7 @@ class GetOffsetsHandler(RequestHandler):
             raise OffsetsRefused(call.name, failure.message, "read")
         return reply.offsets or OffsetsAnswer(())
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `begin`."""
         return self.begin(memory, call)
 
@@ -115,14 +115,14 @@ class ChangeOffsetsHandler(RequestHandler):
         if not (request.offsets or request.reset or request.rewind_to_ms is not None):
             raise RequestInvalid("Partitions / offsets need to be provided for an alter offsets request", "offsets")
         call.name, call.changes_offsets = given_name(memory.stores, request.name), True
-        call.stage = Stage.STOPPING
+        call.stage = CallStage.STOPPING
         return self.look_again(memory, call)
 
     def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Take the next step, where it waits for no answer."""
-        if call.stage is Stage.FORGETTING:
+        if call.stage is CallStage.FORGETTING:
             return self._end_when_forgotten(memory, call)
-        if call.stage is Stage.BEGUN and memory.stores.applied(call.revision):
+        if call.stage is CallStage.BEGUN and memory.stores.applied(call.revision):
             memory.call_table.stop_waiting(call)
             with _truly(memory.call_table, call):
                 self._ask(memory, call, _stopped(memory.stores, call.name))
@@ -130,11 +130,11 @@ class ChangeOffsetsHandler(RequestHandler):
             with _truly(memory.call_table, call):
                 entry = _stopped(memory.stores, call.name)
                 if _is_free(memory.call_table, call) and _has_wound_down(memory, entry):
-                    memory.call_table.hold_offsets(call)
+                    memory.call_table.reserve_offsets(call)
                     self._prepare(memory, call, entry)
         return None
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker fenced the tasks, read the offsets or changed them, or could not."""
         with _truly(memory.call_table, call):
             match command.question:
@@ -153,14 +153,14 @@ class ChangeOffsetsHandler(RequestHandler):
                     raise AssertionError(f"{command.question} changes no offsets")
         return None
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked."""
-        call.stage = Stage.STOPPING
+        call.stage = CallStage.STOPPING
         if isinstance(command.question, AlterOffsets) and not self.request.dry_run:
             call.may_have = f"worker {command.worker_id} went away while it changed the offsets of {call.name}"
         return self.look_again(memory, call)
 
-    def written(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
+    def on_write_completed(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
         """A store acknowledged: the config store recorded, or returned its record; or the status store removed the
         tasks' statuses."""
         recorded = event.offsets
@@ -181,13 +181,13 @@ class ChangeOffsetsHandler(RequestHandler):
                     f"{call.may_have}, and may have done it; the connector was changed since, and doing it again might "
                     "undo what came of that: look at the offsets, and ask again under a new request_id"
                 )
-        call.stage = Stage.BEGUN
+        call.stage = CallStage.BEGUN
         memory.call_table.wait_for_watch(call)
         return self.look_again(memory, call)
 
-    def write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
+    def on_write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         """A store refused, or its outcome is unknown."""
-        if call.stage is Stage.FORGETTING:
+        if call.stage is CallStage.FORGETTING:
             error = WriteOutcomeUnknown(
                 "the offsets were forgotten, but the tasks' statuses still say that there were some: "
                 f"{error.message}; repeat the request, or the tasks fail when they start"
@@ -235,15 +235,15 @@ class ChangeOffsetsHandler(RequestHandler):
     def _read_or_begin(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
         """Read first what a reset forgets: nobody can look it up afterwards, if the worker that makes it is lost."""
         if self.request.reset and call.offsets_before is None and not call.may_have:
-            call.stage = Stage.READING_OFFSETS
-            commands.ask_able(memory, call, ReadOffsets(call.name, entry.config))
+            call.stage = CallStage.READING_OFFSETS
+            commands.send_to_able_worker(memory, call, ReadOffsets(call.name, entry.config))
         else:
             offset_records.begins(memory.step, memory.leadership, memory.call_table, call, self.request)
 
     def _ask(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
         """Ask a worker. It looks for whatever is written of the connector after the beginning; the watch has brought
         what was written before."""
-        call.stage = Stage.CHANGING_OFFSETS
+        call.stage = CallStage.CHANGING_OFFSETS
         question = AlterOffsets(
             call.name,
             entry.config,
@@ -256,7 +256,7 @@ class ChangeOffsetsHandler(RequestHandler):
             self.request.allow_forward,
             timeout_ms=commands.time_left_ms(memory.step, call),
         )
-        commands.ask_able(memory, call, question)
+        commands.send_to_able_worker(memory, call, question)
 
     def _changed(self, memory: HerderMemory, call: Call, told: OffsetsAnswer) -> Answer | None:
         if self.request.reset and call.may_have and not told.offsets and call.offsets_before is not None:
@@ -268,7 +268,7 @@ class ChangeOffsetsHandler(RequestHandler):
             return told
         if not forgets or not _task_statuses(memory.stores, call.name):
             return self._end(memory, call, told)
-        call.stage = Stage.FORGETTING
+        call.stage = CallStage.FORGETTING
         op = memory.call_table.op(Op(OpKind.CALL, call=call.id))
         memory.step.emit(DeleteStatuses(op, call.name, 0, memory.leadership.next_generation))
         return None
@@ -305,8 +305,10 @@ def _fence(step: Step, fleet: Fleet, call_table: CallTable, call: Call, task_cou
     members = [member for member in fleet.members.values() if member.session is not None]
     if not members:
         raise NoWorker("no worker is connected that could fence the connector's earlier tasks; try again")
-    call.stage = Stage.FENCING_STOPPED
-    commands.ask(step, fleet, call_table, call, commands.preferred(step, members), FenceTasks(call.name, task_count))
+    call.stage = CallStage.FENCING_STOPPED
+    commands.send_command(
+        step, fleet, call_table, call, commands.preferred(step, members), FenceTasks(call.name, task_count)
+    )
 
 
 def _require_changed(call: Call, command: Command, reply: CommandReplied) -> None:
@@ -345,7 +347,7 @@ def _is_free(call_table: CallTable, call: Call) -> bool:
     """True when no other call changes the connector; false makes this one wait."""
     others_write = any(other.stage in _WRITING for other in call_table.others_of(call))
     free = call_table.offsets_holder(call) is None and not others_write
-    call.stage = Stage.STOPPING if free else Stage.OTHER_OFFSETS
+    call.stage = CallStage.STOPPING if free else CallStage.OTHER_OFFSETS
     return free
 
 
@@ -353,7 +355,7 @@ def _has_wound_down(memory: HerderMemory, entry: ConnectorEntry) -> bool:
     """True when there is no task set, and no worker that dialled in holds a task of an earlier one."""
     if leadership_queries.adopting(memory) or entry.tasks or entry.task_count or entry.inconsistent:
         return False
-    return not any(next(unit.holds(), None) is not None for unit in memory.inventory.connector(entry.name).tasks())
+    return not any(next(unit.placements(), None) is not None for unit in memory.inventory.connector(entry.name).tasks())
 
 
 def _task_statuses(stores: StoreViews, name: str) -> bool:

@@ -21,11 +21,11 @@ from typing import Final
 
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     CallTable,
     Leadership,
     Op,
     OpKind,
-    Stage,
     Step,
 )
 from herdmesh.herder.state.model.instructions import RecordOffsets
@@ -39,7 +39,7 @@ _NOTHING: Final = OffsetsAnswer(())
 
 def begins(step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets) -> None:
     """Record the beginning, before a worker is asked, and the offsets that a reset is to forget."""
-    call.stage = Stage.BEGINNING
+    call.stage = CallStage.BEGINNING
     # A record without a request id can never be looked up.
     before = call.offsets_before if call.options.request_id else None
     _record(step, leadership, call_table, call, request, before or _NOTHING, ended=False)
@@ -49,7 +49,7 @@ def ended(
     step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets, told: OffsetsAnswer
 ) -> None:
     """Record the answer, before the caller gets it."""
-    call.stage = Stage.WRITING
+    call.stage = CallStage.WRITING
     _record(step, leadership, call_table, call, request, told, ended=True)
 
 
@@ -72,7 +72,7 @@ def in_doubt(call_table: CallTable, call: Call) -> bool:
 
 def look_back(step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets) -> None:
     """Ask how far an earlier request of this id came; `call.refusal` stands if there was none."""
-    call.stage = Stage.LOOKING_BACK
+    call.stage = CallStage.LOOKING_BACK
     _record(step, leadership, call_table, call, request, _NOTHING, ended=False)
 
 
@@ -83,10 +83,10 @@ def not_recorded(call: Call, error: HerdmeshError) -> HerdmeshError:
             f"this request_id was used for another change of offsets, or for something else: {error.message}",
             "request_id",
         )
-    if call.stage is Stage.LOOKING_BACK:
+    if call.stage is CallStage.LOOKING_BACK:
         assert call.refusal is not None
         return call.refusal if isinstance(error, RequestIdUnknown) else error
-    if call.stage is Stage.WRITING:
+    if call.stage is CallStage.WRITING:
         return WriteOutcomeUnknown(
             f"the offsets of {call.name} were changed, but this could not be recorded: {error.message}; repeat the "
             "request with the same request_id"
@@ -111,5 +111,5 @@ def _record(
             (), f"{told.message} (its {len(told.offsets)} offsets are too many to be told again)".strip()
         )
     op = call_table.op(Op(OpKind.CALL, call=call.id))
-    options = replace(call.options, retry_only=call.stage is Stage.LOOKING_BACK)
+    options = replace(call.options, retry_only=call.stage is CallStage.LOOKING_BACK)
     step.emit(RecordOffsets(op, call.name, request, ended, told, options, leadership.epoch))

@@ -1,7 +1,7 @@
 """Plans: `PlanConfig`, what a create or an update with a config would do, without doing it.
 
 Owns the stages of such a call (validate, make task configs, compare) and the comparison. Does not repeat the rules that
-it compares by: whether a set differs is `task_sets.differs`, what may be kept is `holds.matches`, where units go is
+it compares by: whether a set differs is `task_sets.differs`, what may be kept is `handover.matches`, where units go is
 `placement.places`. `plan_notes.py` has what is worth a human's attention besides the units.
 
 What a config write does (docs/reference/connect/herder.md, section 4.3, as in Connect): the connector restarts, also
@@ -19,18 +19,18 @@ from dataclasses import dataclass, replace
 from herdmesh.herder.state.calls import plan_notes
 from herdmesh.herder.state.calls.connector_names import checked_name, given_name, own_name
 from herdmesh.herder.state.calls.handler import RequestHandler
-from herdmesh.herder.state.calls.validations import ask_for_validation
+from herdmesh.herder.state.calls.validations import request_validation
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     Command,
     HerderMemory,
-    Stage,
     Unit,
 )
 from herdmesh.herder.state.model import NAME_KEY, ConnectorEntry
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import Answer, PlanAction, PlanConfig, Planned, PlanStep
-from herdmesh.herder.state.units import holds, lifecycle, placement, task_sets
+from herdmesh.herder.state.units import handover, lifecycle, placement, task_sets
 from herdmesh.herder.state.workers import commands, plugin_eligibility
 from herdmesh.session.model import Failure, Properties, TargetState, UnitId
 from herdmesh.session.questions import PlanTaskConfigs, ValidateOnWorker
@@ -48,10 +48,10 @@ class PlanHandler(RequestHandler):
         given = config.get(NAME_KEY)
         written = self.request.name or (given if isinstance(given, str) else "")
         call.name = checked_name(written and given_name(memory.stores, written))
-        ask_for_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
+        request_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
         return None
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker validated the config, or made task configs."""
         assert call.config is not None
         before = memory.stores.entries.get(call.name)
@@ -63,14 +63,14 @@ class PlanHandler(RequestHandler):
             return Planned(call.validation, notes=("The config is refused: nothing would change.",))
         if entry.wanted_state is not TargetState.STARTED:
             return _planned(memory, call, before, entry, None, None)
-        call.stage = Stage.PLANNING
-        commands.ask_able(memory, call, PlanTaskConfigs(entry.config, entry.tasks_max))
+        call.stage = CallStage.PLANNING
+        commands.send_to_able_worker(memory, call, PlanTaskConfigs(entry.config, entry.tasks_max))
         return None
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked the same."""
         assert isinstance(command.question, ValidateOnWorker | PlanTaskConfigs)
-        commands.ask_able(memory, call, command.question)
+        commands.send_to_able_worker(memory, call, command.question)
         return None
 
 
@@ -116,7 +116,7 @@ def _planned(
 
 
 def _wanted(entry: ConnectorEntry) -> list[UnitId]:
-    tasks = range(len(entry.tasks)) if holds.tasks_wanted(entry) else ()
+    tasks = range(len(entry.tasks)) if handover.tasks_wanted(entry) else ()
     return [UnitId(entry.name), *(UnitId(entry.name, task) for task in tasks)]
 
 
@@ -129,7 +129,7 @@ def _committed(entry: ConnectorEntry, made: tuple[Properties, ...]) -> Connector
         task_count=len(made),
         inconsistent=False,
         applied_config=entry.config,
-        task_set_generation=entry.task_set_generation + 1,
+        task_set_version=entry.task_set_version + 1,
     )
 
 
@@ -137,16 +137,16 @@ def _step(
     entry: ConnectorEntry, unit_id: UnitId, unit: Unit | None, places: Mapping[UnitId, str | None], same_config: bool
 ) -> PlanStep | None:
     """From where a unit is now to where it would be; None when it is nowhere and stays there."""
-    hold = unit.hold if unit is not None else None
+    hold = unit.placement if unit is not None else None
     place = places.get(unit_id)
     task = unit_id.task
     if hold is None:
         if place is None:
             return None
         return PlanStep(task, PlanAction.START, f"it would run on {place}", place)
-    if not holds.is_wanted(entry, unit_id):
+    if not handover.is_wanted(entry, unit_id):
         return PlanStep(task, PlanAction.STOP, "it is not in the new task set")
-    kept = holds.matches(entry, unit_id, hold.assignment)
+    kept = handover.matches(entry, unit_id, hold.assignment)
     if kept and place in (None, hold.worker_id):
         return PlanStep(task, PlanAction.KEEP, f"it goes on untouched on {hold.worker_id}", hold.worker_id)
     if place is None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     Command,
     HerderMemory,
-    Stage,
 )
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import Answer, GetPlugin, PluginDescribed
@@ -39,8 +39,8 @@ class PluginHandler(RequestHandler):
         if not found:
             known = sorted({plugin.class_name for plugin in plugin_catalog.plugins(memory.fleet)})
             raise PluginNotFound(class_name, known)
-        call.stage = Stage.DESCRIBING
-        commands.ask(
+        call.stage = CallStage.DESCRIBING
+        commands.send_command(
             memory.step,
             memory.fleet,
             memory.call_table,
@@ -50,7 +50,7 @@ class PluginHandler(RequestHandler):
         )
         return None
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """Raises NoWorker, with the worker's own words, when it could not describe the plugin."""
         member = memory.fleet.members.get(command.worker_id)
         class_name = self.request.class_name
@@ -60,6 +60,6 @@ class PluginHandler(RequestHandler):
             raise NoWorker(f"worker {command.worker_id} could not describe {class_name}: {why}")
         return PluginDescribed(plugin, reply.plugin_fields)
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked. Raises as `begin`."""
         return self.begin(memory, call)

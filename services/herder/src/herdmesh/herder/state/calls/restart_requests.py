@@ -145,10 +145,12 @@ def taken_in(memory: HerderMemory, connector: Connector, before: Mapping[int | N
         return
     for task, generation in entry.restarts.items():
         unit = connector.units.get(task)
-        if unit is not None and unit.hold is None and generation > before.get(task, 0):
+        if unit is not None and unit.placement is None and generation > before.get(task, 0):
             restarts.restart_unit(memory, connector, unit)
 
 
 def _has_status(stores: StoreViews, connector: Connector) -> bool:
     unit = connector.unit(None)
-    return stores.status_of(UnitId(connector.name)) is not None or any(hold.state is not None for hold in unit.holds())
+    return stores.status_of(UnitId(connector.name)) is not None or any(
+        hold.state is not None for hold in unit.placements()
+    )

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.memory import (
     Call,
+    CallStage,
     Command,
     HerderMemory,
-    Stage,
 )
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import Answer, ValidateConfig, Validated
@@ -29,20 +29,20 @@ class ValidateHandler(RequestHandler):
     request: ValidateConfig
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Raises as `commands.ask_able`."""
-        ask_for_validation(memory, call, self.request.config)
+        """Raises as `commands.send_to_able_worker`."""
+        request_validation(memory, call, self.request.config)
         return None
 
-    def answered(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         return Validated(commands.verdict(reply))
 
-    def worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        ask_for_validation(memory, call, self.request.config)
+    def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
+        request_validation(memory, call, self.request.config)
         return None
 
 
-def ask_for_validation(memory: HerderMemory, call: Call, config: Properties) -> None:
-    """Have a worker validate a config. Raises as `commands.ask_able`."""
+def request_validation(memory: HerderMemory, call: Call, config: Properties) -> None:
+    """Have a worker validate a config. Raises as `commands.send_to_able_worker`."""
     call.config = config
-    call.stage = Stage.VALIDATING
-    commands.ask_able(memory, call, ValidateOnWorker(config))
+    call.stage = CallStage.VALIDATING
+    commands.send_to_able_worker(memory, call, ValidateOnWorker(config))

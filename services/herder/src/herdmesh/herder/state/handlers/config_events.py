@@ -16,8 +16,8 @@ from herdmesh.herder.state.handlers import leadership_changes
 from herdmesh.herder.state.leadership import session_keys
 from herdmesh.herder.state.memory import (
     HerderMemory,
+    HerderRole,
     Inventory,
-    Role,
     StoreViews,
 )
 from herdmesh.herder.state.model import ConnectorEntry
@@ -93,7 +93,7 @@ def _store(memory: HerderMemory, name: str, entry: ConnectorEntry | None) -> Non
     memory.stores.set_entry(name, entry)
     if entry is None or entry.wanted_state is TargetState.STOPPED:
         memory.inventory.forget_accounts(name)  # what is made anew, or resumed, begins anew
-    if memory.leadership.role is Role.LEADING:
+    if memory.leadership.role is HerderRole.LEADING:
         connector = memory.inventory.connector(name)
         before, connector.entry = connector.entry, entry
         restart_requests.taken_in(memory, connector, before.restarts if before is not None else {})

@@ -16,8 +16,8 @@ from herdmesh.herder.state.leadership.leadership_queries import refusal
 from herdmesh.herder.state.memory import (
     Agenda,
     HerderMemory,
+    HerderRole,
     Leadership,
-    Role,
 )
 from herdmesh.herder.state.model.events import GenerationsReserved, LeadershipFollowing, LeadershipGranted
 from herdmesh.herder.state.model.instructions import RenewEpoch, RoleChanged
@@ -29,11 +29,11 @@ EPOCH_LEASE_MS = 4_000
 
 def granted(memory: HerderMemory, event: LeadershipGranted) -> None:
     """An epoch is ours. The same epoch again goes on where it stood."""
-    if memory.leadership.role is Role.LEADING and event.epoch == memory.leadership.epoch:
+    if memory.leadership.role is HerderRole.LEADING and event.epoch == memory.leadership.epoch:
         memory.leadership.renew_lease(event.lease_until_ms)
         raise_limit(memory.agenda, memory.leadership, event.generation_limit)
         return
-    if memory.leadership.role is not Role.FOLLOWING:
+    if memory.leadership.role is not HerderRole.FOLLOWING:
         step_down(memory, "a newer epoch was granted")
     memory.leadership.grant(event)
     yield_to_newer(memory)
@@ -43,7 +43,7 @@ def granted(memory: HerderMemory, event: LeadershipGranted) -> None:
 def lead_when_caught_up(memory: HerderMemory) -> None:
     """Begin to lead once the configs are those of the epoch's own time or later."""
     if (
-        memory.leadership.role is not Role.CATCHING_UP
+        memory.leadership.role is not HerderRole.CATCHING_UP
         or memory.stores.epoch_seen < memory.leadership.epoch
         or memory.stores.has_parked
     ):
@@ -64,7 +64,7 @@ def lead_when_caught_up(memory: HerderMemory) -> None:
 
 def following(memory: HerderMemory, event: LeadershipFollowing) -> None:
     """Another herder leads."""
-    if memory.leadership.role is not Role.FOLLOWING:
+    if memory.leadership.role is not HerderRole.FOLLOWING:
         step_down(memory, f"{event.leader_id} leads under epoch {event.epoch}")
     if memory.leadership.follow(event.leader_id, event.leader_address):  # every heartbeat says so
         memory.step.emit(RoleChanged(refusal(memory.step, memory.leadership)))
@@ -73,7 +73,7 @@ def following(memory: HerderMemory, event: LeadershipFollowing) -> None:
 def yield_to_newer(memory: HerderMemory) -> None:
     """End a reign that is over by the config topic's own record, whatever our clock says of the lease: the machine may
     have slept. So nobody acts on what was written after the epoch of the next leader."""
-    if memory.leadership.role is not Role.FOLLOWING and memory.stores.epoch_seen > memory.leadership.epoch:
+    if memory.leadership.role is not HerderRole.FOLLOWING and memory.stores.epoch_seen > memory.leadership.epoch:
         # Told to the store as well: one that confirmed the old epoch for ever would keep everybody from leading.
         memory.step.emit(RenewEpoch(memory.leadership.epoch, give_up=True))
         step_down(memory, f"epoch {memory.stores.epoch_seen} was granted")
@@ -82,18 +82,18 @@ def yield_to_newer(memory: HerderMemory) -> None:
 def step_down(memory: HerderMemory, why: str) -> None:
     """Stop acting as leader at once: answer the callers and end the sessions. Tasks run on; their workers dial
     again."""
-    if memory.leadership.role is Role.FOLLOWING:
+    if memory.leadership.role is HerderRole.FOLLOWING:
         return
     memory.leadership.stop()
     memory.fleet.close_sessions(NoLeader(f"this herder leads no longer: {why}"))
     calls.fail_unwritten(memory, why)
-    memory.end_reign()
+    memory.end_leadership()
     memory.step.emit(RoleChanged(refusal(memory.step, memory.leadership)))
 
 
 def reserved(agenda: Agenda, leadership: Leadership, event: GenerationsReserved) -> None:
     """There are more generations."""
-    if leadership.role is not Role.FOLLOWING and event.epoch == leadership.epoch:
+    if leadership.role is not HerderRole.FOLLOWING and event.epoch == leadership.epoch:
         raise_limit(agenda, leadership, event.generation_limit)
 
 

@@ -11,13 +11,13 @@ from typing import assert_never
 
 from herdmesh.herder.state.memory import (
     HerderMemory,
+    HerderRole,
     Inventory,
     Leadership,
-    Role,
 )
 from herdmesh.herder.state.model import StatusEntry
 from herdmesh.herder.state.model import events as ev
-from herdmesh.herder.state.units import holds
+from herdmesh.herder.state.units import handover
 from herdmesh.session.model import UnitId
 
 StatusEvent = ev.StatusSnapshot | ev.StatusPut | ev.StatusDeleted | ev.LeasesChanged
@@ -29,7 +29,7 @@ def handle(memory: HerderMemory, event: StatusEvent) -> None:
         case ev.StatusSnapshot():
             names = memory.stores.replace_statuses(event.statuses)
             memory.agenda.place_all()
-            if memory.leadership.role is Role.LEADING:
+            if memory.leadership.role is HerderRole.LEADING:
                 for name in sorted(names):
                     memory.inventory.connector(name).committed = None
                     memory.agenda.touch(name)
@@ -50,7 +50,7 @@ def _status_changed(
     leadership: Leadership, inventory: Inventory, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None
 ) -> None:
     """The status of one unit changed."""
-    if leadership.role is Role.LEADING:
+    if leadership.role is HerderRole.LEADING:
         inventory.connector(unit.connector)
-        holds.commit_scope_changed(inventory, unit, before, now)
+        handover.commit_scope_changed(inventory, unit, before, now)
         inventory.agenda.touch_unit(unit)

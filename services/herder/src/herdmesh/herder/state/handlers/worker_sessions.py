@@ -17,9 +17,9 @@ from herdmesh.herder.state.memory import (
     Fleet,
     Generate,
     HerderMemory,
-    Hold,
     Inventory,
     Member,
+    Placement,
     Step,
     Unit,
 )
@@ -33,7 +33,7 @@ from herdmesh.herder.state.model.events import (
     WorkerLeft,
 )
 from herdmesh.herder.state.model.instructions import CloseSession
-from herdmesh.herder.state.units import holds, rate_limits, task_sets
+from herdmesh.herder.state.units import handover, rate_limits, task_sets
 from herdmesh.herder.state.workers import drains, duplicate_ids
 from herdmesh.rpc.errors import NoLeader, Superseded
 from herdmesh.session.messages import Released, StopUnit, Welcome
@@ -71,7 +71,7 @@ def hello(memory: HerderMemory, event: WorkerHello) -> None:
         has_plugin_folders=event.has_plugin_folders,
         session=event.session,
         connected_ms=memory.step.now,
-        heard_ms=memory.step.now,
+        last_message_ms=memory.step.now,
         replaced=duplicate_ids.replaced(before, event),
     )
     drains.greet(memory.step, memory.fleet, member, before, event)
@@ -120,7 +120,7 @@ def _replace(memory: HerderMemory, before: Member, event: WorkerHello) -> None:
     if before.incarnation != event.incarnation:
         drains.gone(memory.fleet, before, held_nothing=not before.load)
         # Its runs may outlive it for seconds (a JVM, a Python process), so its tasks are lost, not acknowledged.
-        holds.lose_all(memory.step, memory.fleet, memory.inventory, before)
+        handover.lose_all(memory.step, memory.fleet, memory.inventory, before)
 
 
 def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: dict[UnitId, Holding]) -> set[UnitId]:
@@ -130,14 +130,14 @@ def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: d
         connector = inventory.connector(unit_id.connector)
         unit = connector.unit(unit_id.task)
         claim = claims.get(unit_id)
-        for hold in [hold for hold in unit.holds() if hold.worker_id == member.worker_id]:
+        for hold in [hold for hold in unit.placements() if hold.worker_id == member.worker_id]:
             if claim is not None and claim.assignment == hold.assignment:
-                if hold is unit.hold:
+                if hold is unit.placement:
                     known.add(unit_id)
                 else:
                     hold.stop_sent_ms = step.now
             else:
-                holds.stop_acknowledged(step, inventory, connector, unit, hold)
+                handover.stop_acknowledged(step, inventory, connector, unit, hold)
                 unit.not_before_ms = 0
     return known
 
@@ -147,26 +147,26 @@ def _adopt(memory: HerderMemory, member: Member, holding: Holding, counted: bool
     connector = memory.inventory.connector(holding.unit.connector)
     unit = connector.unit(holding.unit.task)
     memory.agenda.touch_unit(unit.id)
-    hold = unit.hold
+    hold = unit.placement
     if hold is not None and hold.worker_id == member.worker_id and hold.assignment == holding.assignment:
         if holding.stopping:
-            holds.stops_by_itself(memory.inventory, connector, unit, hold)
+            handover.stops_by_itself(memory.inventory, connector, unit, hold)
             return False
         _refresh(memory.step, memory.fleet, connector, unit, holding)
         return True
-    if any(stray.worker_id == member.worker_id and stray.assignment == holding.assignment for stray in unit.strays):
+    if any(stray.worker_id == member.worker_id and stray.assignment == holding.assignment for stray in unit.superseded):
         return False
-    claim = Hold(member.worker_id, holding.assignment, memory.step.now)
+    claim = Placement(member.worker_id, holding.assignment, memory.step.now)
     claim.because = f"leader epoch {memory.leadership.epoch} found it there and left it"
     entry = connector.stored
-    others = max((other.assignment.order for other in unit.holds()), default=(0, 0))
-    newest = max(unit.newest_generation, holds.reported_generation(memory.stores, holding.unit))
+    others = max((other.assignment.order for other in unit.placements()), default=(0, 0))
+    newest = max(unit.newest_generation, handover.reported_generation(memory.stores, holding.unit))
     stale = claim.assignment.order < others or claim.assignment.generation < newest
-    if entry is None or stale or holding.stopping or not holds.matches(entry, holding.unit, holding.assignment):
-        memory.inventory.stray(unit, claim)
+    if entry is None or stale or holding.stopping or not handover.matches(entry, holding.unit, holding.assignment):
+        memory.inventory.supersede(unit, claim)
         return False
     if hold is not None:
-        holds.stop(memory.fleet, memory.inventory, connector, unit, "another worker holds a newer assignment")
+        handover.stop(memory.fleet, memory.inventory, connector, unit, "another worker holds a newer assignment")
     memory.inventory.take(unit, claim)
     _refresh(memory.step, memory.fleet, connector, unit, holding)
     claim.since_known = False
@@ -177,13 +177,13 @@ def _adopt(memory: HerderMemory, member: Member, holding: Holding, counted: bool
 
 def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding: Holding) -> None:
     """Take over the state in a hello. A RUNNING connector is asked for task configs only when the set needs it."""
-    hold = unit.hold
+    hold = unit.placement
     entry = connector.stored
     assert hold is not None
     assert entry is not None
     state = None if holding.state is RunState.UNASSIGNED else holding.state
     was_known = hold.state is state
-    holds.state_reported(step, fleet, connector, unit, state)
+    handover.state_reported(step, fleet, connector, unit, state)
     hold.failure = holding.failure
     # Its last target follows from the state; a FAILED or starting unit is sent its target again: it may have been
     # changed while nobody led.
@@ -198,12 +198,12 @@ def heartbeat(step: Step, fleet: Fleet, inventory: Inventory, event: WorkerHeart
     member = fleet.member_of(event.session)
     if member is None:
         return
-    member.heard_ms = step.now
+    member.last_message_ms = step.now
     limited: dict[str, Connector] = {}
     for progress in event.progress:
         connector = inventory.connectors.get(progress.unit.connector)
         unit = connector.units.get(progress.unit.task) if connector is not None else None
-        if unit is not None and unit.hold is not None and unit.hold.worker_id == member.worker_id:
+        if unit is not None and unit.placement is not None and unit.placement.worker_id == member.worker_id:
             was_limited = unit.progress is not None and unit.progress.is_limited
             unit.progress = progress
             inventory.agenda.show(progress.unit.connector)
@@ -214,7 +214,7 @@ def heartbeat(step: Step, fleet: Fleet, inventory: Inventory, event: WorkerHeart
     for unit_id, wait in event.waits:
         connector = inventory.connectors.get(unit_id.connector)
         unit = connector.units.get(unit_id.task) if connector is not None else None
-        if unit is not None and unit.hold is not None and unit.hold.worker_id == member.worker_id:
+        if unit is not None and unit.placement is not None and unit.placement.worker_id == member.worker_id:
             unit.wait = wait
             inventory.agenda.show(unit_id.connector)
 
@@ -224,24 +224,24 @@ def reported(step: Step, fleet: Fleet, inventory: Inventory, event: UnitReported
     member = fleet.member_of(event.session)
     if member is None:
         return
-    member.heard_ms = step.now
+    member.last_message_ms = step.now
     connector = inventory.connectors.get(event.unit.connector)
     unit = connector.units.get(event.unit.task) if connector is not None else None
     hold = None
     if unit is not None:
-        mine = (hold for hold in unit.holds() if hold.worker_id == member.worker_id)
+        mine = (hold for hold in unit.placements() if hold.worker_id == member.worker_id)
         hold = next((hold for hold in mine if hold.assignment == event.assignment), None)
     if connector is None or unit is None or hold is None:
         if event.state is not RunState.UNASSIGNED:
             fleet.send(event.session, StopUnit(event.unit, event.assignment, "this worker does not hold it"))
         return
     if event.state is RunState.UNASSIGNED:
-        holds.stop_acknowledged(step, inventory, connector, unit, hold)
+        handover.stop_acknowledged(step, inventory, connector, unit, hold)
         return
-    if hold is not unit.hold:
+    if hold is not unit.placement:
         return  # it is being stopped; only the acknowledgement counts
     hold.failure = event.failure
-    holds.state_reported(step, fleet, connector, unit, event.state)
+    handover.state_reported(step, fleet, connector, unit, event.state)
     # The state that it reached is the last target that it knows, as far as we can tell: it may have begun to pause
     # before it dialled in as RUNNING. Any other target is sent again.
     hold.target = _TOLD.get(event.state, hold.target)
@@ -253,9 +253,9 @@ def task_configs(step: Step, fleet: Fleet, inventory: Inventory, event: TaskConf
     member = fleet.member_of(event.session)
     if member is None:
         return
-    member.heard_ms = step.now
+    member.last_message_ms = step.now
     connector = inventory.connectors.get(event.connector)
-    hold = connector.unit(None).hold if connector is not None else None
+    hold = connector.unit(None).placement if connector is not None else None
     if connector is None or hold is None or hold.worker_id != member.worker_id:
         return
     if hold.assignment == event.assignment:
@@ -266,12 +266,12 @@ def replied(memory: HerderMemory, event: CommandReplied) -> None:
     """A worker carried out a command."""
     member = memory.fleet.member_of(event.session)
     if member is not None:
-        member.heard_ms = memory.step.now
+        member.last_message_ms = memory.step.now
     command = memory.call_table.take_command(event.command_id, event.session)
     if command is None:
         return
     if command.call is not None:
-        calls.answered(memory, command.call, command, event)
+        calls.on_reply(memory, command.call, command, event)
     else:
         task_sets.fenced(memory.step, memory.inventory, command.connector, event.failure)
 
@@ -281,7 +281,7 @@ def leaving(step: Step, agenda: Agenda, fleet: Fleet, event: WorkerLeft) -> None
     member = fleet.member_of(event.session)
     if member is None:
         return
-    member.heard_ms = step.now
+    member.last_message_ms = step.now
     drains.leaves(step, fleet, member)
     fleet.note_unrest()
     agenda.place_all()
@@ -309,10 +309,10 @@ def tick(memory: HerderMemory, stalled_ms: int) -> None:
     so could not listen, is not held against workers."""
     rules = memory.step.rules
     for member in list(memory.fleet.members.values()):
-        member.heard_ms = min(memory.step.now, member.heard_ms + stalled_ms)
+        member.last_message_ms = min(memory.step.now, member.last_message_ms + stalled_ms)
         if member.broken_ms is not None:
             member.broken_ms += stalled_ms
-        silent = memory.step.now - member.heard_ms >= rules.session_timeout_ms
+        silent = memory.step.now - member.last_message_ms >= rules.session_timeout_ms
         away = member.session is None and memory.step.now - (member.broken_ms or 0) >= rules.stream_grace_ms
         if silent or away:
             _lose(memory, member, silent)
@@ -341,7 +341,7 @@ def _lose(memory: HerderMemory, member: Member, silent: bool) -> None:
         memory.step.emit(CloseSession(member.session, Superseded(f"this worker counts as lost: {why}")))
         _end_session(memory, member)
     held_nothing = not member.load
-    holds.lose_all(memory.step, memory.fleet, memory.inventory, member)
+    handover.lose_all(memory.step, memory.fleet, memory.inventory, member)
     _forget(memory.agenda, memory.fleet, member, held_nothing=held_nothing)
 
 
@@ -360,6 +360,6 @@ def _end_session(memory: HerderMemory, member: Member) -> None:
         return
     for command in memory.call_table.take_commands_of(session):
         if command.call is not None:
-            calls.worker_lost(memory, command.call, command)
+            calls.on_worker_lost(memory, command.call, command)
         else:
             task_sets.fence_again(memory.inventory, command.connector)

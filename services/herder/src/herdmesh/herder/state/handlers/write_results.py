@@ -24,25 +24,25 @@ def handle(memory: HerderMemory, event: ev.WriteDone | ev.WriteFailed) -> None:
         return  # of an earlier reign
     if op.kind is OpKind.CALL:
         if isinstance(event, ev.WriteDone):
-            calls.written(memory, op.call, event)
+            calls.on_write_completed(memory, op.call, event)
         else:
-            calls.write_failed(memory, op.call, event.error)
+            calls.on_write_failed(memory, op.call, event.error)
         return
     if op.kind is OpKind.SESSION_KEY:
         if isinstance(event, ev.WriteDone):
-            session_keys.written(memory.session_key, event.revision)
+            session_keys.on_write_completed(memory.session_key, event.revision)
         else:
-            session_keys.write_failed(memory.step, memory.session_key)
+            session_keys.on_write_failed(memory.step, memory.session_key)
         return
     connector = memory.inventory.connectors.get(op.connector)
     if connector is None:
         return
     if op.kind is OpKind.STATUS:
         error = event.error if isinstance(event, ev.WriteFailed) else None
-        leader_statuses.written(memory.step, memory.agenda, connector, event.op, op, error)
+        leader_statuses.on_write_completed(memory.step, memory.agenda, connector, event.op, op, error)
     elif op.kind is OpKind.CLEAN:
         lifecycle.cleaned(memory.step, memory.agenda, connector)
     elif isinstance(event, ev.WriteDone):
-        task_sets.written(memory.agenda, connector, event.revision)
+        task_sets.on_write_completed(memory.agenda, connector, event.revision)
     else:
-        task_sets.write_failed(memory.step, memory.agenda, connector, op.kind, event.error)
+        task_sets.on_write_failed(memory.step, memory.agenda, connector, op.kind, event.error)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from herdmesh.herder.state.memory import (
     Fleet,
     HerderMemory,
+    HerderRole,
     Leadership,
-    Role,
     Step,
 )
 from herdmesh.herder.state.model import HELD_STATES
@@ -19,9 +19,9 @@ from herdmesh.session.model import UnitId
 
 def refusal(step: Step, leadership: Leadership) -> HerdmeshError | None:
     """Why this herder does not serve now; None when it leads."""
-    if leadership.role is Role.LEADING:
+    if leadership.role is HerderRole.LEADING:
         return None
-    if leadership.role is Role.CATCHING_UP:
+    if leadership.role is HerderRole.CATCHING_UP:
         return NoLeader("this herder was just elected and still reads the config store; try again")
     if leadership.leader_address and leadership.leader_id != step.rules.herder_id:
         return NotLeader(leadership.leader_address)

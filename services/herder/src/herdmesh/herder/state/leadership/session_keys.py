@@ -50,12 +50,12 @@ def rotate_if_due(memory: HerderMemory) -> None:
     )
 
 
-def written(session_key: SessionKeyState, revision: Revision | None) -> None:
+def on_write_completed(session_key: SessionKeyState, revision: Revision | None) -> None:
     """A rotation was acknowledged; the watch brings the key."""
     session_key.note_written(revision)
 
 
-def write_failed(step: Step, session_key: SessionKeyState) -> None:
+def on_write_failed(step: Step, session_key: SessionKeyState) -> None:
     """A rotation was refused or its outcome is unknown; the watch may still bring a key, else it is due again."""
     session_key.retry_from(step.now + RETRY_MS)
 

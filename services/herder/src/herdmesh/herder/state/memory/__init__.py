@@ -12,21 +12,21 @@ from herdmesh.herder.state.memory.call_table import CallTable
 from herdmesh.herder.state.memory.entities import (
     Balance,
     Call,
+    CallStage,
     Command,
     Connector,
     Generate,
-    Hold,
     Member,
     Op,
     OpKind,
-    Stage,
+    Placement,
     Unit,
     has,
 )
 from herdmesh.herder.state.memory.fleet import Fleet
 from herdmesh.herder.state.memory.herder_memory import HerderMemory, new_memory
 from herdmesh.herder.state.memory.inventory import Inventory
-from herdmesh.herder.state.memory.leadership import Leadership, Role
+from herdmesh.herder.state.memory.leadership import HerderRole, Leadership
 from herdmesh.herder.state.memory.session_key_state import SessionKeyState
 from herdmesh.herder.state.memory.step import Step
 from herdmesh.herder.state.memory.store_views import StoreViews
@@ -35,21 +35,21 @@ __all__ = [
     "Agenda",
     "Balance",
     "Call",
+    "CallStage",
     "CallTable",
     "Command",
     "Connector",
     "Fleet",
     "Generate",
     "HerderMemory",
-    "Hold",
+    "HerderRole",
     "Inventory",
     "Leadership",
     "Member",
     "Op",
     "OpKind",
-    "Role",
+    "Placement",
     "SessionKeyState",
-    "Stage",
     "Step",
     "StoreViews",
     "Unit",

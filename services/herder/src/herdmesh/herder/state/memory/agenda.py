@@ -38,7 +38,7 @@ class Agenda:
         self._changed_connectors: set[str] = set()
         self._changed_workers: set[str] = set()
 
-    def end_reign(self) -> None:
+    def end_leadership(self) -> None:
         """Forget all marks and timers."""
         self._dirty.clear()
         self._dirty_later.clear()

@@ -37,7 +37,7 @@ class CallTable:
         self._offsets_left_alone: dict[str, None] = {}
         self._next_number = 0
 
-    def end_reign(self) -> None:
+    def end_leadership(self) -> None:
         """Forget commands, and all writes but those of calls."""
         self._ops = {number: op for number, op in self._ops.items() if op.kind is OpKind.CALL}
         self.ops = self._ops
@@ -116,9 +116,9 @@ class CallTable:
 
     def forget_commands(self, call: Call) -> None:
         """Nobody waits for what was asked for a call."""
-        for command_id in call.asked:
+        for command_id in call.command_ids:
             self._commands.pop(command_id, None)
-        call.asked.clear()
+        call.command_ids.clear()
 
     # --- offsets
 
@@ -127,7 +127,7 @@ class CallTable:
         number = self._offsets_under_way.get(call.name, call.id)
         return None if number == call.id else self._calls.get(number)
 
-    def hold_offsets(self, call: Call) -> None:
+    def reserve_offsets(self, call: Call) -> None:
         """The call begins to write the connector's offsets."""
         self._offsets_under_way[call.name] = call.id
 

@@ -3,8 +3,8 @@
 Owns their shape and what can be read off one record alone. Does not own how they change (`herder_memory.py`) nor any
 decision.
 
-Invariant: a unit has at most one `hold`. Every other place that may still run it is one of its `strays`, all told to
-stop; a unit is started only when it has neither.
+Invariant: a unit has at most one `placement`. Every other place that may still run it is one of its `superseded`, all
+told to stop; a unit is started only when it has neither.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from herdmesh.herder.state.model import ConnectorEntry, LoggerLevel, Plugin, Ref
 from herdmesh.herder.state.model.instructions import StatusChange
 from herdmesh.herder.state.model.plugin_versions import meets
 from herdmesh.herder.state.model.requests import OffsetsAnswer, Request, RestartItem, WriteOptions
-from herdmesh.herder.state.model.restart_policy import Account
+from herdmesh.herder.state.model.restart_policy import RestartHistory
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.session.model import Assignment, Failure, Properties, RunState, TargetState, UnitId
 from herdmesh.session.questions import Question
@@ -36,11 +36,11 @@ class Member:
     plugins: tuple[Plugin, ...]
     session: int | None
     connected_ms: int
-    heard_ms: int
+    last_message_ms: int
     broken_ms: int | None = None
     draining: bool = False
     #: what this leader was asked last: to drain it, or not to. None = nothing.
-    drain_asked: bool | None = None
+    drain_requested: bool | None = None
     leaving: bool = False
     #: lives of the same id that this one replaced, the latest last; and who of them dialled in since, and when.
     replaced: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def has(versions: Mapping[str, set[str]], plugin: tuple[str, str]) -> bool:
 
 
 @dataclass(slots=True)
-class Hold:
+class Placement:
     """A unit in a worker's hands. `state` None = told to start, no report yet. `target` = what it was last told."""
 
     worker_id: str
@@ -122,8 +122,8 @@ class Unit:
     """A connector or task, where it is and where it goes."""
 
     id: UnitId
-    hold: Hold | None = None
-    strays: list[Hold] = field(default_factory=lambda: [])
+    placement: Placement | None = None
+    superseded: list[Placement] = field(default_factory=lambda: [])
     #: the worker it goes to once its strays are gone.
     destination: str | None = None
     #: why its next start comes; empty = nobody has had it under this leader.
@@ -137,7 +137,7 @@ class Unit:
     waits_until_ms: int = 0
     restarting: bool = False
     #: the restart policy's account; None = what its status says of it was not read yet.
-    account: Account | None = None
+    account: RestartHistory | None = None
     #: its status is to say RESTARTING until the next start has been reported.
     says_restarting: bool = False
     #: the write of its status under way, the change written last, and when a failed one may be repeated.
@@ -156,11 +156,11 @@ class Unit:
     #: what its worker said that it waits for, over the session.
     wait: Wait | None = None
 
-    def holds(self) -> Iterator[Hold]:
+    def placements(self) -> Iterator[Placement]:
         """Every place that may run it."""
-        if self.hold is not None:
-            yield self.hold
-        yield from self.strays
+        if self.placement is not None:
+            yield self.placement
+        yield from self.superseded
 
 
 @dataclass(slots=True)
@@ -179,7 +179,7 @@ class Balance:
     outdated: bool = True
     looked_ms: int = 0
 
-    def end_reign(self) -> None:
+    def end_leadership(self) -> None:
         """Forget what was counted."""
         self.moves = self.since_ms = self.looked_ms = 0
         self.changes = {}
@@ -188,11 +188,11 @@ class Balance:
 
 @unique
 class Generate(StrEnum):
-    """Whether a connector is to make task configs. WANTED -> ASKED -> NO, and back to WANTED."""
+    """Whether a connector is to make task configs. WANTED -> REQUESTED -> NO, and back to WANTED."""
 
     NO = "NO"
     WANTED = "WANTED"
-    ASKED = "ASKED"
+    REQUESTED = "REQUESTED"
 
 
 @dataclass(slots=True)
@@ -217,7 +217,7 @@ class Connector:
     write_attempts: int = 0
     write_ms: int = 0
     #: how many stops of tasks are not acknowledged.
-    stray_tasks: int = 0
+    superseded_tasks: int = 0
     cleaning: bool = False
     #: it has statuses of tasks that are not in its set, and a look at them comes.
     has_leftovers: bool = False
@@ -252,7 +252,7 @@ class Connector:
 
 
 @unique
-class Stage(StrEnum):
+class CallStage(StrEnum):
     """Where a call is, as a timeout tells it."""
 
     VALIDATING = "validating the config on a worker"
@@ -286,7 +286,7 @@ class Call:
     request: Request
     options: WriteOptions
     deadline_ms: int
-    stage: Stage = Stage.VALIDATING
+    stage: CallStage = CallStage.VALIDATING
     name: str = ""
     config: Properties | None = None
     revision: Revision | None = None
@@ -296,7 +296,7 @@ class Call:
     #: what it is refused with unless an earlier request of its id was applied.
     refusal: HerdmeshError | None = None
     #: ids of the questions to workers under way for it.
-    asked: set[str] = field(default_factory=set[str])
+    command_ids: set[str] = field(default_factory=set[str])
     #: a worker has prepared the initial offsets: the wire's `PreparedOffsets`, None = it has written them to its file.
     offsets_ready: bool = False
     prepared_offsets: object = None
@@ -318,7 +318,7 @@ class Call:
     #: the logger and the level that it sets in the whole cluster.
     cluster_level: tuple[str, str] | None = None
     #: the workers were told the logger level it sets.
-    told: bool = False
+    level_sent: bool = False
 
 
 @unique
@@ -352,6 +352,6 @@ class Command:
     session: int
     worker_id: str
     question: Question
-    asked_ms: int
+    sent_ms: int
     call: int | None = None
     connector: str = ""

@@ -90,7 +90,7 @@ class Fleet:
         self._unrest_ms = 0
         self._heartbeat_ms = 0
 
-    def end_reign(self) -> None:
+    def end_leadership(self) -> None:
         """Forget all workers of the reign."""
         self._members.clear()
         self._sessions.clear()

@@ -38,17 +38,17 @@ class HerderMemory:
     balance: Balance
     session_key: SessionKeyState
 
-    def end_reign(self) -> None:
+    def end_leadership(self) -> None:
         """Forget everything that belongs to an epoch; calls whose write is under way are seen through without one."""
         for worker_id in self.fleet.members:
             self.agenda.show_worker(worker_id)
-        self.inventory.end_reign()
-        self.fleet.end_reign()
-        self.call_table.end_reign()
-        self.agenda.end_reign()
-        self.balance.end_reign()
-        self.leadership.end_reign()
-        self.session_key.end_reign()
+        self.inventory.end_leadership()
+        self.fleet.end_leadership()
+        self.call_table.end_leadership()
+        self.agenda.end_leadership()
+        self.balance.end_leadership()
+        self.leadership.end_leadership()
+        self.session_key.end_leadership()
 
 
 def new_memory(rules: Rules) -> HerderMemory:

@@ -3,7 +3,7 @@
 Owns the records and every change of who holds what. Does not own what is wanted (`units.lifecycle`), nor where units go
 (`units.placement`).
 
-Invariant: a member's `load` is always what the units say: every hold begins and ends through `take`, `stray` and
+Invariant: a member's `load` is always what the units say: every hold begins and ends through `take`, `supersede` and
 `drop`.
 """
 
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from herdmesh.herder.state.memory.agenda import Agenda
-from herdmesh.herder.state.memory.entities import Balance, Connector, Hold, Unit
+from herdmesh.herder.state.memory.entities import Balance, Connector, Placement, Unit
 from herdmesh.herder.state.memory.fleet import Fleet
 from herdmesh.herder.state.memory.step import Step
 from herdmesh.herder.state.memory.store_views import StoreViews
 from herdmesh.herder.state.memory.traces import Traces
-from herdmesh.herder.state.model.restart_policy import Account
+from herdmesh.herder.state.model.restart_policy import RestartHistory
 from herdmesh.session.model import UnitId
 
 
@@ -36,9 +36,9 @@ class Inventory:
         self.connectors: Mapping[str, Connector] = self._connectors
         self.traces = Traces()
         #: of units that this herder restarted when it led before, until it has read their statuses since.
-        self._accounts_before: dict[UnitId, Account] = {}
+        self._accounts_before: dict[UnitId, RestartHistory] = {}
 
-    def end_reign(self) -> None:
+    def end_leadership(self) -> None:
         """Forget all connectors, but not the restarts that were begun."""
         for name, connector in self._connectors.items():
             self.agenda.show(name)
@@ -68,16 +68,16 @@ class Inventory:
             kept = {unit: one for unit, one in self._accounts_before.items() if unit.connector != connector}
             self._accounts_before = kept
 
-    def take_account_before(self, unit: UnitId) -> Account | None:
+    def take_account_before(self, unit: UnitId) -> RestartHistory | None:
         """The account of a unit from when this herder led before; forgotten with that."""
         return self._accounts_before.pop(unit, None)
 
     # --- holds: every change goes through here, so that a member's load is always what the units say
 
-    def take(self, unit: Unit, hold: Hold) -> None:
+    def take(self, unit: Unit, hold: Placement) -> None:
         """`hold` becomes the unit's one hold."""
-        assert unit.hold is None, f"{unit.id} is held already"
-        unit.hold = hold
+        assert unit.placement is None, f"{unit.id} is held already"
+        unit.placement = hold
         unit.newest_generation = max(unit.newest_generation, hold.assignment.generation)
         unit.destination = None
         unit.last_worker_id = hold.worker_id
@@ -85,25 +85,25 @@ class Inventory:
         unit.waits_for = ""
         self._load(unit.id, hold.worker_id, +1)
 
-    def stray(self, unit: Unit, hold: Hold) -> None:
+    def supersede(self, unit: Unit, hold: Placement) -> None:
         """`hold` is one more place that must stop the unit."""
         hold.stop_sent_ms = self._step.now
-        unit.strays.append(hold)
+        unit.superseded.append(hold)
         self._load(unit.id, hold.worker_id, +1)
         self.agenda.wake_unit(unit.id, self._step.now + self._step.rules.stop_timeout_ms)
         if unit.id.task is not None:
-            self._connectors[unit.id.connector].stray_tasks += 1
+            self._connectors[unit.id.connector].superseded_tasks += 1
 
-    def drop(self, unit: Unit, hold: Hold) -> None:
+    def drop(self, unit: Unit, hold: Placement) -> None:
         """`hold` is over."""
-        if unit.hold is hold:
-            unit.hold = None
+        if unit.placement is hold:
+            unit.placement = None
             unit.progress = unit.wait = None
         else:
-            unit.strays.remove(hold)
+            unit.superseded.remove(hold)
             if unit.id.task is not None:
-                self._connectors[unit.id.connector].stray_tasks -= 1
-        if unit.hold is None and not unit.strays:
+                self._connectors[unit.id.connector].superseded_tasks -= 1
+        if unit.placement is None and not unit.superseded:
             unit.idle_since_ms = self._step.now
         self._load(unit.id, hold.worker_id, -1)
 

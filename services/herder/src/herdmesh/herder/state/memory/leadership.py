@@ -17,7 +17,7 @@ from herdmesh.herder.state.model.instructions import ReserveGenerations
 
 
 @unique
-class Role(StrEnum):
+class HerderRole(StrEnum):
     """What this herder is. Legal moves: FOLLOWING -> CATCHING_UP -> LEADING; any -> FOLLOWING."""
 
     FOLLOWING = "FOLLOWING"
@@ -31,7 +31,7 @@ class Leadership:
 
     def __init__(self, step: Step) -> None:
         self._step = step
-        self._role = Role.FOLLOWING
+        self._role = HerderRole.FOLLOWING
         self._epoch = 0
         self._lease_until_ms = 0
         self._next_generation = 0
@@ -48,14 +48,14 @@ class Leadership:
         self._adopted_count = 0
 
     @property
-    def role(self) -> Role:
+    def role(self) -> HerderRole:
         """What this herder is now."""
         return self._role
 
     @property
     def leads(self) -> bool:
         """True when it serves and decides."""
-        return self._role is Role.LEADING
+        return self._role is HerderRole.LEADING
 
     @property
     def epoch(self) -> int:
@@ -104,7 +104,7 @@ class Leadership:
         self._reserve_above, self._used_up_ms = 0, None
         self._lease_until_ms = event.lease_until_ms
         self._leader_id, self._leader_address = event.leader_id, event.leader_address
-        self._role = Role.CATCHING_UP
+        self._role = HerderRole.CATCHING_UP
 
     def renew_lease(self, until_ms: int) -> None:
         """The same epoch was granted again while this herder leads."""
@@ -121,12 +121,12 @@ class Leadership:
     @property
     def is_over(self) -> bool:
         """True when the lease has ended by our own clock."""
-        return self._role is not Role.FOLLOWING and self._step.now >= self._lease_until_ms
+        return self._role is not HerderRole.FOLLOWING and self._step.now >= self._lease_until_ms
 
     def lead(self, adopting_ms: int, gathering_ms: int) -> None:
         """The config watch has caught up: lead from now on. The times are how long workers have to dial in."""
-        assert self._role is Role.CATCHING_UP
-        self._role = Role.LEADING
+        assert self._role is HerderRole.CATCHING_UP
+        self._role = HerderRole.LEADING
         self._adopting_until_ms = self._step.now + adopting_ms
         self._gathering_until_ms = self._step.now + gathering_ms
 
@@ -139,10 +139,10 @@ class Leadership:
 
     def stop(self) -> None:
         """Lead no longer; who does is not known."""
-        self._role = Role.FOLLOWING
+        self._role = HerderRole.FOLLOWING
         self._leader_id = self._leader_address = ""
 
-    def end_reign(self) -> None:
+    def end_leadership(self) -> None:
         """Forget what was counted in the reign."""
         self._start_count = self._adopted_count = 0
 

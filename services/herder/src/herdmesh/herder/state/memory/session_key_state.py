@@ -35,6 +35,6 @@ class SessionKeyState:
         """A rotation failed: the next comes no sooner than this."""
         self.retry_ms = retry_ms
 
-    def end_reign(self) -> None:
+    def end_leadership(self) -> None:
         """Forget the rotation."""
         self.written, self.retry_ms = None, 0

@@ -1,4 +1,4 @@
-"""What can happen to a herder. Every event is data that can be logged and replayed; none carries code.
+"""Events: everything that can happen to a herder, as data that can be logged and replayed; none carries code.
 
 Owns the vocabulary between the outside (stores, workers, callers, clock) and the state, and no decision.
 A session is known by a number its stream got from the shell; a write and a call likewise (`op`, `call`).

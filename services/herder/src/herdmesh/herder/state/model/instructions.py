@@ -1,4 +1,4 @@
-"""What the state wants done. Each instruction is data; `herdmesh.herder.loop` hands it to what can do it.
+"""Instructions: everything that the state has done to the outside, as data.
 
 Owns the vocabulary only. Invariant: carrying out an instruction never blocks the loop; a write is answered by exactly
 one `WriteDone` or `WriteFailed` with its `op`, nothing else is answered at all.

@@ -1,4 +1,4 @@
-"""Which version of a plugin a connector asks for (`connector.plugin.version`, KIP-891).
+"""Plugin versions that connectors ask for (`connector.plugin.version`, KIP-891).
 
 Owns reading the request and comparing versions. Rules of Connect: none or `latest` takes whatever a worker has; a bare
 version is that version and no other; `[1.0,2.0)` and the like are Maven ranges, several separated by commas.

@@ -1,4 +1,4 @@
-"""When a unit that FAILED is started again by itself: classes, backoff, budget.
+"""Restart policy: when a FAILED unit is started again automatically, by class of error, backoff and budget.
 
 Owns the rule and each unit's account. Owns neither the restart (`restarts.py`) nor how the account outlives a leader
 (`leader_statuses.py`). Times are the herder's, chance comes from the caller.
@@ -72,7 +72,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(slots=True)
-class Account:
+class RestartHistory:
     """What the policy remembers of one unit."""
 
     #: the config it is about: another config has another account.
@@ -112,8 +112,8 @@ class Account:
         *,
         before_us: bool = False,
     ) -> None:
-        """Decide what follows a failure. What statuses tell of the account is taken in before (`take_in`). `ran_ms` =
-        how long it was RUNNING, None = not at all; `chance(attempt)` is a number from 0 to 1; `before_us`: a worker
+        """Decide what follows a failure. What statuses tell of the account is taken in before (`add_status`). `ran_ms`
+        = how long it was RUNNING, None = not at all; `chance(attempt)` is a number from 0 to 1; `before_us`: a worker
         brought it along, as it failed before this leader knew it."""
         self.attempts_ms = policy.within(self.attempts_ms, now)
         self.known_ms.intersection_update(policy.within(self.known_ms, now))
@@ -149,7 +149,7 @@ class Account:
         if self.failure is not None and self.failure.error_class is ErrorClass.FENCED:
             self.fenced_ms = now
 
-    def take_up(self, generation: int, failure: Failure | None, now: int) -> None:
+    def resume_failed(self, generation: int, failure: Failure | None, now: int) -> None:
         """The unit is held as it failed under this generation, and nothing is to come: its worker never heard of the
         restart, or was away when it was due. It is due now, and counts once."""
         self.generation, self.failure = generation, self.failure or failure
@@ -212,7 +212,7 @@ def tag_of(entry: ConnectorEntry, unit: UnitId) -> str:
     return f"{zlib.crc32(f'{entry.incarnation}/{what}/{asked}'.encode()):08x}"
 
 
-def note_of(account: Account | None, attempts_max: int) -> RestartNote | None:
+def note_of(account: RestartHistory | None, attempts_max: int) -> RestartNote | None:
     """The account as a status carries it; None when there is nothing to remember."""
     if account is None or account.is_empty:
         return None
@@ -220,7 +220,9 @@ def note_of(account: Account | None, attempts_max: int) -> RestartNote | None:
     return RestartNote(account.tag, attempts_ms, account.attempt, attempts_max, account.next_ms, since_ms)
 
 
-def read_back(stored: StatusEntry | None, tag: str, generation: int, now: int, ours: Account | None = None) -> Account:
+def read_back(
+    stored: StatusEntry | None, tag: str, generation: int, now: int, ours: RestartHistory | None = None
+) -> RestartHistory:
     """The account that leaders before us left in a unit's status, and `ours`, when we led before: a status may not tell
     of the last that we did. `generation` = the one that a worker holds, or 0.
 
@@ -234,15 +236,15 @@ def read_back(stored: StatusEntry | None, tag: str, generation: int, now: int, o
     account.add_attempts(ours.attempts_ms, now)
     account.fenced_ms, account.begun = ours.fenced_ms, ours.begun
     if generation and ours.begun == generation:
-        account.take_up(generation, ours.failure, now)
+        account.resume_failed(generation, ours.failure, now)
     return account
 
 
-def _read_note(stored: StatusEntry | None, tag: str, generation: int, now: int) -> Account:
+def _read_note(stored: StatusEntry | None, tag: str, generation: int, now: int) -> RestartHistory:
     note = stored.note if stored is not None else None
     if stored is None or note is None or note.tag != tag:
-        return Account(tag)
-    account = Account(tag, failed_ms=note.since_ms)
+        return RestartHistory(tag)
+    account = RestartHistory(tag, failed_ms=note.since_ms)
     account.add_attempts(note.attempts_ms, now)
     if note.next_ms is not None and generation > stored.generation:
         account.inferred_ms = min(note.next_ms, now)
@@ -257,7 +259,7 @@ def _read_note(stored: StatusEntry | None, tag: str, generation: int, now: int) 
     return account
 
 
-def take_in(account: Account, stored: StatusEntry | None, policy: RestartPolicy, now: int) -> None:
+def add_status(account: RestartHistory, stored: StatusEntry | None, policy: RestartPolicy, now: int) -> None:
     """What a status tells that was written after the account was read back: of the last restart by a leader before us,
     say, which its worker could not tell of while the store was away. One that is under way by that word is due still,
     and paid, when the unit is held as it failed."""
@@ -291,7 +293,9 @@ def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:
     )
 
 
-def shown(policy: RestartPolicy, account: Account, failed: bool, under_way: bool, now: int) -> AutoRestart | None:
+def shown(
+    policy: RestartPolicy, account: RestartHistory, failed: bool, under_way: bool, now: int
+) -> AutoRestart | None:
     """The account as users see it; None when the unit neither failed within the window nor is FAILED."""
     recent = any(at_ms > now - policy.window_ms for at_ms in account.attempts_ms)
     if not (recent or failed or under_way) or account.failed_ms is None:
@@ -302,7 +306,13 @@ def shown(policy: RestartPolicy, account: Account, failed: bool, under_way: bool
 
 
 def explained(
-    policy: RestartPolicy, account: Account, failure: Failure | None, cure: str, paused: bool, *, refers: bool = False
+    policy: RestartPolicy,
+    account: RestartHistory,
+    failure: Failure | None,
+    cure: str,
+    paused: bool,
+    *,
+    refers: bool = False,
 ) -> str:
     """Why a FAILED unit is not RUNNING and what happens next, in one line. The time of a restart is added where times
     are written as text. `failure` = what its status says, `cure` = the command that restarts it, `refers` = the config

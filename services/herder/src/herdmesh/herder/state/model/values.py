@@ -91,7 +91,7 @@ class ConnectorEntry:
     inconsistent: bool = False
     applied_config: Properties | None = None
     incarnation: str = ""
-    task_set_generation: int = 0
+    task_set_version: int = 0
     task_count_record: int | None = None
     pending_fencing: bool = False
     foreign: bool = False
@@ -132,7 +132,7 @@ class ConnectorEntry:
 
     def digest_of(self, task: int) -> str:
         """What `Assignment.task_digest` says for a task of the committed set."""
-        return f"{self.task_set_generation}:{self.task_digests[task]}"
+        return f"{self.task_set_version}:{self.task_digests[task]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """Units: connectors and tasks, from what is wanted to the worker that runs each.
 
-Owns the comparison of wanted and held (`lifecycle`), the rule between two owners: stop, acknowledge, start (`holds`),
-task sets (`task_sets`), places (`placement`, which uses `assignment`), balance (`balance`), restarts of failed units
-(`restarts`), the statuses that the leader itself writes (`leader_statuses`) and shares of rate limits (`rate_limits`).
+Owns the comparison of wanted and held (`lifecycle`), the rule between two owners: stop, acknowledge, start
+(`handover`), task sets (`task_sets`), places (`placement`, which uses `assignment`), balance (`balance`), restarts of
+failed units (`restarts`), the statuses that the leader itself writes (`leader_statuses`) and shares of rate limits
+(`rate_limits`).
 """
 
 from herdmesh.herder.state.units import (
     balance,
-    holds,
+    handover,
     leader_statuses,
     lifecycle,
     placement,
@@ -16,4 +17,4 @@ from herdmesh.herder.state.units import (
     task_sets,
 )
 
-__all__ = ["balance", "holds", "leader_statuses", "lifecycle", "placement", "rate_limits", "restarts", "task_sets"]
+__all__ = ["balance", "handover", "leader_statuses", "lifecycle", "placement", "rate_limits", "restarts", "task_sets"]

@@ -29,7 +29,7 @@ from herdmesh.herder.state.memory import (
     Step,
     Unit,
 )
-from herdmesh.herder.state.units import holds, lifecycle, placement
+from herdmesh.herder.state.units import handover, lifecycle, placement
 from herdmesh.herder.state.units.assignment import Move, assign
 from herdmesh.session.model import UnitId
 
@@ -72,8 +72,8 @@ def in_flight(memory: HerderMemory) -> int:
     for connector in memory.inventory.connectors.values():
         entry = connector.stored
         for unit in connector.units.values():
-            hold = unit.hold
-            if unit.strays:
+            hold = unit.placement
+            if unit.superseded:
                 count += 1
             elif hold is not None:
                 count += hold.state is None and memory.step.now - hold.since_ms < STARTING_MS_MAX
@@ -141,11 +141,11 @@ def _moves(memory: HerderMemory, *, spare_recent: bool) -> list[Move]:
                     round_.units[unit_id] = round_.units[unit_id] & {round_.places[unit_id]}
         moves = assign(workers, round_.units, round_.places)
         found += [move for move in moves if move.source in workers and move.target is not None]
-    return [move for move in found if _unit(memory.inventory, move.unit).hold is not None]
+    return [move for move in found if _unit(memory.inventory, move.unit).placement is not None]
 
 
 def _is_recent(step: Step, unit: Unit) -> bool:
-    placed_ms = unit.hold.placed_ms if unit.hold is not None else None
+    placed_ms = unit.placement.placed_ms if unit.placement is not None else None
     return placed_ms is not None and step.now - placed_ms < step.rules.balance_delay_ms
 
 
@@ -185,7 +185,7 @@ def _begin(fleet: Fleet, inventory: Inventory, move: Move) -> None:
     assert move.target is not None
     connector, unit = inventory.connectors[move.unit.connector], _unit(inventory, move.unit)
     because = f"worker {move.source} had more than its share"
-    holds.stop(
+    handover.stop(
         fleet,
         inventory,
         connector,

@@ -32,7 +32,7 @@ from herdmesh.herder.state.memory import (
 )
 from herdmesh.herder.state.model import ConnectorEntry, RestartNote
 from herdmesh.herder.state.model.instructions import PutStatus, StatusChange
-from herdmesh.herder.state.model.restart_policy import note_of, policy_of, take_in
+from herdmesh.herder.state.model.restart_policy import add_status, note_of, policy_of
 from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 from herdmesh.session.model import RunState
 
@@ -62,7 +62,9 @@ def write_changes(
     step.emit(PutStatus(op, connector.name, tuple(change for _, change in changes)))
 
 
-def written(step: Step, agenda: Agenda, connector: Connector, number: int, op: Op, error: HerdmeshError | None) -> None:
+def on_write_completed(
+    step: Step, agenda: Agenda, connector: Connector, number: int, op: Op, error: HerdmeshError | None
+) -> None:
     """A write ended: each change was applied, or refused because something newer stands there; or (`error`) that is not
     known, and it is tried again after a moment, unless the store will never take it."""
     for task in op.tasks:
@@ -78,14 +80,14 @@ def written(step: Step, agenda: Agenda, connector: Connector, number: int, op: O
 
 
 def _change(step: Step, stores: StoreViews, entry: ConnectorEntry, unit: Unit) -> StatusChange | None:
-    stored, hold, account = stores.status_of(unit.id), unit.hold, unit.account
+    stored, hold, account = stores.status_of(unit.id), unit.placement, unit.account
     if stored is None or stored.revision is None or account is None:
         return None
     judged = hold is not None and hold.judged
     if account.is_empty and stored.note is None and not (unit.says_restarting or judged):
         return None  # nearly all of thousands
     policy = policy_of(step.rules.restart, entry.config)
-    take_in(account, stored, policy, step.now)  # what is written over it tells of that, too
+    add_status(account, stored, policy, step.now)  # what is written over it tells of that, too
     note = note_of(account, policy.attempts_max)
     if unit.says_restarting:
         told = stored.state is RunState.RESTARTING and _alike(stored.note, note)

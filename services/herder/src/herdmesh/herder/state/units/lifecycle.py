@@ -19,17 +19,17 @@ from herdmesh.herder.state.memory import (
     Fleet,
     Generate,
     HerderMemory,
-    Hold,
     Leadership,
     Op,
     OpKind,
+    Placement,
     Step,
     StoreViews,
     Unit,
 )
 from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.herder.state.model.instructions import DeleteStatuses
-from herdmesh.herder.state.units import holds, leader_statuses, restarts, task_sets
+from herdmesh.herder.state.units import handover, leader_statuses, restarts, task_sets
 from herdmesh.herder.state.workers import plugin_eligibility
 from herdmesh.session.messages import SetUnitTarget
 from herdmesh.session.model import RunState, TargetState, UnitId
@@ -56,7 +56,7 @@ def reconcile(memory: HerderMemory, connector: Connector, tasks: Collection[int 
     else:
         ordered = sorted(tasks, key=lambda task: -1 if task is None else task)
         units = [unit for task in ordered if (unit := connector.units.get(task)) is not None]
-    holds.expire_stops(memory.step, memory.fleet, memory.inventory, connector, units)
+    handover.expire_stops(memory.step, memory.fleet, memory.inventory, connector, units)
     looked_at = _stop_unwanted(memory, connector, entry, units)
     for unit in units[looked_at:]:
         memory.agenda.touch_later(unit.id)
@@ -68,7 +68,7 @@ def reconcile(memory: HerderMemory, connector: Connector, tasks: Collection[int 
         _start_ready(memory, connector, entry, units)
         leader_statuses.write_changes(memory.step, memory.stores, memory.call_table, connector, units)
     for unit in units:
-        if unit.hold is None and not unit.strays and (entry is None or not holds.is_wanted(entry, unit.id)):
+        if unit.placement is None and not unit.superseded and (entry is None or not handover.is_wanted(entry, unit.id)):
             connector.units.pop(unit.id.task, None)
     _clean_statuses(memory, connector, entry, tasks)
     nothing_left = not (connector.units or connector.unfenced or connector.cleaning)
@@ -92,7 +92,7 @@ def may_start(memory: HerderMemory) -> bool:
 
 def ready_itself(memory: HerderMemory, entry: ConnectorEntry, unit: Unit) -> bool:
     """Like `ready`; the caller must have checked `may_start`."""
-    if unit.hold is not None or unit.strays or not holds.is_wanted(entry, unit.id):
+    if unit.placement is not None or unit.superseded or not handover.is_wanted(entry, unit.id):
         return False
     if memory.step.now < unit.not_before_ms:
         return False
@@ -114,7 +114,7 @@ def start_at_destination(memory: HerderMemory, connector: Connector, unit: Unit)
     assert unit.destination is not None
     if not generations.generations_left(memory.leadership):
         return False
-    holds.start(memory, connector, unit, unit.destination)
+    handover.start(memory, connector, unit, unit.destination)
     generations.reserve_ahead(memory.leadership)
     return True
 
@@ -128,52 +128,52 @@ def _stop_unwanted(
     for looked_at, unit in enumerate(units):
         if stopped == STOPS_MAX:
             return looked_at
-        hold = unit.hold
+        hold = unit.placement
         if hold is not None:
             _stop_if_unwanted(memory, connector, entry, unit, hold)
-            stopped += unit.hold is not hold
+            stopped += unit.placement is not hold
     return len(units)
 
 
 def _stop_if_unwanted(
-    memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, unit: Unit, hold: Hold
+    memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, unit: Unit, hold: Placement
 ) -> None:
     if entry is None:
-        holds.stop(memory.fleet, memory.inventory, connector, unit, "the connector was deleted")
-    elif not holds.is_wanted(entry, unit.id):
+        handover.stop(memory.fleet, memory.inventory, connector, unit, "the connector was deleted")
+    elif not handover.is_wanted(entry, unit.id):
         stopped = entry.wanted_state is TargetState.STOPPED
         reason = "the connector was stopped" if stopped else "not in the task set any more"
-        holds.stop(memory.fleet, memory.inventory, connector, unit, reason)
-    elif not holds.matches(entry, unit.id, hold.assignment):
+        handover.stop(memory.fleet, memory.inventory, connector, unit, reason)
+    elif not handover.matches(entry, unit.id, hold.assignment):
         # It will start again from the new config, where it is: a change of config is no reason to move.
         unit.restarting = True
-        holds.stop(memory.fleet, memory.inventory, connector, unit, "its config changed", destination=hold.worker_id)
+        handover.stop(memory.fleet, memory.inventory, connector, unit, "its config changed", destination=hold.worker_id)
     elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
         restarts.restart_unit(memory, connector, unit)
     elif (
         hold.assignment.generation
-        < holds.reported_generation(memory.stores, unit.id)
+        < handover.reported_generation(memory.stores, unit.id)
         < memory.leadership.next_generation
     ):
         # An earlier leader gave the unit to another worker later. That worker's last status was written after this
         # one was adopted, and its higher generation hides all that this one will report.
         unit.restarting = True
-        holds.stop(
+        handover.stop(
             memory.fleet, memory.inventory, connector, unit, "a newer owner has reported it", destination=hold.worker_id
         )
 
 
 def _make_units(connector: Connector, entry: ConnectorEntry) -> None:
     connector.unit(None)
-    if holds.tasks_wanted(entry):
+    if handover.tasks_wanted(entry):
         for task in range(len(entry.tasks)):
             connector.unit(task)
 
 
 def _set_targets(fleet: Fleet, entry: ConnectorEntry, units: Iterable[Unit]) -> None:
     for unit in units:
-        hold = unit.hold
-        target = holds.target_of(entry, unit.id)
+        hold = unit.placement
+        target = handover.target_of(entry, unit.id)
         if hold is None or hold.target is target:
             continue
         if fleet.send_to(hold.worker_id, SetUnitTarget(unit.id, target)):
@@ -232,7 +232,7 @@ def _clean_statuses(
     connector.has_leftovers = bool(left)
     if all(status.unit.task in connector.units for status in left):
         return
-    if not any(holds.remembers(connector, status) for status in left) or _is_told(memory.stores, connector, entry):
+    if not any(handover.remembers(connector, status) for status in left) or _is_told(memory.stores, connector, entry):
         _clean(memory.step, memory.leadership, memory.call_table, connector, count)
 
 
@@ -252,7 +252,7 @@ def _is_told(stores: StoreViews, connector: Connector, entry: ConnectorEntry) ->
     if not entry.tasks and entry.applied_config is not None:
         return _has_made(connector, entry)
     for task in range(len(entry.tasks)):
-        hold, status = connector.unit(task).hold, stores.status_of(UnitId(entry.name, task))
+        hold, status = connector.unit(task).placement, stores.status_of(UnitId(entry.name, task))
         if hold is None or status is None or status.generation < hold.assignment.generation:
             return False
     return True
@@ -263,7 +263,7 @@ def _has_made(connector: Connector, entry: ConnectorEntry) -> bool:
 
     Not before it runs: what asks for task configs is its RUNNING.
     """
-    hold = connector.unit(None).hold
+    hold = connector.unit(None).placement
     if hold is None or hold.state is not RunState.RUNNING or entry.wanted_state is not TargetState.STARTED:
         return False
     under_way = connector.busy or connector.wait_revision is not None

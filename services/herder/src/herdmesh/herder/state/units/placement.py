@@ -26,7 +26,7 @@ from herdmesh.herder.state.memory import (
     Unit,
 )
 from herdmesh.herder.state.model import ConnectorEntry
-from herdmesh.herder.state.units import holds, lifecycle
+from herdmesh.herder.state.units import handover, lifecycle
 from herdmesh.herder.state.units.assignment import Move, assign
 from herdmesh.herder.state.workers import drains, plugin_eligibility
 from herdmesh.session.model import UnitId
@@ -58,7 +58,7 @@ def place(memory: HerderMemory) -> None:
         for move in moves:
             connector = memory.inventory.connectors[move.unit.connector]
             unit = connector.units[move.unit.task]
-            if unit.hold is None:
+            if unit.placement is None:
                 unit.destination = move.target
             elif left > 0:
                 left -= _stop_to_move(memory.fleet, memory.inventory, move, connector, unit)
@@ -126,7 +126,7 @@ def _loads(inventory: Inventory, takers: Collection[str]) -> tuple[dict[str, int
     tasks, connectors = dict.fromkeys(takers, 0), dict.fromkeys(takers, 0)
     for connector in inventory.connectors.values():
         for task, unit in connector.units.items():
-            worker_id = unit.hold.worker_id if unit.hold is not None else unit.destination
+            worker_id = unit.placement.worker_id if unit.placement is not None else unit.destination
             of_kind = connectors if task is None else tasks
             if worker_id in of_kind:
                 of_kind[worker_id] += 1
@@ -188,7 +188,7 @@ def _place_now(unit: Unit | None) -> str | None:
     """Where a unit is, is to go, or is waited for."""
     if unit is None:
         return None
-    return unit.hold.worker_id if unit.hold is not None else unit.destination or unit.waits_for or None
+    return unit.placement.worker_id if unit.placement is not None else unit.destination or unit.waits_for or None
 
 
 def taking_work(fleet: Fleet) -> list[str]:
@@ -214,8 +214,8 @@ def rounds(memory: HerderMemory, workers: list[str], without: str = "") -> tuple
         workers_able = able[needs]
         for task, unit in connector.units.items():  # thousands in one step
             round_ = connectors if task is None else tasks
-            if unit.hold is not None:
-                place_now = unit.hold.worker_id
+            if unit.placement is not None:
+                place_now = unit.placement.worker_id
                 if place_now not in listening:
                     continue
             elif _looks_for_place(memory, entry, unit, may_start=may_start):
@@ -233,21 +233,21 @@ def rounds(memory: HerderMemory, workers: list[str], without: str = "") -> tuple
 def _looks_for_place(memory: HerderMemory, entry: ConnectorEntry, unit: Unit, *, may_start: bool) -> bool:
     """False for an unheld unit whose place must not be decided now: it is not wanted, or waits for its set, for
     its old worker, or for its backoff; it gets a place when it may start. `may_start`: as `lifecycle` says."""
-    if unit.destination is not None or unit.strays:
-        return holds.is_wanted(entry, unit.id)
+    if unit.destination is not None or unit.superseded:
+        return handover.is_wanted(entry, unit.id)
     return may_start and lifecycle.ready_itself(memory, entry, unit)
 
 
 def _stop_to_move(fleet: Fleet, inventory: Inventory, move: Move, connector: Connector, unit: Unit) -> bool:
     """Stop a held unit that is to move; False when it runs on, because no other worker can take it."""
-    assert unit.hold is not None
+    assert unit.placement is not None
     if move.target is not None:
-        because = _why_moved(fleet, connector, unit.hold.worker_id)
-        holds.stop(
+        because = _why_moved(fleet, connector, unit.placement.worker_id)
+        handover.stop(
             fleet, inventory, connector, unit, f"moves to {move.target}", destination=move.target, because=because
         )
-    elif fleet.members[unit.hold.worker_id].leaving:
-        holds.stop(fleet, inventory, connector, unit, "its worker leaves and no other can take it")
+    elif fleet.members[unit.placement.worker_id].leaving:
+        handover.stop(fleet, inventory, connector, unit, "its worker leaves and no other can take it")
     else:
         return False
     return True

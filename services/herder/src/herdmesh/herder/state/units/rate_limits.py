@@ -51,9 +51,9 @@ def share_limits(fleet: Fleet, connector: Connector) -> None:
     records = level([one.records_rate for one in progress if one.records_rate is not None])
     bytes_ = level([one.bytes_rate for one in progress if one.bytes_rate is not None])
     workers = {
-        unit.hold.worker_id
+        unit.placement.worker_id
         for unit in connector.units.values()
-        if unit.hold is not None and unit.progress is not None and unit.progress.is_limited
+        if unit.placement is not None and unit.progress is not None and unit.progress.is_limited
     }
     for worker_id in sorted(workers):
         member = fleet.members.get(worker_id)

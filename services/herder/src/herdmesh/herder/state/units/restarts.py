@@ -23,14 +23,14 @@ from herdmesh.herder.state.memory import (
     Connector,
     Fleet,
     HerderMemory,
-    Hold,
     Inventory,
+    Placement,
     Step,
     Unit,
 )
 from herdmesh.herder.state.model import restart_policy
-from herdmesh.herder.state.model.restart_policy import Account
-from herdmesh.herder.state.units import holds
+from herdmesh.herder.state.model.restart_policy import RestartHistory
+from herdmesh.herder.state.units import handover
 from herdmesh.session.model import Failure, RunState, TargetState
 
 
@@ -38,7 +38,7 @@ def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None
     """Carry out a requested restart: stop, acknowledge, start, on the same worker, with a new account. For a unit that
     no worker holds only the backoff is lifted."""
     tag = unit.account.tag if unit.account is not None else ""
-    unit.account = Account(tag, from_generation=memory.leadership.next_generation)
+    unit.account = RestartHistory(tag, from_generation=memory.leadership.next_generation)
     unit.not_before_ms = 0
     _restart(memory.fleet, memory.inventory, connector, unit, "a restart was asked for")
     memory.agenda.touch_unit(unit.id)
@@ -50,9 +50,9 @@ def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[U
     if entry is None or not memory.stores.statuses_known:
         return
     for unit in units:
-        if not holds.is_wanted(entry, unit.id):
+        if not handover.is_wanted(entry, unit.id):
             continue
-        hold = unit.hold
+        hold = unit.placement
         failed = hold is not None and hold.state is RunState.FAILED
         if unit.account is not None and not failed and unit.account.is_empty:
             continue  # nearly all of thousands
@@ -60,14 +60,14 @@ def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[U
         if unit.account is None:
             if hold is None and leadership_queries.kept_for(memory, unit.id):
                 continue  # its worker may dial in with it, and tell how far the restarts came
-            holds.read_account(memory.step, memory.stores, memory.inventory, entry, unit)
+            handover.read_account(memory.step, memory.stores, memory.inventory, entry, unit)
             assert unit.account is not None
             if unit.account.next_ms is not None:
                 memory.agenda.wake_unit(unit.id, unit.account.next_ms)
         elif unit.account.tag != tag:
-            unit.account = Account(tag)
+            unit.account = RestartHistory(tag)
         if entry.wanted_state is TargetState.STOPPED:
-            unit.account = Account(
+            unit.account = RestartHistory(
                 tag, from_generation=memory.leadership.next_generation
             )  # what is resumed begins anew
             continue
@@ -75,12 +75,12 @@ def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[U
             unit.account.next_ms = None
             continue
         rules = restart_policy.policy_of(memory.step.rules.restart, entry.config)
-        restart_policy.take_in(unit.account, memory.stores.status_of(unit.id), rules, memory.step.now)
+        restart_policy.add_status(unit.account, memory.stores.status_of(unit.id), rules, memory.step.now)
         generation = hold.assignment.generation
         if generation not in (unit.account.generation, unit.account.begun):
             _decide(memory.step, memory.agenda, connector, unit, hold)
         elif unit.account.verdict is restart_policy.Verdict.RESTART and unit.account.next_ms is None:
-            unit.account.take_up(generation, hold.failure, memory.step.now)
+            unit.account.resume_failed(generation, hold.failure, memory.step.now)
             memory.agenda.show(connector.name)
         due_ms = unit.account.next_ms
         member = memory.fleet.members.get(hold.worker_id)
@@ -99,7 +99,7 @@ def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[U
             )
 
 
-def _decide(step: Step, agenda: Agenda, connector: Connector, unit: Unit, hold: Hold) -> None:
+def _decide(step: Step, agenda: Agenda, connector: Connector, unit: Unit, hold: Placement) -> None:
     account, entry = unit.account, connector.stored
     assert account is not None
     assert entry is not None
@@ -118,7 +118,7 @@ def _decide(step: Step, agenda: Agenda, connector: Connector, unit: Unit, hold: 
 
 
 def _restart(fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, reason: str) -> None:
-    if unit.hold is None:
+    if unit.placement is None:
         return
     unit.restarting = unit.says_restarting = True
-    holds.stop(fleet, inventory, connector, unit, reason, destination=unit.hold.worker_id)
+    handover.stop(fleet, inventory, connector, unit, reason, destination=unit.placement.worker_id)

@@ -36,7 +36,7 @@ from herdmesh.herder.state.memory import (
 )
 from herdmesh.herder.state.model import TASKS_MAX_ENFORCE_KEY, ConnectorEntry
 from herdmesh.herder.state.model.instructions import CommitTasks, PutTaskCount
-from herdmesh.herder.state.units.holds import matches, tasks_wanted
+from herdmesh.herder.state.units.handover import matches, tasks_wanted
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, RevisionMismatch
 from herdmesh.session.messages import GenerateTaskConfigs
@@ -94,7 +94,7 @@ def made(
     """The connector's current instance made task configs, or could not."""
     connector.generate = Generate.NO
     entry = connector.stored
-    hold = connector.unit(None).hold
+    hold = connector.unit(None).placement
     if entry is None or hold is None or not matches(entry, connector.unit(None).id, hold.assignment):
         return
     if entry.wanted_state is TargetState.STOPPED:
@@ -118,7 +118,7 @@ def made(
     agenda.touch(connector.name)
 
 
-def written(agenda: Agenda, connector: Connector, revision: Revision | None) -> None:
+def on_write_completed(agenda: Agenda, connector: Connector, revision: Revision | None) -> None:
     """A commit or count was acknowledged; the watch will bring it."""
     connector.busy = False
     connector.wait_revision = revision
@@ -128,7 +128,7 @@ def written(agenda: Agenda, connector: Connector, revision: Revision | None) -> 
     agenda.touch(connector.name)
 
 
-def write_failed(step: Step, agenda: Agenda, connector: Connector, kind: OpKind, error: HerdmeshError) -> None:
+def on_write_failed(step: Step, agenda: Agenda, connector: Connector, kind: OpKind, error: HerdmeshError) -> None:
     """A commit or count was refused or its outcome is unknown. Both are safe to repeat from what the watch shows."""
     connector.busy = False
     if kind is OpKind.COMMIT and isinstance(error, RevisionMismatch | ConnectorNotFound):
@@ -170,13 +170,13 @@ def fence_again(inventory: Inventory, name: str) -> None:
 
 
 def _ask(step: Step, fleet: Fleet, connector: Connector, entry: ConnectorEntry) -> None:
-    hold = connector.unit(None).hold
+    hold = connector.unit(None).placement
     if hold is None or hold.state is not RunState.RUNNING or step.now < connector.generate_ms:
         return
     if not matches(entry, connector.unit(None).id, hold.assignment):
         return
     if fleet.send_to(hold.worker_id, GenerateTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
-        connector.generate = Generate.ASKED
+        connector.generate = Generate.REQUESTED
 
 
 def too_many(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> Failure | None:
@@ -220,16 +220,16 @@ def _fenced_generation(connector: Connector, entry: ConnectorEntry, tasks: tuple
     Otherwise None: what runs is stopped, or fenced, once the commit says that its time is over."""
     if not tasks:
         return None
-    may_run = {unit.id.task for unit in connector.tasks() if unit.hold is not None or unit.strays}
+    may_run = {unit.id.task for unit in connector.tasks() if unit.placement is not None or unit.superseded}
     may_run.update(connector.unfenced, range(len(entry.tasks)))
-    return None if _overlaps(may_run, len(tasks)) else entry.task_set_generation
+    return None if _overlaps(may_run, len(tasks)) else entry.task_set_version
 
 
 def _open_gate(memory: HerderMemory, connector: Connector, entry: ConnectorEntry) -> None:
-    if connector.stray_tasks:
+    if connector.superseded_tasks:
         return  # without a look at each task: this is asked once for each that stops
     for unit in connector.tasks():
-        if unit.hold is not None and not matches(entry, unit.id, unit.hold.assignment):
+        if unit.placement is not None and not matches(entry, unit.id, unit.placement.assignment):
             return
     if _needs_fence(connector, entry):
         _fence(memory, connector, entry)
@@ -263,16 +263,16 @@ def _fence(memory: HerderMemory, connector: Connector, entry: ConnectorEntry) ->
     task_count = max(entry.task_count_record or 0, len(entry.tasks), max(connector.unfenced) + 1)
     connector.busy = True
     connector.fencing = set(connector.unfenced)
-    commands.ask_for(
+    commands.send_for_connector(
         memory.step, memory.fleet, memory.call_table, connector.name, member, FenceTasks(connector.name, task_count)
     )
 
 
 def _current_holder(connector: Connector, entry: ConnectorEntry) -> str | None:
     unit = connector.unit(None)
-    if unit.hold is None or not matches(entry, unit.id, unit.hold.assignment):
+    if unit.placement is None or not matches(entry, unit.id, unit.placement.assignment):
         return None
-    return unit.hold.worker_id
+    return unit.placement.worker_id
 
 
 def _back_off(step: Step, agenda: Agenda, connector: Connector) -> None:

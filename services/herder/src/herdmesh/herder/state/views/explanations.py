@@ -13,13 +13,13 @@ from herdmesh.herder.state.memory import (
     Connector,
     Fleet,
     HerderMemory,
-    Hold,
+    Placement,
     Step,
     StoreViews,
     Unit,
 )
 from herdmesh.herder.state.model import ConnectorEntry
-from herdmesh.herder.state.units import holds, task_sets
+from herdmesh.herder.state.units import handover, task_sets
 from herdmesh.herder.state.workers import plugin_eligibility
 from herdmesh.session.model import RunState, TargetState
 
@@ -38,17 +38,23 @@ def of_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> str:
         return ""
     if leadership_queries.refusal(memory.step, memory.leadership) is not None:
         return "no herder leads; its worker goes on with it, and the next leader takes it over as it is"
-    if unit.hold is not None:
-        return _held(memory.step, memory.stores, memory.fleet, connector, entry, unit, unit.hold)
-    if unit.strays:
-        return _stopping(memory.step, entry, unit, unit.strays[-1])
-    if not holds.is_wanted(entry, unit.id):
+    if unit.placement is not None:
+        return _held(memory.step, memory.stores, memory.fleet, connector, entry, unit, unit.placement)
+    if unit.superseded:
+        return _stopping(memory.step, entry, unit, unit.superseded[-1])
+    if not handover.is_wanted(entry, unit.id):
         return _without_set(connector, entry)
     return _waiting(memory, connector, entry, unit)
 
 
 def _held(
-    step: Step, stores: StoreViews, fleet: Fleet, connector: Connector, entry: ConnectorEntry, unit: Unit, hold: Hold
+    step: Step,
+    stores: StoreViews,
+    fleet: Fleet,
+    connector: Connector,
+    entry: ConnectorEntry,
+    unit: Unit,
+    hold: Placement,
 ) -> str:
     member = fleet.members.get(hold.worker_id)
     if member is None or member.session is None:
@@ -57,7 +63,7 @@ def _held(
         return f"the stream of {hold.worker_id} broke; it goes elsewhere unless {hold.worker_id} is back within {left}"
     if hold.state is None:
         return f"starting on {hold.worker_id}" + (f": {unit.wait.text()}" if unit.wait is not None else "")
-    target = holds.target_of(entry, unit.id)
+    target = handover.target_of(entry, unit.id)
     if hold.state is not RunState.FAILED and hold.state is not _AS_WANTED[target]:
         return f"{_BECOMING[target]} on {hold.worker_id}"
     if member.draining:
@@ -69,19 +75,20 @@ def _held(
         again = f"; tried again in {_seconds(next_ms - step.now)}" if next_ms > step.now else ""
         return f"its tasks stay as they are: {connector.trouble}{again}"
     limited = next(
-        (one for one in holds.reported_conditions(stores, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"), None
+        (one for one in handover.reported_conditions(stores, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"),
+        None,
     )
     if limited is not None:
         return limited.message
     if unit.wait is not None:
         return unit.wait.text()
-    stalled = [one.message for one in holds.reported_conditions(stores, unit.id, hold) if one.type == "STALLED"]
+    stalled = [one.message for one in handover.reported_conditions(stores, unit.id, hold) if one.type == "STALLED"]
     return stalled[0] if stalled else ""
 
 
-def _stopping(step: Step, entry: ConnectorEntry, unit: Unit, stray: Hold) -> str:
+def _stopping(step: Step, entry: ConnectorEntry, unit: Unit, stray: Placement) -> str:
     line = f"stopping on {stray.worker_id}"
-    if not holds.is_wanted(entry, unit.id):
+    if not handover.is_wanted(entry, unit.id):
         return f"{line} for good"
     left = _seconds(stray.stop_sent_ms + step.rules.stop_timeout_ms - step.now)
     bound = f" ({stray.worker_id} has {left} to say so)"
@@ -131,8 +138,8 @@ def _behind_gate(connector: Connector, entry: ConnectorEntry) -> str:
         {
             hold.worker_id
             for unit in connector.tasks()
-            for hold in unit.holds()
-            if hold is not unit.hold or not holds.matches(entry, unit.id, hold.assignment)
+            for hold in unit.placements()
+            if hold is not unit.placement or not handover.matches(entry, unit.id, hold.assignment)
         }
     )
     if old:

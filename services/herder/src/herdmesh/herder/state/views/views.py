@@ -19,8 +19,8 @@ from herdmesh.herder.state.memory import (
     Connector,
     Fleet,
     HerderMemory,
-    Hold,
     Member,
+    Placement,
     Step,
     StoreViews,
     Unit,
@@ -33,7 +33,7 @@ from herdmesh.herder.state.model import (
     TaskProgress,
     restart_policy,
 )
-from herdmesh.herder.state.units import balance, holds, task_sets
+from herdmesh.herder.state.units import balance, handover, task_sets
 from herdmesh.herder.state.views import explanations
 from herdmesh.herder.state.workers import drains, duplicate_ids, plugin_catalog, plugin_eligibility
 from herdmesh.session.model import Condition, Failure, Properties, RunState, TargetState, UnitId
@@ -169,7 +169,7 @@ def _with_restarts(step: Step, connector: Connector, unit: Unit, view: UnitView)
 
 
 def _placed_view(memory: HerderMemory, connector: Connector, unit: Unit) -> UnitView:
-    hold = unit.hold
+    hold = unit.placement
     if hold is not None:
         return _held_view(memory, connector, unit, hold)
     why = explanations.of_unit(memory, connector, unit)
@@ -179,11 +179,11 @@ def _placed_view(memory: HerderMemory, connector: Connector, unit: Unit) -> Unit
         if status is not None and memory.stores.lease_lives(status.worker_id, status.worker_incarnation):
             return _stored_view(status, no_leader, why)
         return UnitView(RunState.UNASSIGNED, conditions=(no_leader,), explanation=why)
-    if status is not None and not unit.strays and leadership_queries.kept_for(memory, unit.id):
+    if status is not None and not unit.superseded and leadership_queries.kept_for(memory, unit.id):
         waiting = f"worker {status.worker_id} has not dialled in to the new leader yet"
         return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting), why)
-    if unit.strays:
-        stray = unit.strays[-1]
+    if unit.superseded:
+        stray = unit.superseded[-1]
         state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
         stopping = Condition("STOPPING", f"worker {stray.worker_id} is stopping it", stray.stop_sent_ms)
         return UnitView(
@@ -236,9 +236,9 @@ def _task_view(memory: HerderMemory, connector: Connector, entry: ConnectorEntry
     return TaskView(unit.id, entry.tasks[task], unit_view(memory, connector, unit), unit.progress)
 
 
-def _held_view(memory: HerderMemory, connector: Connector, unit: Unit, hold: Hold) -> UnitView:
+def _held_view(memory: HerderMemory, connector: Connector, unit: Unit, hold: Placement) -> UnitView:
     member = memory.fleet.members.get(hold.worker_id)
-    noted = holds.reported_conditions(memory.stores, unit.id, hold)
+    noted = handover.reported_conditions(memory.stores, unit.id, hold)
     if member is not None and member.session is not None:  # what it says now counts, and not what it wrote last
         noted = (*(one for one in noted if one.type != WAITING), *_waiting(unit.wait))
     conditions = (*noted, *_conditions(memory.fleet, connector, unit))
@@ -288,7 +288,7 @@ def _conditions(fleet: Fleet, connector: Connector, unit: Unit) -> tuple[Conditi
         found.append(Condition("TASK_CONFIGS", connector.trouble))
     if unit.id.task is None and entry.inconsistent:
         found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made anew"))
-    if unit.hold is None and holds.is_wanted(entry, unit.id):
+    if unit.placement is None and handover.is_wanted(entry, unit.id):
         able = [member for member in fleet.members.values() if plugin_eligibility.runs(fleet, member, entry)]
         if not any(member.takes_work for member in able):
             found.append(Condition("NO_WORKER", f"no connected worker can take {entry.class_name or 'it'}"))

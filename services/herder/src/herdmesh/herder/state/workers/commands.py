@@ -46,7 +46,7 @@ SILENT_MS: Final = 2_000
 WRITE_MS: Final = 2_000
 
 
-def ask_able(
+def send_to_able_worker(
     memory: HerderMemory,
     call: Call,
     question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets | ReadOffsets | AskDeadLetters | AskReplay,
@@ -55,7 +55,7 @@ def ask_able(
 
     Raises NoWorker, or InvalidConfig when no worker has the class.
     """
-    ask(
+    send_command(
         memory.step,
         memory.fleet,
         memory.call_table,
@@ -65,12 +65,14 @@ def ask_able(
     )
 
 
-def ask(step: Step, fleet: Fleet, call_table: CallTable, call: Call, member: Member, question: Question) -> None:
+def send_command(
+    step: Step, fleet: Fleet, call_table: CallTable, call: Call, member: Member, question: Question
+) -> None:
     """Ask a connected worker for a call."""
-    call.asked.add(_send(step, fleet, call_table, member, question, call=call.id))
+    call.command_ids.add(_send(step, fleet, call_table, member, question, call=call.id))
 
 
-def ask_for(
+def send_for_connector(
     step: Step, fleet: Fleet, call_table: CallTable, connector: str, member: Member, question: Question
 ) -> None:
     """Ask a connected worker for a connector's own affairs."""
@@ -119,7 +121,7 @@ def preferred(step: Step, able: Collection[Member]) -> Member:
 
 def is_silent(step: Step, member: Member) -> bool:
     """True when the worker may have stopped: a question to it may wait until it is declared lost, or much longer."""
-    return step.now - member.heard_ms >= SILENT_MS
+    return step.now - member.last_message_ms >= SILENT_MS
 
 
 def able(fleet: Fleet, config: Properties) -> list[Member]:

@@ -27,10 +27,10 @@ from herdmesh.session.questions import SetDraining
 def greet(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: WorkerHello) -> None:
     """A worker said hello: go on with the last request about this life of it; else with its own word."""
     if before is not None and before.incarnation == member.incarnation:
-        member.drain_asked = before.drain_asked
+        member.drain_requested = before.drain_requested
     if hello.leaving or fleet.has_left(member.incarnation):
         leaves(step, fleet, member)
-    member.draining = member.leaving or (hello.draining if member.drain_asked is None else member.drain_asked)
+    member.draining = member.leaving or (hello.draining if member.drain_requested is None else member.drain_requested)
 
 
 def leaves(step: Step, fleet: Fleet, member: Member) -> None:
@@ -57,8 +57,8 @@ def gone(fleet: Fleet, member: Member, *, held_nothing: bool) -> None:
 
 def remind(fleet: Fleet, member: Member, says_draining: bool) -> None:
     """After the welcome: send a worker the request that it missed."""
-    if member.drain_asked is not None and member.drain_asked is not says_draining:
-        fleet.send_to(member.worker_id, Ask("", SetDraining(member.drain_asked)))
+    if member.drain_requested is not None and member.drain_requested is not says_draining:
+        fleet.send_to(member.worker_id, Ask("", SetDraining(member.drain_requested)))
 
 
 def reason(step: Step, stores: StoreViews, fleet: Fleet, member: Member) -> str:

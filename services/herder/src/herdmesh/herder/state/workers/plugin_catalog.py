@@ -80,7 +80,7 @@ def folders_changed(step: Step, agenda: Agenda, fleet: Fleet, event: PluginsChan
     member = fleet.member_of(event.session)
     if member is None:
         return
-    member.heard_ms = step.now
+    member.last_message_ms = step.now
     member.set_plugins(event.plugins, event.refused)
     fleet.note_plugins(member)
     agenda.place_all()

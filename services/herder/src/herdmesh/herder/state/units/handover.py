@@ -1,4 +1,4 @@
-"""Holds: the start of a unit on a worker, its stop, and the loss of its worker.
+"""Handover of units: the start of a unit on a worker, its stop, and the loss of its worker.
 
 Owns the rule between two owners of a unit: stop, acknowledge, start; and what follows when a worker is lost without an
 acknowledgement. Does not own where a unit goes (`placement.py`), nor whether its task set may start (`task_sets.py`).
@@ -17,10 +17,10 @@ from herdmesh.herder.state.memory import (
     Fleet,
     Generate,
     HerderMemory,
-    Hold,
     Inventory,
     Leadership,
     Member,
+    Placement,
     Step,
     StoreViews,
     Unit,
@@ -79,7 +79,7 @@ def reported_generation(stores: StoreViews, unit: UnitId) -> int:
     return status.generation if status is not None and status.worker_incarnation else 0
 
 
-def reported_conditions(stores: StoreViews, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
+def reported_conditions(stores: StoreViews, unit: UnitId, hold: Placement) -> tuple[Condition, ...]:
     """The conditions in the worker's status of this very assignment: STALLED, above all."""
     status = stores.status_of(unit)
     if status is None or status.generation != hold.assignment.generation or status.state is not hold.state:
@@ -151,7 +151,7 @@ def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
 
 def read_account(step: Step, stores: StoreViews, inventory: Inventory, entry: ConnectorEntry, unit: Unit) -> None:
     """Take up the restart policy's account where leaders before us left it. The statuses are known."""
-    generation = unit.hold.assignment.generation if unit.hold is not None else 0
+    generation = unit.placement.assignment.generation if unit.placement is not None else 0
     ours = inventory.take_account_before(unit.id)
     unit.account = read_back(stores.status_of(unit.id), tag_of(entry, unit.id), generation, step.now, ours)
 
@@ -160,7 +160,7 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
     """Give the unit to a worker. The caller has checked that nothing else may run it and that a generation is left."""
     entry = connector.stored
     assert entry is not None
-    assert not unit.strays
+    assert not unit.superseded
     if unit.account is None:
         read_account(
             memory.step, memory.stores, memory.inventory, entry, unit
@@ -174,7 +174,7 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
         task_digest="" if task is None else entry.digest_of(task),
     )
     target = target_of(entry, unit.id)
-    hold = Hold(
+    hold = Placement(
         worker_id,
         assignment,
         memory.step.now,
@@ -227,13 +227,13 @@ def stop(
 ) -> None:
     """Take the unit from its worker; it goes to `destination` once the worker acknowledges. `because` is why it is
     where it is then, where that is not the reason of the stop."""
-    hold = unit.hold
+    hold = unit.placement
     if hold is None:
         return
     unit.because = because or reason
     unit.balancing = False
     inventory.drop(unit, hold)
-    inventory.stray(unit, hold)
+    inventory.supersede(unit, hold)
     unit.destination = destination
     if unit.id.task is None:
         _forget_generation(connector)
@@ -241,19 +241,19 @@ def stop(
     inventory.agenda.touch_unit(unit.id)
 
 
-def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
+def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold: Placement) -> None:
     """The worker gives the unit up without a stop of ours; the unit starts anew once that is over."""
     inventory.drop(unit, hold)
-    inventory.stray(unit, hold)
+    inventory.supersede(unit, hold)
     unit.because = f"worker {hold.worker_id} gave it up"
     if unit.id.task is None:
         _forget_generation(connector)
     inventory.agenda.touch_unit(unit.id)
 
 
-def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
+def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, unit: Unit, hold: Placement) -> None:
     """A worker reports that it runs the unit no more."""
-    asked = hold is not unit.hold
+    asked = hold is not unit.placement
     inventory.drop(unit, hold)
     if not asked:
         unit.because = f"worker {hold.worker_id} gave it up"
@@ -268,9 +268,9 @@ def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, un
     inventory.agenda.touch_unit(unit.id)
 
 
-def lose(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, hold: Hold) -> None:
+def lose(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, hold: Placement) -> None:
     """A worker that is unreachable may still run the unit: its task must be fenced before a changed set starts."""
-    was_current = hold is unit.hold
+    was_current = hold is unit.placement
     inventory.drop(unit, hold)
     if unit.id.task is None:
         if was_current:
@@ -294,21 +294,21 @@ def lose_all(step: Step, fleet: Fleet, inventory: Inventory, member: Member) -> 
     for unit_id in sorted(member.load, key=lambda item: item.order):
         connector = inventory.connector(unit_id.connector)
         unit = connector.unit(unit_id.task)
-        for hold in [hold for hold in unit.holds() if hold.worker_id == member.worker_id]:
+        for hold in [hold for hold in unit.placements() if hold.worker_id == member.worker_id]:
             lose(step, fleet, inventory, connector, unit, hold)
 
 
 def expire_stops(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, units: Iterable[Unit]) -> None:
     """A stop not acknowledged in `stop_timeout_ms` counts as lost, so that a stuck task blocks nothing for ever."""
     for unit in units:
-        for hold in list(unit.strays):
+        for hold in list(unit.superseded):
             if step.now - hold.stop_sent_ms >= step.rules.stop_timeout_ms:
                 lose(step, fleet, inventory, connector, unit, hold)
 
 
 def state_reported(step: Step, fleet: Fleet, connector: Connector, unit: Unit, state: RunState | None) -> None:
     """The worker that holds the unit reports its state; set the times and follow-ups of a change."""
-    hold = unit.hold
+    hold = unit.placement
     assert hold is not None
     if hold.state is state:
         return
