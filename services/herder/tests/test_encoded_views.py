@@ -1,4 +1,4 @@
-"""Encoded views: encoded once per change for any number of callers, and never older than what the state marked."""
+"""Encoded views: encoded once per change for any number of callers, and never older than the state's marks."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_change_encodes_what_it_changed_and_is_seen_at_once(world: Watched) ->
     assert world.encoded.made_count - made <= 2 + len(world.herder.workers()), "c1 twice, and who holds it"
 
 
-def test_what_a_worker_does_to_units_elsewhere_is_seen_within_a_round(world: Watched) -> None:
+def test_a_workers_effect_on_other_units_is_visible_within_a_round(world: Watched) -> None:
     world.everybody_reads()
     for name in ("w1", "w2"):
         world.kill(name)

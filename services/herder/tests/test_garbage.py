@@ -1,4 +1,4 @@
-"""The herder's garbage collector: seldom in the way, and never off."""
+"""Garbage collector of the herder: seldom in the way, and never off."""
 
 from __future__ import annotations
 

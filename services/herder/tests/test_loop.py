@@ -1,4 +1,4 @@
-"""The loop: a slow step is seen, and what a step leaves over is done without waiting for the next tick."""
+"""Event loop: a slow step is logged, and work that a step leaves over is done without waiting for the next tick."""
 
 from __future__ import annotations
 

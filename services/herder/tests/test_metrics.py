@@ -1,4 +1,4 @@
-"""What a herder counts, read from the Prometheus page's own registry."""
+"""Metrics of a herder, read from the registry of the Prometheus page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator sets reaches the rules that the state works by."""
+"""Settings of an operator reach the rules that the state works by."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ async def test_what_is_stored_already_keeps_its_time() -> None:
     assert tracked.store.topics["a"]["t"].task == 9
 
 
-async def test_a_list_that_was_reset_fills_with_what_is_still_used() -> None:
+async def test_a_reset_list_fills_with_topics_still_in_use() -> None:
     tracked = Tracked()
     await tracked.at("t", 5, records=5)
     await tracked.at("u", 5, records=5)
@@ -127,7 +127,7 @@ async def test_a_list_that_was_reset_fills_with_what_is_still_used() -> None:
     assert tracked.recorded == ["t"]
 
 
-async def test_a_store_that_is_away_is_asked_again_when_the_topic_moves() -> None:
+async def test_an_unreachable_store_is_retried_when_the_topic_moves() -> None:
     tracked = Tracked()
     tracked.store.away = True
     await tracked.at("t", 5, records=5)
@@ -168,7 +168,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         (True, False, "HERDMESH_TOPIC_TRACKING_ALLOW_RESET"),
     ],
 )
-async def test_the_settings_say_what_is_switched_off(enabled: bool, resettable: bool, setting: str) -> None:
+async def test_topic_tracking_is_switched_off_by_settings(enabled: bool, resettable: bool, setting: str) -> None:
     topics = Topics("127.0.0.1:1", enabled=enabled, resettable=resettable)
     with pytest.raises(TopicTrackingDisabled, match=setting):
         await topics.reset("a", "", 1.0)

@@ -1,4 +1,4 @@
-"""What the herder takes of a task's progress: lag only where it is known."""
+"""Progress of tasks on the wire: lag only where it is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers get: checks in order, refusals with their own reasons, read-your-writes, deadlines with the stage."""
+"""Calls: order of checks, errors of refusals, read-your-writes, and deadlines with the stage of the call."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_names_are_trimmed_or_taken_from_the_config(world: World) -> None:
     assert world.config.entries["a"].config["name"] == "a"
 
 
-def test_existence_is_the_stores_to_tell(world: World) -> None:
+def test_existence_is_decided_by_the_store(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     with pytest.raises(ConnectorExists):
         world.ask(CreateConnector("a", sink(1)))
@@ -244,7 +244,7 @@ def test_a_cancelled_call_is_forgotten(world: World) -> None:
     assert number not in world.answers
 
 
-def test_a_request_too_old_to_tell_is_not_called_refused(world: World) -> None:
+def test_an_expired_request_id_is_not_reported_as_refused(world: World) -> None:
     """What this herder would refuse it for now says nothing of what it did then."""
     world.ask(CreateConnector("a", sink()))
     world.ask(RestartConnector("a"), WriteOptions("r1"))
@@ -296,7 +296,7 @@ def test_progress_and_lag_are_those_of_the_worker_that_holds_the_task(world: Wor
     assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 2
 
 
-def test_a_class_without_one_of_its_name_is_told_with_its_twin(world: World) -> None:
+def test_an_unknown_java_class_is_refused_with_its_replacement(world: World) -> None:
     config = {"connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector"}
     with pytest.raises(InvalidConfig, match="what does its work here is PostgresSink"):
         world.ask(CreateConnector("a", config))

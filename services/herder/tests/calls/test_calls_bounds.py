@@ -1,4 +1,4 @@
-"""What calls may cost: how many wait, how long, what a deadline says, and that nothing of them stays."""
+"""Bounds of calls: how many wait, how long, the answer at the deadline, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def left(world: World) -> dict[str, int]:
     return {what: len(table) for what, table in kept.items() if table}
 
 
-def test_thousands_of_calls_at_once_and_the_rest_is_told_to_slow_down(world: World) -> None:
+def test_calls_beyond_the_limit_are_refused_with_queue_full(world: World) -> None:
     requests: list[Request] = [SetTarget("a", TargetState.PAUSED), ValidateConfig(sink(1)), RestartConnector("a")]
     numbers = [
         world.call(requests[number % 3], WriteOptions(f"r{number}" if number % 2 else ""), timeout_ms=60_000)

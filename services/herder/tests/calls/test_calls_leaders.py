@@ -304,7 +304,7 @@ def test_without_a_leader_change_it_needs_no_retry(name: str) -> None:
     assert Counter(start.unit for _, start in world.starts[begun:]) == Counter(operation.restarts)
 
 
-def test_a_retry_is_told_the_first_outcome_although_everything_is_different_by_now() -> None:
+def test_a_retry_gets_the_first_outcome_although_everything_has_changed() -> None:
     """What a new leader would refuse by its own checks is asked of the store first."""
     done: list[tuple[str, Request]] = [
         ("create", CreateConnector("b", sink(1))),

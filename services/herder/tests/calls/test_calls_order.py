@@ -75,7 +75,7 @@ def refused(world: World, request: Request, options: WriteOptions | None = None)
 
 
 @pytest.mark.parametrize("request_", ALL_WRONG, ids=lambda one: type(one).__name__)
-def test_the_leader_is_asked_for_before_anything_else(world: World, request_: Request) -> None:
+def test_leadership_is_checked_before_anything_else(world: World, request_: Request) -> None:
     world.post(ev.LeadershipFollowing("h2", "there:2", 2))
     error = refused(world, request_, NOT_THE_REVISION)
     assert isinstance(error, NotLeader)
@@ -114,7 +114,7 @@ def test_the_leader_is_asked_for_before_anything_else(world: World, request_: Re
         (RestartTask("a", 9), TaskNotFound),
     ],
 )
-def test_the_first_thing_that_is_wrong_is_told(
+def test_the_first_failing_check_is_reported(
     world: World, request_: Request, expected: str | type[HerdmeshError]
 ) -> None:
     error = refused(world, request_, NOT_THE_REVISION)
@@ -125,7 +125,7 @@ def test_the_first_thing_that_is_wrong_is_told(
         assert type(error) is expected
 
 
-def test_a_status_is_asked_for_when_the_connector_is_there_and_a_plan_is_wanted(world: World) -> None:
+def test_a_restart_plan_needs_a_status(world: World) -> None:
     world.kill("w1")
     world.advance(10_000)
     world.statuses.clear()
@@ -145,7 +145,7 @@ def test_a_status_is_asked_for_when_the_connector_is_there_and_a_plan_is_wanted(
     ],
     ids=lambda one: type(one).__name__,
 )  # fmt: skip
-def test_no_worker_is_troubled_with_what_is_refused_without_one(
+def test_requests_refused_without_a_worker_send_no_command(
     world: World, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Question] = []
@@ -162,7 +162,7 @@ def test_no_worker_is_troubled_with_what_is_refused_without_one(
     assert [type(question) for question in asked] == [ValidateOnWorker]
 
 
-def test_only_what_must_be_validated_needs_a_worker(world: World) -> None:
+def test_only_validated_requests_need_a_worker(world: World) -> None:
     world.kill("w1")
     world.advance(10_000)
     for request in (CreateConnector("a", sink(1)), UpdateConnector("a", sink(1)), PatchConnector("a", {"x": "y"})):

@@ -1,5 +1,7 @@
-"""Restarts that users ask for: KIP-745 and the restart of a task, as in Connect's own tests
-(docs/reference/connect/herder.md, sections 4.4 and 10)."""
+"""Requested restarts: KIP-745 and the restart of a task, as in Connect's own tests.
+
+Source: docs/reference/connect/herder.md, sections 4.4 and 10.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +136,7 @@ def test_a_plan_tells_where_each_unit_is(world: World) -> None:
         (True, True, (A, A2), {A, A2}),
     ],
 )
-def test_do_restart_takes_what_the_flags_say(
+def test_a_restart_takes_the_units_that_its_flags_select(
     world: World, include_tasks: bool, only_failed: bool, failed: tuple[UnitId, ...], restarted: set[UnitId]
 ) -> None:
     fail(world, *failed)
@@ -225,14 +227,14 @@ def test_a_unit_restarts_into_its_target_state(world: World) -> None:
     assert {held.state for worker in world.workers.values() for held in worker.held.values()} == {RunState.PAUSED}
 
 
-def test_a_record_of_somebody_else_restarts_too(world: World) -> None:
+def test_a_restart_record_of_another_writer_restarts_too(world: World) -> None:
     record = ev.RestartRecorded("a", include_tasks=True, only_failed=False, revision=None)
     assert started(world, lambda: world.post(record)) == {A: 1, A0: 1, A1: 1, A2: 1}
     unknown = ev.RestartRecorded("b", include_tasks=True, only_failed=False, revision=None)
     assert started(world, lambda: world.post(unknown)) == {}
 
 
-def test_connects_record_is_asked_for_where_connect_writes_one(world: World) -> None:
+def test_connects_restart_record_is_written_where_connect_writes_one(world: World) -> None:
     """The store decides by the flags and the task whether it writes one; they are what the user said."""
     asked: list[tuple[bool, bool, int | None]] = []
     write = world.config.write
@@ -250,7 +252,7 @@ def test_connects_record_is_asked_for_where_connect_writes_one(world: World) -> 
     assert asked == [(False, False, None), (True, False, None), (False, True, None), (False, False, 2)]
 
 
-def test_a_retry_restarts_nothing_and_is_told_the_same(world: World) -> None:
+def test_a_retry_restarts_nothing_and_gets_the_same_answer(world: World) -> None:
     first = world.ask(RestartConnector("a", include_tasks=True), WriteOptions("r1"))
     again: list[object] = []
     retry = RestartConnector("a", include_tasks=True)

@@ -129,7 +129,7 @@ def test_an_answer_that_comes_after_its_call_changes_nothing(world: World) -> No
     assert "a" not in world.config.entries
 
 
-def test_a_leader_that_steps_down_answers_what_it_asked_workers_for(world: World) -> None:
+def test_a_leader_that_steps_down_answers_calls_with_open_commands(world: World) -> None:
     world.workers["w1"].answers.mute = True
     number = world.call(create())
     world.run()
@@ -370,7 +370,7 @@ LATE = Plugin("org.example.Late", ("Late",), PluginKind.SINK, "1.0")
 BROKEN = RefusedPlugin("/opt/plugins/broken", "broken:Broken", "ImportError: no libfoo", "mend it")
 
 
-def test_a_class_that_nobody_has_told_of_is_asked_of_a_worker_that_may_find_it(world: World) -> None:
+def test_an_unreported_class_goes_to_a_worker_with_plugin_folders(world: World) -> None:
     """Its folder appeared a moment ago: the worker tells of it, then answers, and gets the connector."""
     worker = world.workers["w2"]
     worker.refused, worker.installed_late = (), (LATE,)
@@ -382,7 +382,7 @@ def test_a_class_that_nobody_has_told_of_is_asked_of_a_worker_that_may_find_it(w
     assert LATE in world.herder.plugins()
 
 
-def test_what_workers_cannot_use_is_told_with_who_says_so(world: World) -> None:
+def test_refused_plugins_are_listed_with_their_workers(world: World) -> None:
     assert world.herder.refused_plugins() == []
     for worker in world.workers.values():
         worker.refused = (BROKEN,)

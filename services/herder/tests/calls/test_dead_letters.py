@@ -1,4 +1,4 @@
-"""Dead letters: which worker is asked, and what a caller hears when it cannot tell, or goes."""
+"""Dead letter requests: the worker that is asked, and the answer when it cannot tell, or is lost."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_there_must_be_such_a_connector(world: World) -> None:
         world.ask(ReplayDeadLetters("", None))
 
 
-def test_what_a_worker_says_is_wrong_is_refused_and_what_may_pass_is_to_be_tried_again(world: World) -> None:
+def test_a_workers_permanent_failure_is_refused_and_a_transient_one_is_retriable(world: World) -> None:
     answers = world.workers["w1"].answers
     answers.letters_failure = Failure("it has no dead letter queue", error_class=ErrorClass.BAD_CONFIG)
     with pytest.raises(DeadLettersRefused, match=r"dead letters of 'a': it has no dead letter queue"):
@@ -91,7 +91,7 @@ def test_a_replay_without_a_request_id_is_not_asked_twice(world: World) -> None:
     assert asked(world, "w3") == []
 
 
-def test_a_worker_that_does_not_answer_is_told_with_the_deadline(world: World) -> None:
+def test_a_silent_worker_ends_the_call_at_the_deadline(world: World) -> None:
     world.workers["w1"].deaf_to = AskDeadLetters
     call = world.call(ListDeadLetters("a", None), timeout_ms=2_000)
     world.advance(3_000)

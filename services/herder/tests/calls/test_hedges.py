@@ -1,4 +1,4 @@
-"""A worker that does not answer: what others can answer as well is asked of them after a short while."""
+"""Hedged commands: a question that a worker does not answer goes to others after a short while."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_question_goes_to_three_workers_at_most_each_once(world: Asking) -> No
     assert isinstance(world.answers[number], Timeout)
 
 
-def test_nobody_else_is_asked_when_nobody_else_has_it() -> None:
+def test_no_second_worker_is_asked_when_none_has_the_plugin() -> None:
     world = Asking()
     world.lead()
     world.worker("w0", (SOURCE,))
@@ -148,7 +148,7 @@ def test_an_old_set_is_fenced_by_a_worker_that_is_heard(world: Asking) -> None:
     assert [worker for worker, kind in world.asked if kind == "FenceTasks"] == ["w1"]
 
 
-def test_what_changes_something_is_asked_once(world: Asking) -> None:
+def test_commands_that_change_something_are_not_hedged(world: Asking) -> None:
     """A level that is set is told to each worker once."""
     for worker in world.workers.values():
         worker.deaf_to = qu.SetLogger

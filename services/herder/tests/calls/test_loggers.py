@@ -1,4 +1,4 @@
-"""Logger levels: listed from every worker, set on one, set in the cluster; and who is told what when workers come."""
+"""Logger levels: listed from every worker, set on one, set in the cluster, and sent to workers that dial in."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_bad_level_names_the_field_and_the_levels(world: World) -> None:
         world.ask(SetLoggers(" ", "INFO"))
 
 
-def test_one_workers_level_is_told_to_nobody_else(world: World) -> None:
+def test_one_workers_level_is_sent_to_no_other(world: World) -> None:
     assert affected(world, SetLoggers("org", "DEBUG")) == ("org", "org.foo")
     assert affected(world, SetLoggers("org", "INFO", "w2")) == ("org",)
     assert affected(world, SetLoggers("org", "DEBUG", "w1")) == ()
@@ -120,7 +120,7 @@ def test_a_cluster_level_that_is_set_again_changes_nothing(world: World) -> None
     assert affected(world, DEBUG) == ()
 
 
-def test_a_retry_is_told_what_changed_the_first_time(world: World) -> None:
+def test_a_retry_gets_the_first_changes(world: World) -> None:
     for request in (SetLoggers("org.foo", "DEBUG"), SetLoggers("org.foo", "ERROR", "w1")):
         options = WriteOptions(request_id=f"r-{request.level}")
         first = world.ask(request, options)
@@ -199,7 +199,7 @@ def test_a_level_that_the_next_leader_reads_late_is_not_carried_out_again(world:
 @pytest.mark.parametrize("leader_lost", [False, True], ids=["same leader", "next leader"])
 @pytest.mark.parametrize("worker", ["", "w1"], ids=["cluster", "one worker"])
 @pytest.mark.parametrize("later", ["", "w1"], ids=["then cluster", "then one worker"])
-def test_a_retry_takes_nothing_back_and_is_told_what_changed_the_first_time(
+def test_a_retry_takes_nothing_back_and_gets_the_first_changes(
     world: World, worker: str, later: str, leader_lost: bool
 ) -> None:
     request, options = SetLoggers("org", "DEBUG", worker), WriteOptions("r1")
@@ -222,7 +222,7 @@ def test_a_request_id_that_a_worker_knows_of_another_level_is_refused(world: Wor
     assert [violation.field for violation in refused.value.violations] == ["request_id"]
 
 
-def test_a_worker_that_began_anew_is_told_again_what_was_asked_of_it(world: World) -> None:
+def test_a_restarted_worker_is_sent_its_level_again(world: World) -> None:
     """Its levels ended with its process, and what it remembered of them too."""
     request, options = SetLoggers("org.foo", "DEBUG", "w1"), WriteOptions("r1")
     world.ask(request, options)
@@ -261,7 +261,7 @@ def test_levels_of_the_cluster_outlive_every_herder(world: World) -> None:
     assert levels(world, "w1")["org.foo"] == "WARN"
 
 
-def test_a_level_that_a_new_snapshot_brings_is_told_once(world: World) -> None:
+def test_a_level_in_a_new_snapshot_is_sent_once(world: World) -> None:
     world.ask(DEBUG)
     world.advance(1_000)
     world.config.put_logger("org.bar", "TRACE")

@@ -81,7 +81,7 @@ def all_die_after_writing(world: World, *, die: bool) -> None:
 
 
 @pytest.mark.parametrize("options", [WriteOptions(), R1])
-def test_a_reset_whose_worker_died_after_writing_tells_the_offsets_as_they_were(
+def test_a_reset_whose_worker_died_after_writing_returns_the_offsets_before(
     world: World, options: WriteOptions
 ) -> None:
     all_die_after_writing(world, die=True)
@@ -98,7 +98,7 @@ def test_a_reset_whose_worker_died_after_writing_tells_the_offsets_as_they_were(
     assert len(changes(world)) == 2
 
 
-def test_a_reset_of_what_nobody_can_tell_is_made_all_the_same(world: World) -> None:
+def test_a_reset_of_unreadable_offsets_is_made_all_the_same(world: World) -> None:
     """More than fits one answer, such as 16 MiB of source partitions."""
     for worker in world.workers.values():
         worker.answers.read_failure = REFUSED
@@ -124,7 +124,7 @@ def test_a_retry_after_a_change_of_leader_is_told_the_first_outcome(world: World
         world.ask(replace(ALTER, offsets=(AT_7,)), R1)
 
 
-def test_what_the_first_leader_did_not_see_the_end_of_the_next_one_does_again_and_tells_what_was(world: World) -> None:
+def test_the_next_leader_repeats_an_unfinished_reset_and_returns_the_offsets_before(world: World) -> None:
     all_die_after_writing(world, die=True)
     world.call(RESET, R1)
     world.run()
@@ -136,7 +136,7 @@ def test_what_the_first_leader_did_not_see_the_end_of_the_next_one_does_again_an
 
 
 @pytest.mark.parametrize("meanwhile", ["it ran", "another change", "it runs"])
-def test_what_was_begun_is_not_done_again_once_something_else_was_done(world: World, meanwhile: str) -> None:
+def test_an_unfinished_change_is_not_repeated_after_another_change(world: World, meanwhile: str) -> None:
     all_die_after_writing(world, die=True)
     world.call(RESET, R1)
     world.run()
@@ -172,7 +172,7 @@ def test_a_leader_that_steps_down_while_it_records_the_end_still_answers(world: 
     assert world.answers[number] == OffsetsAnswer((AT_9,), "done")
 
 
-def test_a_leader_that_steps_down_before_it_asked_sends_the_caller_on(world: World) -> None:
+def test_a_leader_that_steps_down_before_the_command_redirects_the_caller(world: World) -> None:
     world.config_delay_ms = 500
     number = world.call(ALTER, R1)
     world.run()
@@ -210,9 +210,7 @@ def test_a_leader_that_does_not_know_that_it_is_none_begins_nothing(world: World
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_worker_is_asked_once_the_watch_has_brought_what_was_written_before_the_beginning(
-    world: World, *, resumed: bool
-) -> None:
+def test_a_command_waits_until_the_watch_has_brought_the_writes_before_it(world: World, *, resumed: bool) -> None:
     world.silent.add("watch")
     if resumed:
         world.config.write(ins.PutTarget(0, "a", TargetState.STARTED, WriteOptions()))  # by a herder that led before
@@ -244,7 +242,7 @@ def test_a_beginning_whose_answer_was_lost_is_nobody_elses_when_it_has_an_id_of_
     assert isinstance(world.answers[number], OffsetsRefused)
 
 
-def test_what_a_reset_forgets_is_recorded_only_for_who_may_ask_again(world: World) -> None:
+def test_forgotten_offsets_are_recorded_only_under_a_request_id(world: World) -> None:
     for options in (WriteOptions(), R1):
         world.offsets["a"] = [(AT_7,)]
         world.ask(RESET, options)
@@ -254,7 +252,7 @@ def test_what_a_reset_forgets_is_recorded_only_for_who_may_ask_again(world: Worl
 # --- refusals
 
 
-def test_a_refusal_by_who_would_have_changed_them_stays_one_when_it_is_repeated(world: World) -> None:
+def test_a_workers_refusal_is_repeated_to_a_retry(world: World) -> None:
     """The CLI repeats what was refused because Kafka was away; the connector's own words come after that."""
     for failure, refusal in ((AWAY, NoWorker), (REFUSED, OffsetsRefused), (REFUSED, OffsetsRefused)):
         for worker in world.workers.values():
@@ -281,7 +279,7 @@ def test_a_first_request_is_refused_as_ever_and_a_dry_run_is_not_recorded(world:
         world.ask(replace(ALTER, dry_run=True), R1)
 
 
-def test_an_id_that_is_too_old_to_tell_changes_nothing(world: World) -> None:
+def test_an_expired_request_id_changes_no_offsets(world: World) -> None:
     world.config.expired.add("r1")
     with pytest.raises(RequestIdExpired):
         world.ask(RESET, R1)
@@ -340,7 +338,7 @@ def test_a_worker_has_as_long_as_the_caller_waits(world: World) -> None:
     assert [one.timeout_ms for one in changes(world)] == [88_000, 900]
 
 
-def test_at_the_deadline_it_is_told_whether_somebody_was_asked_to_write(world: World) -> None:
+def test_at_the_deadline_the_answer_says_whether_a_worker_may_have_written(world: World) -> None:
     for worker in world.workers.values():
         worker.answers.mute = True
     unknown = world.call(ALTER, timeout_ms=20_000)

@@ -95,7 +95,7 @@ def commit(world: World) -> None:
 # --- telling
 
 
-def test_offsets_are_told_while_the_connector_runs_and_while_it_is_stopped(world: World) -> None:
+def test_offsets_are_listed_while_the_connector_runs_and_while_it_is_stopped(world: World) -> None:
     world.offsets["a"] = [(AT_7,)]
     assert world.ask(GetOffsets("a")) == OffsetsAnswer((AT_7,))
     stop(world)
@@ -144,7 +144,7 @@ def test_a_follower_leads_to_the_leader(stopped: World) -> None:
             stopped.ask(request)
 
 
-def test_nothing_asked_for_is_refused_before_anything_else(world: World) -> None:
+def test_an_empty_change_is_refused_before_anything_else(world: World) -> None:
     with pytest.raises(RequestInvalid, match="Partitions / offsets need to be provided") as refused:
         world.ask(ChangeOffsets("b"))
     assert [violation.field for violation in refused.value.violations] == ["offsets"]
@@ -179,7 +179,7 @@ def test_a_change_waits_until_the_tasks_have_stopped(world: World) -> None:
     assert world.answers[number] == OffsetsAnswer((AT_7,), "done")
 
 
-def test_a_change_is_asked_of_one_worker_with_what_a_late_one_finds_out_by(stopped: World) -> None:
+def test_a_change_goes_to_one_worker_with_the_revision_that_stops_a_late_one(stopped: World) -> None:
     assert stopped.ask(ALTER) == OffsetsAnswer((AT_7,), "done")
     [asked] = questions(stopped, qu.AlterOffsets)
     entry = stopped.config.entries["a"]
@@ -244,13 +244,13 @@ def fail(world: World, *, uncertain: bool) -> None:
         worker.answers.offset_uncertain = uncertain
 
 
-def test_what_the_connector_refuses_is_told_in_its_words(stopped: World) -> None:
+def test_a_connectors_refusal_is_passed_on_in_its_words(stopped: World) -> None:
     fail(stopped, uncertain=False)
     with pytest.raises(OffsetsRefused, match="were not changed: The value for the 'position' key"):
         stopped.ask(ALTER)
 
 
-def test_a_worker_that_cannot_tell_has_an_answer_of_its_own(stopped: World) -> None:
+def test_an_unknown_outcome_at_the_worker_has_its_own_error(stopped: World) -> None:
     fail(stopped, uncertain=True)
     with pytest.raises(WriteOutcomeUnknown, match="cannot tell whether the offsets of a were changed"):
         stopped.ask(ALTER)
@@ -260,7 +260,7 @@ def test_a_worker_that_cannot_tell_has_an_answer_of_its_own(stopped: World) -> N
         stopped.ask(ALTER)
 
 
-def test_another_worker_is_asked_when_the_first_goes_and_else_the_outcome_is_unknown(stopped: World) -> None:
+def test_a_change_goes_to_another_worker_when_the_first_is_lost_and_else_is_unknown(stopped: World) -> None:
     for worker in stopped.workers.values():
         worker.answers.mute = True
     number = stopped.call(ALTER, timeout_ms=30_000)
@@ -278,7 +278,7 @@ def test_another_worker_is_asked_when_the_first_goes_and_else_the_outcome_is_unk
 
 
 @pytest.mark.parametrize("failure", [AWAY, REFUSED])
-def test_what_a_second_worker_could_not_do_the_first_may_have_done(stopped: World, failure: Failure) -> None:
+def test_a_second_workers_failure_leaves_the_outcome_unknown(stopped: World, failure: Failure) -> None:
     for worker in stopped.workers.values():
         worker.answers.mute = True
     number = stopped.call(ALTER, timeout_ms=30_000)
@@ -361,7 +361,7 @@ def test_a_refusal_is_not_remembered(stopped: World) -> None:
         RestartConnector("a"),
     ],
 )
-def test_what_changes_the_connector_waits_for_the_change_of_its_offsets(
+def test_other_changes_of_the_connector_wait_for_the_change_of_its_offsets(
     stopped: World, request_: SetTarget | DeleteConnector | PatchConnector | RestartConnector
 ) -> None:
     for worker in stopped.workers.values():

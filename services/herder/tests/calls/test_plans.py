@@ -1,4 +1,4 @@
-"""What a create or an update would do: plans are made, then applied, and compared with what happened."""
+"""Plans: what a create or an update would do, compared with what happens when it is applied."""
 
 from __future__ import annotations
 

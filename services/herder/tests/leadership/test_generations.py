@@ -1,4 +1,4 @@
-"""Blocks of generations: a leader asks for the next one before it needs it, and goes on where it stood."""
+"""Blocks of generations: a leader requests the next one before it needs it, and continues after a lost answer."""
 
 from __future__ import annotations
 

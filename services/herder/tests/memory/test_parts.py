@@ -88,7 +88,7 @@ def held(memory: HerderMemory) -> dict[str, Counter[object]]:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["take", "stray", "drop"]), st.sampled_from(WORKERS), st.integers(0, 2))))
-def test_a_members_load_is_what_the_units_say(steps: list[tuple[str, str, int]]) -> None:
+def test_a_members_load_equals_its_units(steps: list[tuple[str, str, int]]) -> None:
     memory = new_memory(Rules())
     for number, worker in enumerate(WORKERS):
         memory.fleet.join(Member(worker, "life", "here:1", 8, (), number, 0, 0), number)

@@ -1,4 +1,4 @@
-"""A call's trace goes with the starts that come of it, and with no others."""
+"""Traces: a call's trace goes with the starts that it causes, and with no others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_start_has_the_trace_of_the_last_call_for_a_minute() -> None:
     assert traces.of("a", 3_000) == "", "a call that is not traced causes what comes now"
 
 
-def test_what_is_remembered_is_bounded_by_number_and_time() -> None:
+def test_traces_are_bounded_by_number_and_time() -> None:
     traces = Traces()
     for number in range(TRACES_MAX + 5):
         traces.begin(f"c{number}", ONE, 0)

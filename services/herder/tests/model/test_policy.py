@@ -1,4 +1,4 @@
-"""The restart policy alone: backoff, budget, classes, and what is read back of an account."""
+"""Restart policy alone: backoff, budget, classes, and the restart history read back."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_defaults_by_the_numbers() -> None:
         (ErrorClass.DATA_LOSS, Verdict.HOPELESS),
     ],
 )
-def test_what_each_class_leads_to(error_class: ErrorClass, verdict: Verdict) -> None:
+def test_verdict_of_each_error_class(error_class: ErrorClass, verdict: Verdict) -> None:
     account = RestartHistory()
     account.fail(RestartPolicy(), failure(error_class), 0, None, lambda _: 0.0)
     assert account.verdict is verdict
@@ -106,7 +106,7 @@ def test_what_each_class_leads_to(error_class: ErrorClass, verdict: Verdict) -> 
 
 @pytest.mark.parametrize("decided", ErrorClass)
 @pytest.mark.parametrize("shown", [None, *ErrorClass])
-def test_what_was_decided_is_explained_whatever_the_status_says(decided: ErrorClass, shown: ErrorClass | None) -> None:
+def test_the_explanation_follows_the_verdict_and_not_the_status(decided: ErrorClass, shown: ErrorClass | None) -> None:
     for enabled in (True, False):
         numbers, account = RestartPolicy(enabled=enabled), RestartHistory("tag")
         account.fail(numbers, failure(decided), 1_000, None, lambda _: 0.0)
@@ -232,7 +232,7 @@ def stored(state: RunState, note: RestartNote | None, generation: int = 5) -> St
     return StatusEntry(UNIT, state, "w1", generation=generation, trace="Broken\n  at line 1", note=note)
 
 
-def test_what_a_new_leader_reads_back() -> None:
+def test_a_new_leader_reads_the_restart_history_back() -> None:
     waits = RestartNote("tag", (100, 200), 3, 10, 900)
     begun = RestartNote("tag", (100, 200, 900), 3, 10, None)
     # It waits still: due when it was.
@@ -260,7 +260,7 @@ def test_what_a_new_leader_reads_back() -> None:
     assert account.attempts_ms == [100, 150, 150]
 
 
-def test_what_is_told_after_the_account_was_read_back() -> None:
+def test_attempts_reported_after_the_history_was_read_are_added() -> None:
     rules = RestartPolicy(attempts_max=3, window_ms=10_000)
     account = restart_policy.read_back(stored(RunState.FAILED, RestartNote("tag", (100,), 2, 10, 900)), "tag", 6, 2_000)
     assert account.attempts_ms == [100, 900], "the second was begun, when it was due as far as the status says"
@@ -278,7 +278,7 @@ def test_what_is_told_after_the_account_was_read_back() -> None:
     assert not account.is_overdrawn(rules, 10_100), "the first is out of the window"
 
 
-def test_what_a_leader_of_before_adds_to_what_a_status_tells() -> None:
+def test_a_herder_that_leads_again_adds_its_own_attempts_to_those_of_the_status() -> None:
     ours = RestartHistory("tag", [100, 950], begun=6, fenced_ms=40)
     told = stored(RunState.FAILED, RestartNote("tag", (100,), 2, 10, 900))
     account = restart_policy.read_back(told, "tag", 7, 2_000, ours)
@@ -290,7 +290,7 @@ def test_what_a_leader_of_before_adds_to_what_a_status_tells() -> None:
     assert restart_policy.read_back(None, "other", 6, 2_000, ours) == RestartHistory("other")
 
 
-def test_a_config_with_references_may_be_healed_by_what_they_name() -> None:
+def test_a_config_with_references_is_explained_as_curable_by_their_values() -> None:
     account = RestartHistory()
     account.fail(RestartPolicy(), failure(ErrorClass.BAD_CONFIG), 0, None, lambda _: 0.0)
     told = [

@@ -62,7 +62,7 @@ def test_a_worker_that_dials_in_late_is_adopted(world: World, late_ms: int) -> N
     assert nothing_restarted(world, since)
 
 
-def test_since_when_is_told_only_by_a_leader_that_saw_it(world: World) -> None:
+def test_the_time_of_a_state_is_known_only_to_a_leader_that_saw_it(world: World) -> None:
     before = world.herder.connector("a")
     assert before is not None
     assert [one.since_ms is not None for one in (before.status, before.tasks[0].status)] == [True, True]
@@ -128,7 +128,7 @@ def test_a_worker_that_has_seen_the_new_leader_is_not_commanded_by_the_old_one(w
     assert [type(one) for one in answered if not isinstance(one, ins.ViewsChanged)] == [ins.CloseSession]
 
 
-def test_messages_of_the_old_leader_that_arrive_late_are_not_heard(world: World) -> None:
+def test_late_messages_of_an_old_leader_are_ignored(world: World) -> None:
     unit = UnitId("a", 0)
     worker = owner_of(world, unit)
     before = dict(worker.held)

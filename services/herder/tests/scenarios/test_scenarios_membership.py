@@ -170,7 +170,7 @@ def test_a_config_that_another_client_wrote_is_started(world: Watched) -> None:
     assert units(world) == ["a", "a-0", "a-1"]
 
 
-def test_a_config_told_twice_is_started_once(world: Watched) -> None:
+def test_a_config_that_arrives_twice_starts_once(world: Watched) -> None:
     entry = stored(world, "a")
     world.post(ev.ConfigChanged("a", entry, entry.config_revision))
     world.post(ev.ConfigChanged("a", entry, entry.config_revision))

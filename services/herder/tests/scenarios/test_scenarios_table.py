@@ -1,4 +1,4 @@
-"""docs/internals/connect-scenarios.md answers for every scenario of Connect's tests, and every test it names exists."""
+"""Table of Connect's scenarios: each has an answer, and every test that is named exists."""
 
 from __future__ import annotations
 

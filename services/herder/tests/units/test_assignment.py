@@ -1,4 +1,4 @@
-"""What `assign` promises, as properties."""
+"""Promises of `assign`, as properties."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_nothing_stays_or_goes_where_nobody_takes_work(
     assert set(places) == (set(units) if takers else set())
 
 
-def test_nobody_can_take_it() -> None:
+def test_a_unit_that_no_worker_can_take() -> None:
     unit = UnitId("c", 0)
     assert assign(["w0"], {unit: []}, {}) == []
     assert assign([], {unit: ["w0"]}, {unit: "w0"}) == [Move(unit, "w0", None)]

@@ -1,4 +1,4 @@
-"""Nobody else's task is touched: who comes and goes moves only its own, and balance comes later, a few at a time."""
+"""Balance: a worker that joins or leaves moves only its own units, and balance comes later, a few units at a time."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_scheduled_rebalance_max_delay_is_honoured(delay_ms: int) -> None:
     assert on(world, "w2") == (had if delay_ms else set())
 
 
-def test_a_move_for_balance_is_told_as_such() -> None:
+def test_a_move_for_balance_has_that_reason() -> None:
     world = mesh(workers=1, rules=replace(RULES, balance_delay_ms=500))
     stops: list[str] = []
     handle = world.herder.handle

@@ -1,4 +1,4 @@
-"""Connectors from create to delete, told in events; the workers of these stories do as they are told."""
+"""Lifecycle of connectors from create to delete, as stories in events; the workers of these stories obey."""
 
 from __future__ import annotations
 

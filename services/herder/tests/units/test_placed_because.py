@@ -1,4 +1,4 @@
-"""Why a unit's worker has it: what an operator reads of a task that does what it should."""
+"""Reasons of placements: why a unit's worker has it, for an operator who looks at a healthy task."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def told(world: World) -> list[str]:
     return [one.placed_because for one in found]
 
 
-def test_what_is_new(world: World) -> None:
+def test_a_new_unit_has_that_reason(world: World) -> None:
     assert told(world) == ["it is new"] * 3
     assert {shown(world, task).placed_ms for task in (None, 0, 1)} != {None}
 
@@ -106,7 +106,7 @@ def test_what_a_leader_before_it_lost(world: World) -> None:
     assert told(world) == [f"no worker had it (leader epoch {world.config.epoch})"] * 3
 
 
-def test_nobody_has_it_for_no_reason(world: World) -> None:
+def test_every_placement_has_a_reason(world: World) -> None:
     world.kill("w1")
     world.kill("w2")
     world.advance(10_000)

@@ -1,4 +1,4 @@
-"""How much each task may take of its connector's rate limit, and who is told."""
+"""Rate limits: each task's share of its connector's limit, and the workers that are sent it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _assert_spent(world: World) -> None:
     assert "3 restarts within 1 min" in _seen(world).explanation
 
 
-def test_who_leads_again_knows_its_own(world: World) -> None:
+def test_a_herder_that_leads_again_knows_its_own_restarts(world: World) -> None:
     _fail(world, 1_100, 2_100)
     _step_down(world)
     world.regain()
@@ -119,7 +119,7 @@ def test_one_that_was_begun_and_not_heard_counts_once_when_its_leader_leads_agai
     _assert_spent(world)
 
 
-def test_what_a_worker_tells_late_counts(world: World) -> None:
+def test_attempts_reported_late_by_a_worker_count(world: World) -> None:
     """Another leader has read the statuses before."""
     _fail(world, 1_100, 2_100)
     _another_leads(world)
@@ -129,7 +129,7 @@ def test_what_a_worker_tells_late_counts(world: World) -> None:
     _assert_spent(world)
 
 
-def test_what_is_told_when_the_next_restart_was_decided_calls_it_off(world: World) -> None:
+def test_attempts_reported_after_the_next_restart_was_decided_call_it_off(world: World) -> None:
     _fail(world, 1_100, 2_100, 4_100)
     _another_leads(world)
     _fail(world, 100)

@@ -1,4 +1,4 @@
-"""Units that fail come back by themselves: when, how often, what users and status watchers see, across leaders."""
+"""Automatic restarts: when, how often, and what users and status watchers see, across leaders."""
 
 from __future__ import annotations
 
@@ -472,7 +472,7 @@ def test_nothing_is_decided_before_the_statuses_are_known() -> None:
 # --- races with the worker's own writes
 
 
-def test_what_a_worker_wrote_meanwhile_is_never_overwritten(world: World) -> None:
+def test_a_workers_newer_status_is_never_overwritten(world: World) -> None:
     """Our word travels slowly: the worker's RUNNING is in the store when it arrives."""
     fail(world)
     world.status_delay_ms = 3_000
@@ -509,7 +509,7 @@ def test_restarts_do_not_wait_for_the_status_store(world: World) -> None:
     assert (stored.note.attempt, stored.state) == (2, RunState.FAILED), "told as soon as it can be"
 
 
-def test_what_the_status_store_will_never_take_is_not_sent_again(world: World) -> None:
+def test_a_write_that_the_status_store_refuses_for_good_is_not_repeated(world: World) -> None:
     world.status_store_error = RequestInvalid("a trace too large", "puts[0].status")
     fail(world)
     before = world.puts_count

@@ -1,4 +1,4 @@
-"""Who can run what: units go only where all plugins are that their connector's config names."""
+"""Plugin eligibility: units go only to workers that have every plugin of their connector's config."""
 
 from __future__ import annotations
 

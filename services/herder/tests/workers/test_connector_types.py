@@ -1,4 +1,4 @@
-"""Whether a connector is a source or a sink is known without a worker too."""
+"""Connector types: source or sink, known without a worker too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _entry(class_name: str, *tasks: Properties) -> ConnectorEntry:
     return ConnectorEntry("a", config={"connector.class": class_name}, tasks=tasks)
 
 
-def test_names_tell_the_type_of_every_connector_that_ships() -> None:
+def test_the_name_of_every_shipped_connector_gives_its_type() -> None:
     found = [plugin for plugin in PluginRegistry.discover().all() if plugin.kind in ("source", "sink")]
     assert len(found) >= 15
     for plugin in found:
@@ -38,18 +38,18 @@ def test_names_tell_the_type_of_every_connector_that_ships() -> None:
         ("", ConnectorType.UNKNOWN),
     ],
 )
-def test_a_class_that_no_worker_told_of_is_known_by_its_name(class_name: str, expected: ConnectorType) -> None:
+def test_an_unreported_class_is_known_by_its_name(class_name: str, expected: ConnectorType) -> None:
     assert plugin_catalog.type_of(new_memory(Rules()).fleet, _entry(class_name)) is expected
 
 
-def test_a_class_whose_name_does_not_tell_is_known_by_its_stored_tasks() -> None:
+def test_a_class_with_a_neutral_name_is_known_by_its_stored_tasks() -> None:
     fleet = new_memory(Rules()).fleet
     known, unknown = (_entry("com.example.Mover", {"task.class": named}) for named in ("x.MoverSinkTask", None))
     assert plugin_catalog.type_of(fleet, known) is ConnectorType.SINK
     assert plugin_catalog.type_of(fleet, unknown) is ConnectorType.UNKNOWN
 
 
-def test_what_a_worker_told_goes_before_names_and_outlives_the_worker() -> None:
+def test_a_workers_report_goes_before_names_and_outlives_the_worker() -> None:
     mover = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
     world = World()
     world.lead()
@@ -63,7 +63,7 @@ def test_what_a_worker_told_goes_before_names_and_outlives_the_worker() -> None:
     assert view.type is ConnectorType.SOURCE
 
 
-def test_what_a_worker_told_outlives_the_reign() -> None:
+def test_reported_connectors_outlive_the_leadership() -> None:
     memory = new_memory(Rules())
     mover = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
     memory.fleet.note_plugins(Member("w1", "life", "here:1", 8, (mover,), 1, 0, 0))

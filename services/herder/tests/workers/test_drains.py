@@ -1,4 +1,4 @@
-"""Drain and undrain, versions of plugins, and the words for why a unit or a worker is where it is."""
+"""Drain and undrain, versions of plugins, and explanations of where a unit or a worker is."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_drained_worker_holds_nothing_and_says_so() -> None:
     assert world.workers["w1"].held == {}
 
 
-def test_a_drain_asked_again_changes_nothing() -> None:
+def test_a_repeated_drain_changes_nothing() -> None:
     world = mesh()
     world.ask(DrainWorker("w1"))
     since = len(world.starts)
@@ -111,7 +111,7 @@ def test_a_drain_ends_with_the_life_of_its_worker() -> None:
     assert world.placed()["w1"] == 2
 
 
-def test_what_nobody_else_can_take_runs_on_until_somebody_can() -> None:
+def test_a_unit_that_no_other_worker_can_take_runs_on_until_one_can() -> None:
     world = World()
     world.lead()
     world.worker("w1", (SINK,))
@@ -282,7 +282,7 @@ def test_a_drain_recorded_after_the_life_that_confirmed_it_drains_no_later_one(a
 
 
 @pytest.mark.parametrize("remembered", [True, False], ids=["recorded yesterday", "made by a clock far behind"])
-def test_an_id_too_old_to_tell_drains_nothing(remembered: bool) -> None:
+def test_an_expired_request_id_drains_nothing(remembered: bool) -> None:
     """Refused as not applied anew: so the worker that was undrained since, or never drained, keeps its work."""
     world = mesh()
     once = WriteOptions("drain-1")
@@ -366,7 +366,7 @@ def test_versions_are_in_one_order(one: str, two: str, three: str) -> None:
         assert compare(one, three) <= 0
 
 
-def test_what_runs_as_wanted_needs_no_words() -> None:
+def test_a_unit_that_runs_as_wanted_has_no_explanation() -> None:
     world = mesh()
     assert [unit(world, task).explanation for task in (None, *range(6))] == [""] * 7
     world.ask(SetTarget("a", TargetState.PAUSED))
@@ -408,7 +408,7 @@ def test_a_set_that_must_be_fenced_first_says_so() -> None:
     assert "its old set" in unit(world, 0).explanation or "before it starts" in unit(world, 0).explanation
 
 
-def test_a_new_leader_says_whom_it_waits_for() -> None:
+def test_a_new_leader_names_the_workers_that_it_waits_for() -> None:
     world = mesh(workers=2)
     away = world.workers["w2"]
     lost = next(iter(held.task for held in away.held if held.task is not None))

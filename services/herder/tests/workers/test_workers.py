@@ -1,4 +1,4 @@
-"""Leaders and workers come and go: adoption, loss, double claims, drains. Only what must move moves."""
+"""Workers and leaders that come and go: adoption, loss, double claims, drains. Only units that must move move."""
 
 from __future__ import annotations
 
