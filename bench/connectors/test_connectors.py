@@ -20,12 +20,12 @@ from bench.records import workload
 from bench.records.moving import Moved
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.validation.connector_config import validate_connector
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
+from herdmesh.connectors.mirror.source.connector import MirrorSourceConnector
+from herdmesh.connectors.postgres.sink.connector import PostgresSink
 from herdmesh.sdk import SourceTask, SourceTaskContext
 from herdmesh.sdk.testing import RecordForm, SinkSuite, SinkWorld, SourceSuite, SourceWorld
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
-from herdmesh.worker.connectors.mirror import MirrorSourceConnector
-from herdmesh.worker.connectors.postgres.sink import PostgresSink
 
 RECORDS = 1_500
 _FILE = Path("file.txt")

@@ -20,11 +20,11 @@ from typing import Any
 from bench.tasks import samples
 from herdmesh.connect.model.data import Batch
 from herdmesh.connect.spi.connector import SinkBatch, SourceTaskContext, TaskContext
-from herdmesh.worker.connectors.file_stream_sink_task import FileStreamSinkTask
-from herdmesh.worker.connectors.file_stream_source_task import FileStreamSourceTask
-from herdmesh.worker.connectors.files.task import FileSinkTask
-from herdmesh.worker.connectors.http_config import settings_of
-from herdmesh.worker.connectors.http_requests import requests_of
+from herdmesh.connectors.file_stream.sink.task import FileStreamSinkTask
+from herdmesh.connectors.file_stream.source.task import FileStreamSourceTask
+from herdmesh.connectors.files.task import FileSinkTask
+from herdmesh.connectors.http.requests import requests_of
+from herdmesh.connectors.http.settings import settings_of
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 
 Case = Callable[[int], float]

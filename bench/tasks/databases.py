@@ -19,10 +19,10 @@ from bench.tasks.cases import Case, clock, context
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.model.schemas import Schema
 from herdmesh.connect.spi.connector import Config, SourceTaskContext
-from herdmesh.worker.connectors.postgres.cdc_task import CdcSourceTask
-from herdmesh.worker.connectors.postgres.sink_task import PostgresSinkTask
-from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
-from herdmesh.worker.connectors.postgres.source_task import PostgresSourceTask
+from herdmesh.connectors.postgres.cdc.task import CdcSourceTask
+from herdmesh.connectors.postgres.sink.task import PostgresSinkTask
+from herdmesh.connectors.postgres.source.connector import PostgresSourceConnector
+from herdmesh.connectors.postgres.source.task import PostgresSourceTask
 
 _FLAT = (
     "id bigint NOT NULL, key uuid NOT NULL, name text NOT NULL, email text NOT NULL, "

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from herdmesh.connectors.mirror.heartbeat.task import Heartbeat
 from herdmesh.devstack.broker import QUICK_JVM, Broker
-from herdmesh.worker.connectors.mirror_heartbeat_task import Heartbeat
+from libs.connectors.tests.test_mirror import specs_of
 from libs.core.tests.engine.harness import Kafka, run_here
-from services.worker.tests.connectors.test_mirror import specs_of
 from tests.e2e.test_offsets import Offsets
 from tests.support.mesh import Mesh
 

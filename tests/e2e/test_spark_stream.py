@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, TopicPartition
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.sdk.spark import task_session
+from libs.connectors.tests.spark import lake
 from libs.core.tests.engine.harness import Kafka
-from services.worker.tests.connectors.spark import lake
 from tests.chaos.truth import runs_of
 from tests.e2e.test_herd import herd
 from tests.support import tally

@@ -20,8 +20,8 @@ import pyarrow.parquet
 
 from herdmesh.connect.config.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.spi.connector import Config, PartitionId, SinkBatch, SinkConnector, SinkTask, TaskContext
-from herdmesh.worker.connectors.postgres.sink import PostgresSink
-from herdmesh.worker.connectors.postgres.sink_task import PostgresSinkTask
+from herdmesh.connectors.postgres.sink.connector import PostgresSink
+from herdmesh.connectors.postgres.sink.task import PostgresSinkTask
 
 _arrow: Any = pyarrow
 _parquet: Any = pyarrow.parquet

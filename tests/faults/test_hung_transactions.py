@@ -25,6 +25,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.connect.topics import offsets_topic
 from herdmesh.connect.topics.offsets_topic import OffsetRecord
+from herdmesh.connectors.files.task import FileSinkTask
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.engine import RunSpec, TaskKind
 from herdmesh.engine.fencing.fence import Fence
@@ -32,7 +33,6 @@ from herdmesh.engine.fencing.hung_group_transaction import GROUP_OFFSETS_TOPIC, 
 from herdmesh.engine.librdkafka.group_offsets import group_offsets
 from herdmesh.engine.runtime.contract import Progress
 from herdmesh.engine.runtime.errors import TaskFailed
-from herdmesh.worker.connectors.files.task import FileSinkTask
 from libs.core.tests.engine import sinks
 from libs.core.tests.engine.harness import JSON_VALUES, WAIT_S, Kafka, Link, make_spec, run_here
 from tests.support.broker_files import cut_marker
@@ -84,7 +84,7 @@ class Lasting:
     def __init__(self, kafka: Kafka, folder: Path) -> None:
         self.folder = folder
         self.spec = make_spec(
-            kafka.bootstrap, LASTING, "herdmesh.worker.connectors.files.task:FileSinkTask",
+            kafka.bootstrap, LASTING, "herdmesh.connectors.files.task:FileSinkTask",
             {**JSON_VALUES, "topics": LASTING, "directory": str(folder), "value.converter.schemas.enable": "false"},
             worker_config={"offset.flush.interval.ms": "100"},
         )  # fmt: skip

@@ -123,16 +123,16 @@ PARTS = {
         "of files and requests, read back; a thousand rows of odd values of every type of PostgreSQL from source and "
         "CDC source to sink; random batches of keys of every type",
         (
-            "services/worker/tests/connectors/test_values_property.py",
-            "services/worker/tests/connectors/postgres/test_odd_values.py",
-            "services/worker/tests/connectors/postgres/test_sink_keys.py",
+            "libs/connectors/tests/test_values_property.py",
+            "libs/connectors/tests/postgres/test_odd_values.py",
+            "libs/connectors/tests/postgres/test_sink_keys.py",
         ),
     ),
     "files": Part(
         "files in HDFS: the authors' suite, tasks killed and frozen at every point",
         (
-            "services/worker/tests/connectors/files/test_files_suite.py",
-            "services/worker/tests/connectors/files/test_file_sink.py",
+            "libs/connectors/tests/files/test_files_suite.py",
+            "libs/connectors/tests/files/test_file_sink.py",
         ),
     ),
     "exactly-once": Part(
@@ -144,18 +144,18 @@ PARTS = {
         "records into Delta and Iceberg tables by their own jars and a Spark 4.1; Delta once, killed after its "
         "commits; Iceberg tables and Kafka's records through that Spark into topics, killed at every point",
         (
-            "services/worker/tests/connectors/spark/test_spark_lakehouse.py",
-            "services/worker/tests/connectors/spark/test_stream_source_suite.py",
+            "libs/connectors/tests/spark/test_spark_lakehouse.py",
+            "libs/connectors/tests/spark/test_stream_source_suite.py",
             "tests/e2e/test_spark_stream.py",
-            "services/worker/tests/connectors/spark/test_scratch.py",
+            "libs/connectors/tests/spark/test_scratch.py",
         ),
     ),
     "databases": Part(
         "rows into and out of MariaDB (and H2) by Spark's JDBC: the authors' suite, owners killed in the middle of a "
         "write, names, types and zones",
         (
-            "services/worker/tests/connectors/spark/test_mariadb_suite.py",
-            "services/worker/tests/connectors/spark/test_other_databases.py",
+            "libs/connectors/tests/spark/test_mariadb_suite.py",
+            "libs/connectors/tests/spark/test_other_databases.py",
         ),
     ),
     "tasks": Part(

@@ -45,14 +45,14 @@ _MOVERS = (
     "libs/core/tests/engine/",
     "libs/core/tests/topicstore/test_kafka_forgotten.py",
     "libs/sdk/tests/",
-    "services/worker/tests/connectors/",
+    "libs/connectors/tests/",
     "services/worker/tests/test_dead_letters.py",
     "services/worker/tests/test_offsets.py",
     "tests/integration/test_java_",
     "tests/replay/test_fuzz.py",
 )
 #: What of the own lane runs beside chaos: it holds no limit of time, starts no JVM, and takes no longer than chaos.
-_BESIDE_CHAOS = ("services/worker/tests/connectors/postgres/", "services/worker/tests/connectors/test_")
+_BESIDE_CHAOS = ("libs/connectors/tests/postgres/", "libs/connectors/tests/test_")
 #: What of the pure lane keeps one process busy, talks to nobody, and holds no limit of time but that it ends.
 _COMPUTES = ("tests/sim/",)
 #: The lanes in which a session's broker, or database server, is made.

@@ -20,10 +20,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from herdmesh.connectors.mirror.offset_translation import read_checkpoint
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import find_java
-from herdmesh.worker.connectors.mirror_offsets import read_checkpoint
 from libs.core.tests.engine.harness import Kafka
 from tests.support.java_connect import MIRROR_JARS
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from herdmesh.connect.validation.connector_keys import COMMON
-from herdmesh.worker.connectors.mirror import MirrorSourceConnector
-from herdmesh.worker.connectors.mirror_checkpoint import MirrorCheckpointConnector
-from herdmesh.worker.connectors.mirror_heartbeat import MirrorHeartbeatConnector
+from herdmesh.connectors.mirror.checkpoint.connector import MirrorCheckpointConnector
+from herdmesh.connectors.mirror.heartbeat.connector import MirrorHeartbeatConnector
+from herdmesh.connectors.mirror.source.connector import MirrorSourceConnector
 from tests.support.golden import Line
 
 CONNECTORS = (MirrorSourceConnector, MirrorCheckpointConnector, MirrorHeartbeatConnector)

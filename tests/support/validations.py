@@ -22,8 +22,8 @@ from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.validation.connector_config import ValidatedField, Validation, validate_connector
 from herdmesh.connect.validation.connector_keys import SINK, SOURCE
 from herdmesh.connect.validation.framework_keys import WorkerFacts
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 
 Json = dict[str, Any]
 Config = dict[str, str | None]

@@ -27,6 +27,7 @@ KAFKA_HOMES = (
     "libs/core/src/herdmesh/topicstore/",
     "libs/core/src/herdmesh/engine/",
     "libs/core/src/herdmesh/kafka/",
+    "libs/connectors/src/herdmesh/connectors/mirror/cluster.py",
     "libs/sdk/src/herdmesh/sdk/testing/",
     "cli/src/herdmesh/devstack/readiness.py",
     "cli/src/herdmesh/cli/demo",
@@ -62,7 +63,7 @@ WAITERS = (
     "libs/core/src/herdmesh/engine/",
     "libs/core/src/herdmesh/connect/",
     "libs/sdk/src/herdmesh/sdk/",
-    "services/worker/src/herdmesh/worker/connectors/",
+    "libs/connectors/src/herdmesh/connectors/",
 )
 NO_WAITERS = ("libs/sdk/src/herdmesh/sdk/testing/",)
 WAITING_CALLS = {"sleep", "wait", "wait_for", "awaitTermination"}

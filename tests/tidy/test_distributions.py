@@ -37,7 +37,7 @@ def normalized(name: str) -> str:
 
 
 def test_distributions_are_found_by_looking() -> None:
-    assert {"cli", "libs/core", "libs/sdk", "meta", "services/worker"} <= set(FOLDERS)
+    assert {"cli", "libs/connectors", "libs/core", "libs/sdk", "meta", "services/worker"} <= set(FOLDERS)
 
 
 @pytest.mark.parametrize("name", FOLDERS)

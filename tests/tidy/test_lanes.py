@@ -13,7 +13,7 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _INI = """[pytest]
 addopts = --import-mode=importlib
-testpaths = tests parts services
+testpaths = tests parts services libs
 markers =
     kafka: as here
     own_broker: as here
@@ -91,9 +91,9 @@ _FILES = {
     "parts/test_topics.py": ("topics", "", "kafka"),
     "parts/test_hung.py": ("hung", "@pytest.mark.own_broker", ""),
     "parts/test_login.py": ("login", "", "guarded"),
-    "services/worker/tests/connectors/postgres/test_sink.py": ("moves", "", "kafka, request"),
-    "services/worker/tests/connectors/postgres/test_table.py": ("reads", "", "kafka"),
-    "services/worker/tests/connectors/postgres/test_write.py": ("writes", "", "kafka"),
+    "libs/connectors/tests/postgres/test_sink.py": ("moves", "", "kafka, request"),
+    "libs/connectors/tests/postgres/test_table.py": ("reads", "", "kafka"),
+    "libs/connectors/tests/postgres/test_write.py": ("writes", "", "kafka"),
     "parts/test_long.py": ("long", "", ""),
     "parts/test_pure.py": ("pure", "", ""),
     "parts/test_state.py": ("state", "", ""),

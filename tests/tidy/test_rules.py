@@ -71,7 +71,7 @@ CASES: list[tuple[Rule, str, str, str]] = [
     ),
     (
         rules.waits_have_reasons,
-        f"{WORKER}/connectors/a.py",
+        "libs/connectors/src/herdmesh/connectors/files/a.py",
         "while not there():\n    time.sleep(1)\n",
         'with waits.on("S3", "a folder"):\n    time.sleep(1)\n',
     ),

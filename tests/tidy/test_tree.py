@@ -69,7 +69,7 @@ def test_every_package_is_typed() -> None:
 
 
 def test_namespace_has_no_init() -> None:
-    """`herdmesh` is one namespace over seven distributions: an __init__.py in it would hide the others."""
+    """`herdmesh` is one namespace over eight distributions: an __init__.py in it would hide the others."""
     assert not [*ROOT.glob("*/src/herdmesh/__init__.py"), *ROOT.glob("*/*/src/herdmesh/__init__.py")]
 
 

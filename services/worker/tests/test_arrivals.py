@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi.connector import PartitionId
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress
 from herdmesh.session.model import UnitId
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.arrivals import Arrivals
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.specs import RunSpecs

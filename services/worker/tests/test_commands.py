@@ -14,11 +14,11 @@ from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi.connector import Config, SourceConnector
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.session import questions
 from herdmesh.session import wire as session_wire
 from herdmesh.session.messages import Ask
 from herdmesh.session.model import OffsetEntry
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import commands
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.dead_letters import DeadLetters

@@ -14,8 +14,8 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError, RetriableError
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi.connector import Config, SourceConnector
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.session.model import Failure, RunState, TargetState
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offsets import Offsets

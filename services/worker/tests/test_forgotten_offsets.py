@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.errors import ConfigError, ConnectError
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients, delete_group_offsets
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.session.model import UnitId
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.uncertain import OutcomeUncertain
 from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka

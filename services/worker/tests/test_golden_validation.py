@@ -27,10 +27,10 @@ from herdmesh.connect.spi.plugin_class import CONNECT_VERSION
 from herdmesh.connect.validation.connector_config import Validation, validate_connector
 from herdmesh.connect.validation.connector_keys import COMMON, SINK, SOURCE
 from herdmesh.connect.validation.framework_keys import WorkerFacts
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.standalone.worker_properties import REQUIRED as REQUIRED_PROPERTIES
 from herdmesh.standalone.worker_properties import plan_worker
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from tests.support import golden, mirror_differences, validation_differences
 from tests.support.validations import WORKERS as RECORDED_ON
 from tests.support.validations import body_of, comparable, definition_of, digest, errors_of, our_answer

@@ -20,10 +20,10 @@ from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi import waits
 from herdmesh.connect.spi.connector import PartitionId, SourceConnector
 from herdmesh.connect.spi.waits import Wait
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, Properties
 from herdmesh.session.model import UnitId
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import idle_watch, signs
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.specs import RunSpecs

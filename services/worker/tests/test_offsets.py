@@ -21,6 +21,8 @@ from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.connect.topics import offsets_topic
 from herdmesh.connect.topics.config_records import ManifestRecord
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
@@ -28,8 +30,6 @@ from herdmesh.engine.sink import manifest, partitions
 from herdmesh.session.model import OffsetEntry, UnitId
 from herdmesh.session.questions import AlterOffsets, ReadOffsets
 from herdmesh.topicstore.contract import Revision
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import uncertain
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offset_forms import (

@@ -11,7 +11,7 @@ from herdmesh.worker.effects import plugin_folders
 from herdmesh.worker.effects.plugin_folders import OwnLibraries, own_libraries
 from tests.support.plugin_environments import Environment, greet
 
-OWN = OwnLibraries({"msgspec": "0.22.0", "pyarrow": "26.0.1", "herdmesh-worker": "0.1.0"}, ("herdmesh", "msgspec"))
+OWN = OwnLibraries({"msgspec": "0.22.0", "pyarrow": "26.0.1", "herdmesh-connectors": "0.1.0"}, ("herdmesh", "msgspec"))
 BOOM = {"boom.py": 'raise RuntimeError("imported")\n'}
 ENTRY = ["Boom = boom:Boom"]
 
@@ -69,11 +69,12 @@ def test_another_copy_that_requirements_do_not_insist_on_is_told_and_not_refused
     environment = Environment(tmp_path / "new")
     environment.install("boom", "1", BOOM, connectors=ENTRY, requires=["pyarrow>=15", "msgspec"])
     environment.install("pyarrow", "27.0", {}, requires=["msgspec<0.1"])  # of the copy that is not used
-    environment.install("herdmesh_worker", "0.2.0", {}, connectors=["Datagen = herdmesh.worker.connectors:Datagen"])
+    datagen = ["Datagen = herdmesh.connectors.datagen.connector:Datagen"]
+    environment.install("herdmesh_connectors", "0.2.0", {}, connectors=datagen)
     (found,), refused = plugin_folders.find(str(environment.folder), OWN)
     assert refused == []
-    assert set(found.differing) == {"pyarrow 27.0 (runs with 26.0.1)", "herdmesh_worker 0.2.0 (runs with 0.1.0)"}
-    assert [entry.name for entry in found.entries] == ["Boom"], "Herdmesh's own connectors are the worker's"
+    assert set(found.differing) == {"pyarrow 27.0 (runs with 26.0.1)", "herdmesh_connectors 0.2.0 (runs with 0.1.0)"}
+    assert [entry.name for entry in found.entries] == ["Boom"], "not Herdmesh's own"
 
 
 @pytest.mark.parametrize("distribution", ["herdmesh-core", "pyspark", "pyarrow", "msgspec", "protobuf", "grpcio"])

@@ -14,13 +14,13 @@ from confluent_kafka import Consumer, TopicPartition
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.topics import offsets_topic
 from herdmesh.connect.topics.config_records import ManifestRecord
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.session.model import OffsetEntry, UnitId
 from herdmesh.session.questions import AlterOffsets
 from herdmesh.topicstore.contract import Revision
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
 from herdmesh.worker.effects.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.state.model import TaskSpec

@@ -16,12 +16,12 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins.builtin import third_party_classes
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi.connector import Config
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.engine.runtime.failure import classify
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import Condition, Failure, UnitId
 from herdmesh.worker import wire
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.plan import planned_task_configs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.validation import validate

@@ -12,8 +12,8 @@ from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.session.model import UnitId
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects.reloads import Reloads, Values
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings

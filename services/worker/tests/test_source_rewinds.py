@@ -13,8 +13,8 @@ import pytest
 from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi.connector import Config, SourceConnector
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.worker import plugin_process
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
 from herdmesh.worker.effects import remote_connectors
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.plugin_processes import PluginProcess

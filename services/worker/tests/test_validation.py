@@ -15,10 +15,10 @@ from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
+from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
+from herdmesh.connectors.file_stream.source.connector import FileStreamSource
+from herdmesh.connectors.mirror.source.connector import MirrorSourceConnector
 from herdmesh.session.model import UnitId
-from herdmesh.worker.connectors.file_stream_sink import FileStreamSink
-from herdmesh.worker.connectors.file_stream_source import FileStreamSource
-from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.effects import validation
 from herdmesh.worker.effects.plugins import Found, Plugins
 from herdmesh.worker.effects.specs import RunSpecs

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 from herdmesh.connect.spi import GROUPS, PluginImports
 
-_ROOTS: Final = ("herdmesh-core", "herdmesh-sdk", "herdmesh-worker")
+_ROOTS: Final = ("herdmesh-core", "herdmesh-sdk", "herdmesh-worker", "herdmesh-connectors")
 _MARK: Final = "pyvenv.cfg"
 _DEPTH_MAX: Final = 2
 _FILES_MAX: Final = 50_000

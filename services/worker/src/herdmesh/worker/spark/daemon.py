@@ -26,12 +26,12 @@ PRELOADED = (
     "herdmesh.connect.converters.avro.columns",
     "herdmesh.connect.converters.json_schema.converter",
     "herdmesh.connect.converters.protobuf.converter",
-    "herdmesh.worker.connectors.file_stream_source_task",
-    "herdmesh.worker.connectors.file_stream_sink_task",
-    "herdmesh.worker.connectors.files.formats.csv",
-    "herdmesh.worker.connectors.files.formats.lines",
-    "herdmesh.worker.connectors.files.formats.parquet",
-    "herdmesh.worker.connectors.files.task",
+    "herdmesh.connectors.file_stream.source.task",
+    "herdmesh.connectors.file_stream.sink.task",
+    "herdmesh.connectors.files.formats.csv",
+    "herdmesh.connectors.files.formats.lines",
+    "herdmesh.connectors.files.formats.parquet",
+    "herdmesh.connectors.files.task",
 )
 #: Objects that may refer to others: a batch has some thousands at once, Python's default is 700.
 COLLECT_AFTER = 20_000

@@ -1,0 +1,23 @@
+"""Compression of a whole file, for formats without their own.
+
+Owns nothing else. Invariant: the stream stays open, and the same content gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+_LEVEL = 6
+
+
+@contextmanager
+def compressed(stream: Any, compression: str) -> Generator[Any]:
+    """Where to write so that the stream gets it compressed: `gzip`, or `none`."""
+    if compression == "none":
+        yield stream
+        return
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=stream, mtime=0) as out:
+        yield out

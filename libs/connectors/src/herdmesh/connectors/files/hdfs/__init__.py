@@ -1,0 +1,1 @@
+"""Confluent's HDFS sinks, run by `FileSink`'s task. Owns the connector."""

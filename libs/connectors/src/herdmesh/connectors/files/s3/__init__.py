@@ -1,0 +1,1 @@
+"""Confluent's S3 sink, run by `FileSink`'s task. Owns the connector."""

@@ -1,0 +1,245 @@
+"""HTTP client of one task: one attempt at one request, and the meaning of its outcome for the records in it.
+
+Owns the connections, authorization and reading answers. Retries: `partition_lanes`.
+
+    2xx                                           the receiver has the records
+    a status of retry.on.status.codes, no answer  Busy: the same request may work later
+    another 4xx                                   RequestRefused: the receiver does not accept these records
+    3xx, 401, 403, 407; 404, 405, 410 of a URL    ConfigError: no request can work before the configuration, or the
+    that is the same for all records              receiver, is changed
+
+No answer is an unknown outcome: the receiver may have the records, and gets them again with the same Idempotency-Key.
+
+Invariant: an attempt ends within the time-out for each of its steps; no message contains a secret.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from herdmesh.connect.config import http_place, keep_secret, without_user
+from herdmesh.connect.registry import retry_after_s
+from herdmesh.connectors.http.keys import (
+    AUTHORIZATION,
+    CLIENT_SECRET,
+    OWN_KEY,
+    TOKEN_PROPERTY,
+    TOKEN_URL,
+    TRUSTED,
+    URL,
+)
+from herdmesh.connectors.http.requests import HttpRequest
+from herdmesh.connectors.http.settings import HttpSettings, OAuth2
+from herdmesh.sdk import ConfigError, DataError, RetriableError
+
+_ANSWER_BYTES_MAX = 65_536
+"""Of an answer so much is read, so that its connection can be used again; a longer one is cut off."""
+_TOLD_CHARS = 300
+"""Of an answer so much is told."""
+_TOKEN_EARLY_S = 30.0
+_TOKEN_S_DEFAULT = 3_600.0
+_UNAUTHORIZED = 401
+_NOT_ALLOWED: Final = frozenset((401, 403, 407))
+_NO_PLACE: Final = frozenset((404, 405, 410))
+_BROKEN: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+"""What a kept connection that the receiver has closed meanwhile looks like."""
+
+
+class Busy(RetriableError):
+    """It did not work, and may work later. `wait_s`: the receiver's own word on when; None = it said none.
+    `is_broken`: the connection broke, perhaps for being old."""
+
+    def __init__(self, message: str, wait_s: float | None = None, *, is_broken: bool = False) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+        self.is_broken = is_broken
+
+
+class RequestRefused(DataError):
+    """The receiver does not take the records of a request. `too_large`: all of them at once."""
+
+    def __init__(self, message: str, *, too_large: bool = False) -> None:
+        super().__init__(message)
+        self.too_large = too_large
+
+
+class HttpClient:
+    """Sends requests of one task. For any thread; each request blocks its own."""
+
+    def __init__(self, settings: HttpSettings, connector: str) -> None:
+        """Raises ConfigError for TLS files that cannot be used."""
+        self._settings = settings
+        self._connector = connector
+        self._http = httpx.Client(
+            headers={"User-Agent": "herdmesh", "Accept-Encoding": "identity"},  # and none that a token's server may see
+            verify=_tls(settings),
+            trust_env=False,  # the config says it all, as with Java's client
+            follow_redirects=False,
+            timeout=httpx.Timeout(settings.timeout_s),
+            limits=httpx.Limits(max_connections=settings.connections, max_keepalive_connections=settings.connections),
+        )
+        self._tokens = None
+        if settings.oauth2 is not None:
+            self._tokens = _Tokens(settings.oauth2, self._http, settings.timeout_s)
+
+    @property
+    def receiver(self) -> str:
+        """As waits name it: `HTTP host:port`."""
+        return http_place(self._settings.url.parts[0])
+
+    def send(self, request: HttpRequest) -> None:
+        """Return once the receiver has the records. Raises Busy, RequestRefused or ConfigError."""
+        body = request.body(self._settings)
+        headers = {**self._settings.headers, **request.headers(self._connector, self._settings)}
+        status, text, wait_s = self._attempt(request, body, headers)
+        if status == _UNAUTHORIZED and self._tokens is not None:
+            self._tokens.forget()
+            status, text, wait_s = self._attempt(request, body, headers)
+        if not 200 <= status < 300:
+            raise self._unwanted(request, status, text, wait_s)
+
+    def close(self) -> None:
+        """Break what is under way."""
+        self._http.close()
+
+    def _attempt(self, request: HttpRequest, body: bytes, headers: dict[str, str]) -> tuple[int, str, float | None]:
+        if self._tokens is not None:
+            headers = {**headers, "Authorization": f"Bearer {self._tokens.token()}"}
+        try:
+            return _exchange(self._http, request.method, request.url, self._settings.timeout_s, headers, content=body)
+        except httpx.InvalidURL as error:
+            raise RequestRefused(f"{request}: no URL can be made for it: {error}") from error
+        except (httpx.HTTPError, RuntimeError, ssl.SSLError) as error:  # RuntimeError: it is closed
+            raise _no_answer(f"{request.method} {shown(request.url)}", error) from error
+
+    def _unwanted(self, request: HttpRequest, status: int, text: str, wait_s: float | None) -> Exception:
+        """What an answer that is not 2xx means."""
+        said = f"{request.method} {shown(request.url)} answered HTTP {status}{f': {text}' if text else ''}"
+        if status in self._settings.retry_on:
+            return Busy(said, wait_s)
+        if status in _NOT_ALLOWED:
+            return ConfigError(
+                f"{said}; the receiver wants another authorization", field=AUTHORIZATION, fix="correct the credentials"
+            )
+        if status < 400:
+            return ConfigError(f"{said}; a redirect is not followed", field=URL, fix="write the address it leads to")
+        if status in _NO_PLACE and self._settings.url.is_fixed:
+            return ConfigError(f"{said}; nothing takes records there", field=URL, fix="correct the URL")
+        return RequestRefused(f"{request}: {said}", too_large=status == 413)
+
+
+class _Tokens:
+    """The access token, asked for when there is none or it ends soon."""
+
+    def __init__(self, settings: OAuth2, http: httpx.Client, timeout_s: float) -> None:
+        self._settings = settings
+        self._http = http
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._token = ""
+        self._until_s = 0.0
+
+    def token(self) -> str:
+        """One that is good now. Raises Busy, or ConfigError when the server does not give any."""
+        with self._lock:
+            if not self._token or time.monotonic() >= self._until_s:
+                self._ask()
+            return self._token
+
+    def forget(self) -> None:
+        """It was not taken."""
+        with self._lock:
+            self._token = ""
+
+    def _ask(self) -> None:
+        settings = self._settings
+        form = {"grant_type": "client_credentials"}
+        if settings.scope:
+            form["scope"] = settings.scope
+        auth: Any = None
+        if settings.in_header:
+            auth = httpx.BasicAuth(settings.client_id, settings.client_secret)
+        else:
+            form |= {"client_id": settings.client_id, "client_secret": settings.client_secret}
+        asked = f"the access token of {shown(settings.url)}"
+        try:
+            status, text, wait_s = _exchange(
+                self._http, "POST", settings.url, self._timeout_s, {}, data=form, auth=auth, told=_ANSWER_BYTES_MAX
+            )
+        except (httpx.HTTPError, RuntimeError, ssl.SSLError) as error:
+            raise _no_answer(asked, error) from error
+        if status in (400, 401, 403):
+            message = f"{asked}: HTTP {status}; the server does not know the client, or its secret is another"
+            raise ConfigError(message, field=CLIENT_SECRET, fix="correct oauth2.client.id and oauth2.client.secret")
+        if status != 200:
+            raise Busy(f"{asked}: HTTP {status}", wait_s)
+        try:
+            answer = msgspec.json.decode(text.encode(), type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{asked} is not a JSON object", field=TOKEN_URL) from error
+        found = answer.get(settings.token_property)
+        if not isinstance(found, str) or not found:
+            raise ConfigError(f"{asked} has no text '{settings.token_property}'", field=TOKEN_PROPERTY)
+        keep_secret((found,))
+        lasts_s = answer.get("expires_in")
+        lasts_s = float(lasts_s) if isinstance(lasts_s, int | float) else _TOKEN_S_DEFAULT
+        self._token, self._until_s = found, time.monotonic() + max(lasts_s - _TOKEN_EARLY_S, lasts_s / 2)
+
+
+def _exchange(
+    http: httpx.Client, method: str, url: str, timeout_s: float, headers: dict[str, str],
+    *, told: int = _TOLD_CHARS, **more: Any,
+) -> tuple[int, str, float | None]:  # fmt: skip
+    """Send it and read the answer: status, its text as far as it is told, and when to try again."""
+    end_s = time.monotonic() + timeout_s
+    with http.stream(method, url, headers=headers, **more) as response:
+        read = bytearray()
+        try:
+            for piece in response.iter_raw():
+                read += piece
+                if len(read) > _ANSWER_BYTES_MAX or time.monotonic() > end_s:  # it may send byte by byte, without end
+                    break
+        except httpx.HTTPError:
+            pass  # the status is the answer
+        text = " ".join(read.decode("utf-8", "replace").split())
+        return response.status_code, text[:told], retry_after_s(response.headers.get("Retry-After"), time.time())
+
+
+def _no_answer(what: str, error: Exception) -> Exception:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return ConfigError(
+                f"{what}: the certificate is not trusted: {cause.verify_message}", field=TRUSTED,
+                fix="name a PEM file with the authority that signed it",
+            )  # fmt: skip
+        cause = cause.__cause__ or cause.__context__
+    return Busy(f"{what} had no answer: {error or type(error).__name__}", is_broken=isinstance(error, _BROKEN))
+
+
+def shown(url: str) -> str:
+    """A URL as it may be told: without its query, where secrets stand."""
+    return without_user(url).partition("#")[0].partition("?")[0]
+
+
+def _tls(settings: HttpSettings) -> ssl.SSLContext | bool:
+    """Raises ConfigError for files that are not there or are no PEM."""
+    urls = [settings.url.parts[0], settings.oauth2.url if settings.oauth2 else ""]
+    if not any(url.startswith("https:") for url in urls):
+        return False  # loading authorities takes 50 ms
+    at = TRUSTED
+    try:
+        made = ssl.create_default_context(cafile=settings.trusted_file or None)
+        if settings.own_key_file:
+            at = OWN_KEY
+            made.load_cert_chain(settings.own_key_file, password=settings.own_key_password or None)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise ConfigError(f"{at} cannot be used: {error}", field=at, fix="name a PEM file") from error
+    made.check_hostname = settings.checks_host
+    return made

@@ -1,0 +1,1 @@
+"""`MirrorHeartbeatConnector`: writes heartbeats to the workers' cluster. Owns the connector and its task."""

@@ -1,0 +1,1 @@
+"""`ParquetSink`: records as Parquet files. Owns the connector; settings and task are those of `files`."""

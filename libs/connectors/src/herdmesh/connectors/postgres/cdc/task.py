@@ -1,0 +1,408 @@
+"""Task of the CDC source: a snapshot of the tables, then their changes from the database's log.
+
+Owns the sequence: what a run begins with, when the slot may move, what is repeated after the server was away. The
+protocol: `replication`; rows: `snapshot`; chunks: `stream`; records: `events`.
+
+How nothing is lost or duplicated between snapshot and stream:
+
+1. The permanent slot is created, if it does not exist: from here on the log is kept.
+2. A temporary slot is created behind it, and exports the snapshot of its start S: it has exactly the transactions that
+   committed before S.
+3. The snapshot is read. All offsets meanwhile hold the start of the stream (S), and `snapshot`.
+4. The stream begins at S: the slot leaves out transactions that committed before.
+
+An interrupted snapshot is taken again, whole, but the stream still begins where the first one said: a row that was read
+then and deleted before the second snapshot is sent as deleted.
+
+The server may discard the log up to a place only when `commit` confirms that everything before it is in Kafka.
+
+Invariant: the slot is never confirmed beyond the stored offset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Generator, Mapping
+from typing import Any, TypeAlias
+
+from herdmesh.connectors.postgres.cdc import catalog
+from herdmesh.connectors.postgres.cdc.catalog import Slot
+from herdmesh.connectors.postgres.cdc.events import Events
+from herdmesh.connectors.postgres.cdc.pgoutput import Relation
+from herdmesh.connectors.postgres.cdc.position import LSN_COMMIT, Position, Stored, lsn_text, read, source_partition
+from herdmesh.connectors.postgres.cdc.publication import prepare_publication
+from herdmesh.connectors.postgres.cdc.replication import Frame, Replication, Snapshot, connected
+from herdmesh.connectors.postgres.cdc.settings import CdcSettings, SnapshotMode, settings_of
+from herdmesh.connectors.postgres.cdc.snapshot import SnapshotReader
+from herdmesh.connectors.postgres.cdc.stream import Assembler
+from herdmesh.connectors.postgres.cdc.tables import Table, check_topics, table_of
+from herdmesh.connectors.postgres.connection import Connection, server
+from herdmesh.sdk import (
+    Config,
+    ConnectError,
+    DataError,
+    OffsetsLost,
+    RetriableError,
+    SourceBatch,
+    SourceTask,
+    SourceTaskContext,
+    waits,
+)
+
+_log = logging.getLogger(__name__)
+_WAIT_S = 0.02
+"""How long a poll waits for a first change: the loop that asks sleeps longer than that where there is none."""
+_WAIT_FOR_MORE_S = 0.05
+"""How long for the rest of a transaction."""
+_WAIT_FOR_NEXT_S = 0.002
+"""How long for another transaction."""
+_POLL_S_MAX = 1.0
+"""How long changes are read of which there is nothing to send."""
+_MOVE_S = 30.0
+"""How often the offset of a database without changes to send moves, so that its log can be forgotten."""
+_SILENT_S = 2.0
+"""A server that has sent nothing for so long has sent everything."""
+_PATIENCE_S = 0.5
+"""How long a poll waits at the beginning of a stream for the server to have sent what there is."""
+_ENDINGS_MAX = 25
+"""How often it is looked whether a process of the server that was ended is gone."""
+_DROP_S = 5.0
+_FINISHED_WAKE_MS = 3_600_000
+_APPLICATION_CHARS = 37
+
+Step: TypeAlias = SourceBatch | str | None
+"""What a poll comes to: records, what it waits for, or that there is nothing."""
+
+
+class CdcSourceTask(SourceTask):
+    """Reads one database's changes. The server is asked nothing before the first poll: that one is tried again."""
+
+    _steps: Generator[Step, None, None] | None = None
+    _connection: Connection | None = None
+    _replication: Replication | None = None
+    _drops_slot = False
+    _in_snapshot = False
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        self._settings: CdcSettings = settings_of(config)
+        self._context = context
+        self._events = Events(self._settings)
+        offset = context.committed_offset(source_partition(self._settings.prefix))
+        self._stored = None if offset is None else _stored(offset)
+        # Names may begin alike, or have no letter that the server keeps: the digest tells them apart.
+        digest = hashlib.sha256(context.connector.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        name = re.sub(r"[^ -~]", "_", f"herdmesh {context.connector}")[:_APPLICATION_CHARS] + f" {digest}"
+        self._connector_name, self._run_name = f"{name} ", f"{name} {context.run_id[:16]}"
+        self._drops_slot = self._settings.drops_slot
+        self._assembler: Assembler | None = None
+        self._topics: dict[str, tuple[str, str]] = {}
+        """The table, by schema and name, whose changes went to each topic last."""
+        #: of this run: the slot's earlier user was ended; the snapshot of snapshot.mode=always was taken.
+        self._took_over = self._took_snapshot = False
+        self._finished = False
+        #: where the log is, in the offset last handed over, and in the one last committed.
+        self._handed_lsn = self._confirmed_lsn = 0 if self._stored is None else self._stored.position.lsn
+        #: where the log ended when the stream began: what is before it may be older than the catalogue.
+        self._began_lsn = 0
+        self._moved_s = self._told_s = time.monotonic()
+
+    def poll(self) -> SourceBatch | None:
+        if self._finished:
+            return None
+        if self._steps is None:
+            self._steps = self._run()
+        place = server(self._settings.connection)
+        try:
+            with waits.on(place, f"changes of slot {self._settings.slot}"):
+                step = next(self._steps)
+        except StopIteration:
+            self._close()
+            self._finished = True
+            return None
+        except RetriableError as error:
+            self._close()
+            error.waits_for = error.waits_for or place
+            raise
+        except BaseException:
+            self._close()
+            raise
+        if isinstance(step, str):
+            raise RetriableError(step, waits_for=place)
+        if step is not None and step.source_offset is not None:
+            self._handed_lsn = step.source_offset[LSN_COMMIT]
+        return step
+
+    def commit(self) -> None:
+        self._confirmed_lsn = max(self._confirmed_lsn, self._handed_lsn)
+        # A connection that broke is found out by the next poll.
+        with contextlib.suppress(RetriableError):
+            self._tell()
+
+    def wake_after_ms(self) -> int:
+        """No time of its own: the stream is looked at all the time."""
+        return _FINISHED_WAKE_MS if self._finished else 0
+
+    def may_yield(self) -> bool:
+        """Not in a snapshot, which the next run would take anew."""
+        return not self._in_snapshot
+
+    def stop(self) -> None:
+        self._close()
+        if self._drops_slot:
+            self._drop_slot()
+
+    def _close(self) -> None:
+        steps, self._steps = self._steps, None
+        if steps is not None:
+            with contextlib.suppress(ConnectError):
+                steps.close()
+        replication, self._replication = self._replication, None
+        if replication is not None:
+            replication.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _run(self) -> Generator[Step, None, None]:
+        settings = self._settings
+        connection = self._connection = connected(settings.connection, self._run_name)
+        catalog.check_server(connection, settings)
+        prepare_publication(connection, settings)
+        if self._assembler is None:
+            begun = yield from self._begin(connection)
+            if settings.snapshot is SnapshotMode.INITIAL_ONLY:
+                return
+            self._assembler = Assembler(begun.position, begun.ahead, self._table_of, settings)
+        else:
+            position = self._assembler.position
+            slot = yield from self._free_slot(connection)
+            catalog.check_kept(connection, settings, slot, position)
+            self._replication = Replication(settings.connection, self._run_name)
+        yield from self._stream(connection, self._assembler, self._opened())
+
+    def _begin(self, connection: Connection) -> Generator[Step, None, Stored]:
+        """Find the place to go on from; take the snapshot where one is due."""
+        settings = self._settings
+        if settings.snapshot is SnapshotMode.INITIAL_ONLY:
+            if self._stored is None or self._stored.is_snapshot:
+                yield from self._snapshot(self._stored)
+            assert self._stored is not None
+            return self._stored
+        stored, slot = yield from self._kept(connection)
+        replication = self._replication = Replication(settings.connection, self._run_name)
+        beginning = slot.confirmed if slot is not None else (yield from replication.create_slot(settings.slot))
+        if slot is None:
+            _log.info("made the replication slot %s at %s", settings.slot, lsn_text(beginning))
+        if stored is not None and slot is None:  # slot.drop.on.stop
+            stored = Stored(Position(beginning), {}, False)
+        self._stored = stored
+        # Of the offset that was lost nothing is told: the slot would be confirmed to a place of another log.
+        self._handed_lsn = self._confirmed_lsn = 0 if stored is None else stored.position.lsn
+        due = settings.snapshot is SnapshotMode.ALWAYS and not self._took_snapshot
+        if settings.snapshot is SnapshotMode.INITIAL:
+            due = stored is None or stored.is_snapshot
+        if due:
+            yield from self._snapshot(stored)
+        elif stored is None or stored.is_snapshot:
+            self._stored = Stored(Position(beginning) if stored is None else stored.position, {}, False)
+            yield self._events.offset_alone(self._stored.position)
+        assert self._stored is not None
+        return self._stored
+
+    def _kept(self, connection: Connection) -> Generator[str, None, tuple[Stored | None, Slot | None]]:
+        """The stored place and the slot, when the slot has everything from there on; none where it is to begin anew."""
+        settings, stored = self._settings, self._stored
+        try:
+            slot = yield from self._free_slot(connection)
+            if stored is not None and slot is None and settings.drops_slot:
+                _log.warning("slot %s was dropped with the last run; changes made since are not told", settings.slot)
+                return None if stored.is_snapshot else stored, None
+            if stored is not None:
+                catalog.check_kept(connection, settings, slot, stored.position)
+        except OffsetsLost as lost:
+            if not settings.reset_lost:
+                raise
+            _log.warning("%s; beginning anew, as herdmesh.offsets.missing=reset says", lost.message)
+            catalog.drop_slot(connection, settings)
+            return None, None
+        return stored, slot
+
+    def _free_slot(self, connection: Connection) -> Generator[str, None, Slot | None]:
+        """The slot, once nobody uses it. An earlier run of this connector is fenced already, and is made to let go of
+        it; this run's own last connection may be there still."""
+        settings = self._settings
+        while (slot := catalog.find_slot(connection, settings)) is not None and slot.active_pid is not None:
+            ours = slot.application == self._run_name
+            if ours or (not self._took_over and slot.application.startswith(self._connector_name)):
+                catalog.end_user_of(connection, slot)
+                for _ in range(_ENDINGS_MAX):
+                    time.sleep(_WAIT_S)  # waits: `_ENDINGS_MAX` times at most; then the step says what it waits for
+                    slot = catalog.find_slot(connection, settings)
+                    if slot is None or slot.active_pid is None:
+                        break
+                else:
+                    yield f"waiting for an earlier run to let go of the slot {settings.slot}"
+            else:
+                who = f"{slot.application!r} (process {slot.active_pid} of the server)"
+                yield f"slot {settings.slot} is in use by {who}; a slot is of one connector alone (slot.name)"
+        self._took_over = True
+        return slot
+
+    def _snapshot(self, stored: Stored | None) -> Generator[Step, None, None]:
+        """Read all tables. The stream begins where a stored offset says, else where the snapshot is."""
+        settings = self._settings
+        suffix = re.sub(r"[^a-z0-9_]", "_", self._context.run_id.lower())[:16]
+        exporting = Replication(settings.connection, self._run_name)
+        reading: Connection | None = None
+        self._in_snapshot = True
+        try:
+            snapshot = yield from exporting.snapshot(f"{settings.slot[:40]}_{suffix}")
+            reading = connected(settings.connection, self._run_name)
+            reader = SnapshotReader(reading, snapshot, settings)
+            exporting.close()
+            begun = Stored(Position(snapshot.lsn), {}, True) if stored is None else stored
+            self._stored = begun  # taken again in this run, it still begins here
+            _log.info("snapshot of %d tables at %s", len(reader.tables), lsn_text(snapshot.lsn))
+            yield from self._rows(reader, snapshot, begun)
+        finally:
+            self._in_snapshot = False
+            exporting.close()
+            if reading is not None:
+                reading.close()
+        self._took_snapshot = True
+        self._stored = begun._replace(is_snapshot=False)
+
+    def _rows(self, reader: SnapshotReader, snapshot: Snapshot, begun: Stored) -> Generator[Step, None, None]:
+        events, now_us = self._events, time.time_ns() // 1_000
+        last: tuple[Table, list[Any]] | None = None
+        for found in reader.read():
+            if last is not None:
+                yield events.of_snapshot(*last, snapshot.lsn, begun, now_us, is_last=False)
+            last = found
+        if last is None:
+            yield events.offset_alone(begun.position, begun.ahead)
+        else:
+            yield events.of_snapshot(*last, snapshot.lsn, begun, now_us, is_last=True)
+
+    def _opened(self) -> Replication:
+        """The stream from the place that was reached."""
+        replication, assembler = self._replication, self._assembler
+        assert replication is not None
+        assert assembler is not None
+        assembler.restart()
+        replication.start(self._settings.slot, self._settings.publication, assembler.position.lsn)
+        self._tell(asks=True)
+        return replication
+
+    def _stream(
+        self, connection: Connection, assembler: Assembler, replication: Replication
+    ) -> Generator[Step, None, None]:
+        end = self._began_lsn = catalog.end_of_log(connection)
+        heard_s = time.monotonic()
+        held: Frame | None = None
+        patience_s = heard_s + _PATIENCE_S
+        while True:
+            assembler.changes_max = max(1, min(self._settings.batch_changes, self._context.poll_records_max()))
+            before = assembler.position
+            held = self._fill(assembler, replication, held)
+            is_empty = True
+            for batch in self._events.of_chunk(assembler.chunk()):
+                is_empty = False
+                yield batch
+            now_s = time.monotonic()
+            if now_s - self._told_s >= self._settings.status_s:
+                self._tell()
+            if not is_empty or assembler.position != before:
+                heard_s = now_s
+            if not is_empty:
+                self._moved_s = now_s
+            elif held is None:
+                caught_up = assembler.position.lsn >= end or now_s - heard_s > _SILENT_S
+                if not caught_up:
+                    self._tell(asks=True)
+                    if now_s < patience_s:
+                        continue
+                yield self._nothing(assembler, now_s, caught_up=caught_up)
+                patience_s = time.monotonic() + _PATIENCE_S
+
+    def _fill(self, assembler: Assembler, replication: Replication, held: Frame | None) -> Frame | None:
+        """Put messages into the chunk until it is full, or no more come. Returns one that belongs to the next."""
+        if held is not None and not assembler.take(held.lsn, held.data):
+            raise AssertionError("a message that an empty chunk does not take")
+        begun_s = time.monotonic()
+        receive, take = replication.receive, assembler.take
+        while not assembler.is_full:
+            if assembler.count == 0:
+                wait_s = _WAIT_S
+            else:
+                wait_s = _WAIT_FOR_MORE_S if assembler.in_transaction else _WAIT_FOR_NEXT_S
+            frame = receive(wait_s)
+            if frame is None:
+                return None
+            if frame.data:
+                if not take(frame.lsn, frame.data):
+                    return frame
+            else:
+                assembler.heard(frame.lsn)
+                if frame.wants_reply:
+                    self._tell()
+            if time.monotonic() - begun_s > _POLL_S_MAX:
+                return None
+        return None
+
+    def _nothing(self, assembler: Assembler, now_s: float, *, caught_up: bool) -> Step:
+        """What to say of a poll that found no change."""
+        position, heartbeat_s = assembler.position, self._settings.heartbeat_s
+        if not assembler.in_transaction and now_s - self._moved_s >= (heartbeat_s or _MOVE_S):
+            self._moved_s = now_s
+            if heartbeat_s:
+                return self._events.heartbeat(position, assembler.ahead)
+            if position.lsn > self._handed_lsn:
+                return self._events.offset_alone(position, assembler.ahead)
+        return None if caught_up else "reading the database's log up to where it ended when the run began"
+
+    def _tell(self, *, asks: bool = False) -> None:
+        """Tell the server how far we are."""
+        if self._replication is not None and self._assembler is not None:
+            self._told_s = time.monotonic()
+            self._replication.confirm(self._assembler.position.lsn, self._confirmed_lsn, asks=asks)
+
+    def _table_of(self, relation: Relation) -> Table | None:
+        if not self._settings.tables.has(relation.schema, relation.table):
+            return None
+        assert self._connection is not None
+        topic = self._settings.topic(relation.schema, relation.table)
+        place = (relation.schema, relation.table)
+        if self._topics.get(topic, place) != place:  # the other may have been dropped or renamed since
+            there = catalog.published(self._connection, self._settings)
+            check_topics([place, *((one.schema, one.name) for one in there)], self._settings)
+        self._topics[topic] = place
+        # Whoever alters a key while changes are told as they come has the row's own catalogue.
+        xid = self._assembler.xid_before(self._began_lsn) if self._assembler is not None else None
+        return table_of(relation, catalog.facts_of(self._connection, relation, xid), self._settings)
+
+    def _drop_slot(self) -> None:
+        """As slot.drop.on.stop asks; a server that is away keeps it."""
+        deadline_s = time.monotonic() + _DROP_S
+        with waits.on(server(self._settings.connection), f"to drop slot {self._settings.slot}"):
+            while True:
+                try:
+                    with connected(self._settings.connection, self._run_name) as connection:
+                        catalog.drop_slot(connection, self._settings)
+                    return
+                except ConnectError as error:  # our last connection to it may not be gone yet
+                    if time.monotonic() > deadline_s:
+                        _log.warning("slot %s is not dropped: %s", self._settings.slot, error)
+                        return
+                    time.sleep(0.05)
+
+
+def _stored(offset: Mapping[str, Any]) -> Stored:
+    try:
+        return read(offset)
+    except DataError as error:
+        raise OffsetsLost(str(error)) from error

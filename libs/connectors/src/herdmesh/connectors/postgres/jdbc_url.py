@@ -1,0 +1,187 @@
+"""Translation of a database URL, in the Java driver's form or libpq's, to libpq's settings.
+
+Owns the translation of each parameter: those with the same meaning here, those of the Java driver's internals, which
+have no effect, and the refusal of all others.
+
+Invariant: a parameter about the security of a connection (TLS, login) is obeyed or refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+import psycopg
+from psycopg import conninfo
+
+from herdmesh.connect.config import kind_of
+from herdmesh.sdk import ConfigError
+
+PORT: Final = 5432
+EXAMPLE: Final = "jdbc:postgresql://host:5432/database"
+_JDBC = "jdbc:postgresql:"
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.]*")
+_WHOSE_AT: Final = "it has an @ that does not end a user and password"
+_ESCAPES: Final = "in a user, password or name write %40 for @, %2F for /, %3F for ?, %26 for &, %25 for %"
+
+
+def read(key: str, url: str) -> dict[str, str]:
+    """libpq's settings of a URL: `host`, `port`, `dbname`, `user`, `password`, `sslmode`, ..., those it says.
+
+    Raises ConfigError whose field is `key`, under which the URL stands: for another database's URL, and for a parameter
+    that is not built.
+    """
+    try:
+        if url.startswith(("postgresql://", "postgres://")):
+            return _of_libpq(url)
+        if url.startswith(_JDBC):
+            return _of_jdbc(url.removeprefix(_JDBC))
+        kind = kind_of(url) or "this"  # not the URL: a password may be in it
+        raise _Unusable(f"this connector speaks to PostgreSQL only, and {kind} is something else", f"write {EXAMPLE}")
+    except _Unusable as error:
+        message, fix = error.args
+        raise ConfigError(f"{key}: {message}", field=key, fix=fix) from error.__cause__
+
+
+def without_effect(url: str) -> list[str]:
+    """The parameters in it that have no effect here."""
+    if not url.startswith(_JDBC):
+        return []
+    query = url.partition("?")[2]
+    return [name for name, _ in parse_qsl(query, keep_blank_values=True) if name in _WITHOUT_EFFECT]
+
+
+class _Unusable(Exception):
+    """What is wrong, and the fix."""
+
+
+def _of_libpq(url: str) -> dict[str, str]:
+    try:
+        found = conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        # libpq quotes what it stumbled over: a password, or all of the URL.
+        said = re.sub('".*"', "...", " ".join(str(error).split()))
+        raise _Unusable(f"it cannot be read: {said}", f"write {EXAMPLE}; of a password, % is %25") from None
+    settings = {name: str(value) for name, value in found.items() if value is not None}
+    # libpq ends a user at the first @, and a host at the first /: the rest of a password is then a host or a database.
+    path = url.partition("://")[2].partition("/")[2].partition("?")[0]
+    if "@" in path or "@" in settings.get("host", ""):
+        raise _Unusable(_WHOSE_AT, _ESCAPES)
+    if any(port and not port.isdecimal() for port in settings.get("port", "").split(",")):
+        raise _Unusable("the port is no number", f"{_ESCAPES}; write it like {EXAMPLE}")
+    return settings
+
+
+#: libpq's word for each parameter of the Java driver that means the same.
+_SAME = {
+    "user": "user",
+    "password": "password",
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "sslpassword": "sslpassword",
+    "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout",
+    "loginTimeout": "connect_timeout",
+    "options": "options",
+    "gssEncMode": "gssencmode",
+    "channelBinding": "channel_binding",
+    "kerberosServerName": "krbsrvname",
+    "requireAuth": "require_auth",
+}
+_SESSIONS = {
+    "any": "any", "primary": "primary", "master": "primary", "secondary": "standby", "slave": "standby",
+    "preferSecondary": "prefer-standby", "preferSlave": "prefer-standby",
+}  # fmt: skip
+#: What the Java driver does with its own rows, statements, logs and threads.
+_WITHOUT_EFFECT = frozenset((
+    "adaptiveFetch", "adaptiveFetchMaximum", "adaptiveFetchMinimum", "allowEncodingChanges", "assumeMinServerVersion",
+    "autosave", "binaryTransfer", "binaryTransferDisable", "binaryTransferEnable", "cancelSignalTimeout",
+    "cleanupSavepoints", "databaseMetadataCacheFields", "databaseMetadataCacheFieldsMiB", "defaultRowFetchSize",
+    "disableColumnSanitiser", "escapeSyntaxCallMode", "groupStartupParameters", "hideUnprivilegedObjects",
+    "hostRecheckSeconds", "logServerErrorDetail", "logUnclosedConnections", "loggerFile", "loggerLevel",
+    "maxResultBuffer", "maxSendBufferSize", "preferQueryMode", "preparedStatementCacheQueries",
+    "preparedStatementCacheSizeMiB", "prepareThreshold", "protocolVersion", "quoteReturningIdentifiers",
+    "reWriteBatchedInserts", "readOnly", "readOnlyMode", "receiveBufferSize", "sendBufferSize", "socketTimeout",
+    "sslResponseTimeout", "stringtype", "tcpNoDelay", "unknownLength", "xmlFactoryFactory",
+))  # fmt: skip
+
+
+def _of_jdbc(rest: str) -> dict[str, str]:
+    """libpq's settings of what follows `jdbc:postgresql:`, read as the driver does: `//host:port,host/database?...`,
+    `//host/`, `database`, `/`."""
+    address, _, query = rest.partition("?")
+    if "@" in address:  # no part of it is shown: a password may be in any
+        raise _Unusable(
+            "a user cannot stand before the host", f"write connection.user and connection.password; {_ESCAPES}"
+        )
+    found: dict[str, str] = {}
+    if address.startswith("//"):
+        hosts, _, database = address.removeprefix("//").partition("/")
+        found |= _hosts_of(hosts)
+    else:
+        database = address.removeprefix("/")
+    found["dbname"] = unquote(database)
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in parameters.items():
+        if name in _SAME:
+            found.setdefault(_SAME[name], value)
+        elif name not in _WITHOUT_EFFECT:
+            found |= _special(name, value, parameters)
+    if found.get("sslkey", "").endswith(".pk8"):
+        raise _Unusable(
+            "sslkey is a PKCS-8 key of the Java driver's, and PEM is read here",
+            "`openssl pkcs8 -inform DER -in client.pk8 -out client.key`, then sslkey=client.key",
+        )
+    return found
+
+
+def _special(name: str, value: str, parameters: Mapping[str, str]) -> dict[str, str]:
+    """libpq's settings for a parameter whose meaning is not one word of its."""
+    match name:
+        case "ssl":  # without a mode it checks the server's certificate and name
+            wanted = value.lower() in ("", "true")
+            return {"sslmode": "verify-full"} if wanted and "sslmode" not in parameters else {}
+        case "currentSchema":
+            quoted = ",".join(one.strip() for one in value.split(","))
+            return {"options": f"{parameters.get('options', '')} -c search_path={_escaped(quoted)}".strip()}
+        case "tcpKeepAlive":
+            return {"keepalives": "1" if value.lower() == "true" else "0"}
+        case "loadBalanceHosts":
+            return {"load_balance_hosts": "random" if value.lower() == "true" else "disable"}
+        case "targetServerType" if value in _SESSIONS:
+            return {"target_session_attrs": _SESSIONS[value]}
+        case _:
+            known = ", ".join(sorted({*_SAME, "currentSchema", "ssl", "targetServerType", "tcpKeepAlive"}))
+            if _may_be_of_a_secret(name, parameters):
+                asked, fix = "a parameter behind a password", f"leave it out, or it is of the password: {_ESCAPES}"
+            else:
+                asked, fix = (f"{name}={value}" if name == "targetServerType" else name), "leave it out"
+            raise _Unusable(f"{asked} is not built", f"{fix}; there are {known}")
+
+
+def _may_be_of_a_secret(name: str, parameters: Mapping[str, str]) -> bool:
+    """A password with an & or a ? in it looks as if it ended there, and a parameter began."""
+    before = list(parameters)[: list(parameters).index(name)]
+    return not _NAME.fullmatch(name) or any("password" in one.lower() for one in before)
+
+
+def _escaped(text: str) -> str:
+    """Of a value within libpq's `options`."""
+    return re.sub(r"([\\ ])", r"\\\1", text)
+
+
+def _hosts_of(text: str) -> dict[str, str]:
+    """`host:port,host:port` as libpq wants it; an IPv6 address stands in brackets."""
+    hosts: list[str] = []
+    ports: list[str] = []
+    for one in filter(None, text.split(",")):
+        match = re.fullmatch(r"(\[[^\]]+\]|[^:@/]+)(?::(\d+))?", one)
+        if match is None:
+            raise _Unusable("what stands before the database is no host:port", f"write it like {EXAMPLE}")
+        hosts.append(match[1].strip("[]"))
+        ports.append(match[2] or str(PORT))
+    return {"host": ",".join(hosts), "port": ",".join(ports)} if hosts else {}

@@ -1,0 +1,406 @@
+"""Tables of a sink: their columns, creating and altering them, and the statements for each shape of rows.
+
+Owns the cache of tables within one session, and the temporary staging tables that rows pass through on their way to a
+merge. Which rows: `rows`; types of created columns: `types`.
+
+    insert    COPY into the table (through a staging table where PostgreSQL does not copy: views, row security)
+    upsert    COPY into a staging table, INSERT ... SELECT ... ON CONFLICT DO UPDATE; or, where no key exists yet, COPY
+              into the table (`direct_copy`)
+    update    COPY into a staging table, UPDATE ... FROM
+    delete    COPY of keys into a staging table, DELETE ... USING
+
+Invariant: a user's table is changed only by adding columns, and only with `auto.evolve`; nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+
+from psycopg import errors
+
+from herdmesh.connect.topics import why_no_topic
+from herdmesh.connectors.postgres.connection import Connection, literal, make_missing, quoted
+from herdmesh.connectors.postgres.names import why_no_name
+from herdmesh.connectors.postgres.sink.debezium_texts import writer
+from herdmesh.connectors.postgres.sink.key_identity import KeyColumn, Keys, without_nulls
+from herdmesh.connectors.postgres.sink.rows import Column, Shape
+from herdmesh.connectors.postgres.sink.settings import (
+    AUTO_CREATE,
+    AUTO_EVOLVE,
+    QUOTE,
+    TABLE_NAME_FORMAT,
+    InsertMode,
+    SinkSettings,
+    TableName,
+)
+from herdmesh.connectors.postgres.sink.table_catalog import Table, TableColumn, called_alike, looked_up
+from herdmesh.connectors.postgres.sink.texts import Form, Takes, Texts, lines, texts
+from herdmesh.connectors.postgres.types import sql_type
+from herdmesh.sdk import ConfigError, DataError, RetriableError, Schema
+
+STAGES_MAX = 50
+SHAPES_MAX = 1_000
+"""Of one session: records without schemas may name ever other columns."""
+_FLOATS = ("float4", "float8", "_float4", "_float8")
+_TAKES = {
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), Takes.INTEGERS),
+    **dict.fromkeys(("date", "time", "timestamp", "interval"), Takes.TIMES),
+    **dict.fromkeys(("timetz", "timestamptz"), Takes.ZONED_TIMES),
+    "bytea": Takes.BYTES,
+}
+"""By a type's name, as `KeyType` has it."""
+_SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
+_SORTED_AT_ONCE = ("smallint", "integer", "bigint", "uuid")
+"""Types that are compared without a collation, in a machine word or two."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """How rows of one shape get into one table."""
+
+    forms: tuple[Form, ...]
+    """Of each column's values."""
+    copy: str = ""
+    """Empty: there is nothing to write."""
+    merge: str = ""
+    """From the stage to the table; empty = `copy` is into the table."""
+    clear: str = ""
+    """Empties the stage, which a commit does by itself."""
+    straight: str = ""
+    """A COPY of the same rows into the table, which does what `copy` and `merge` do if it succeeds after `proof` in the
+    same transaction; empty = there is none."""
+    proof: str = ""
+    """The merge of no row at all."""
+    absent: str = ""
+    """How many of the stage's rows the table has not, where all must be there; empty = they need not be."""
+    keys: tuple[KeyColumn, ...] = ()
+    """Of the shape's key columns; empty where there is no table."""
+    is_strict: bool = False
+    """The table's."""
+
+
+class Tables:
+    """The tables of one session. It may be in a transaction only where all that is asked for is remembered."""
+
+    def __init__(self, connection: Connection, settings: SinkSettings) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._tables: dict[str, Table] = {}
+        self._statements: dict[tuple[str, Shape], Statements] = {}
+        self._stages: dict[tuple[tuple[str, str], ...], str] = {}
+
+    def trim(self) -> None:
+        """Forget statements, and drop stages, when they are too many."""
+        if len(self._statements) > SHAPES_MAX or len(self._stages) > STAGES_MAX:
+            self._statements.clear()
+            if self._stages:
+                self._connection.execute(f"DROP TABLE {', '.join(self._stages.values())}".encode())
+                self._stages.clear()
+
+    def statements(self, topic: str, shape: Shape) -> Statements:
+        """How rows of the shape are written into the topic's table, which is made or evolved as the config allows.
+
+        Raises:
+            ConfigError: the table is missing, and is not to be made, or cannot be.
+            DataError: it has not all the columns, and is not to get them, or cannot; or no table is called like a
+                topic that a transformation made.
+            psycopg.Error: the server's.
+        """
+        found = self._statements.get((topic, shape))
+        if found is None:
+            table = self._table(topic, shape)
+            if table is None:
+                return Statements(tuple(Form(column.schema) for column in shape.columns))
+            if missing := [column for column in shape.columns if column.name not in table.columns]:
+                table = self._evolved(topic, table, shape, missing)
+            found = self._statements[topic, shape] = self._kept(table, self._made(table, shape), shape)
+        return found
+
+    def key_stage(self, topic: str, shape: Shape) -> str:
+        """A temporary table for keys of the shape, in a table that is there: `place`, then `k0`, `k1`, ..."""
+        columns = [self._tables[topic].columns[column.name] for column in shape.keys]
+        kinds = [("place", "integer"), *((f"k{at}", one.type + one.collate) for at, one in enumerate(columns))]
+        return self._stage(tuple(kinds))
+
+    def same_keys(self, stage: str, keys: Sequence[Texts]) -> Keys:
+        """Which of these keys, a column of texts each, are the same to the database. `stage`: `key_stage`'s.
+
+        Raises psycopg.Error: the server's, as of a text that is none of the column's type.
+        """
+        names = ", ".join(f"k{at}" for at in range(len(keys)))
+        places: Texts = [str(at) for at in range(len(keys[0]))]
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            with cursor.copy(f"COPY {stage} (place, {names}) FROM STDIN".encode()) as copy:
+                copy.write(lines([places, *keys]))
+            cursor.execute(
+                f"SELECT min(place) OVER (PARTITION BY {names}), min(place) OVER (PARTITION BY "
+                f'ROW({names})::text COLLATE "C") FROM {stage} ORDER BY place'.encode()
+            )
+            found = cursor.fetchall()
+            cursor.execute(f"DELETE FROM {stage}".encode())
+        identities, images = zip(*found, strict=True)
+        return Keys(without_nulls(identities, keys), images)
+
+    def _table(self, topic: str, shape: Shape) -> Table | None:
+        """None: it is missing, and is made when there is something to write, not to delete."""
+        table = self._tables.get(topic)
+        if table is None:
+            name = self._name_of(topic)
+            table = looked_up(self._connection, name)
+            if table is None:
+                self._refuse_creation(name, shape)
+                if shape.deletes:
+                    return None
+                if shape.keeps:
+                    raise DataError(
+                        f"table {name} is missing, and the record says that columns it does not have did not change"
+                    )
+                self._create(name, shape)
+                table = looked_up(self._connection, name)
+            if table is None:
+                raise RetriableError(f"table {name} was made, and is gone")
+            self._tables[topic] = table
+        return table
+
+    def _name_of(self, topic: str) -> TableName:
+        """Raises ConfigError; DataError, where only a transformation can have made the topic of the record."""
+        try:
+            return self._settings.table_of(topic)
+        except ConfigError as error:
+            if why := why_no_topic(topic):
+                raise DataError(f"{error} (of the topic {topic[:80]!r}, which a transformation made: {why})") from error
+            raise
+
+    def _refuse_creation(self, name: TableName, shape: Shape) -> None:
+        if not self._settings.auto_create:
+            other = called_alike(self._connection, name)
+            if other:
+                raise ConfigError(
+                    f"table {name} is missing; {other} is another one to PostgreSQL", field=TABLE_NAME_FORMAT,
+                    fix=f"write {TABLE_NAME_FORMAT} in its letters, or {QUOTE}=never for small ones",
+                )  # fmt: skip
+            raise ConfigError(
+                f"table {name} is missing, and {AUTO_CREATE} is false", field=AUTO_CREATE,
+                fix=f"make it, or write {AUTO_CREATE}=true",
+            )  # fmt: skip
+        untyped = [column for column in shape.columns if column.schema is None]
+        if untyped and not shape.deletes:
+            names = ", ".join(column.name for column in untyped)
+            is_key_alone = len(untyped) < len(shape.columns) and all(column.is_key for column in untyped)
+            what = f"the records' keys have no schema ({names})" if is_key_alone else "the records have no schema"
+            converter = "key.converter" if is_key_alone else "converter"
+            raise ConfigError(
+                f"table {name} is missing, and cannot be made: {what}", field=AUTO_CREATE,
+                fix=f"make it, or use a {converter} with schemas",
+            )  # fmt: skip
+
+    def _create(self, name: TableName, shape: Shape) -> None:
+        zone = self._settings.zone
+        parts = [f"{quoted(column.name)} {_definition(column, zone, of_new_table=True)}" for column in shape.columns]
+        if shape.keys:
+            parts.append(f"PRIMARY KEY ({_names(shape.keys)})")
+        self._define(f"CREATE TABLE IF NOT EXISTS {name.sql} ({', '.join(parts)})", AUTO_CREATE)
+        _log.info("made table %s", name)
+
+    def _evolved(self, topic: str, table: Table, shape: Shape, missing: Sequence[Column]) -> Table:
+        """The table with these columns. Raises as `statements`."""
+        names = ", ".join(column.name for column in missing)
+        _refuse_other_case(table, shape, missing)
+        if not self._settings.auto_evolve:
+            raise DataError(f"table {table.sql} has no column {names}, and {AUTO_EVOLVE} is false")
+        for column in missing:
+            if column.schema is None:
+                whose = "the record's key" if column.is_key else "the record"
+                raise DataError(f"table {table.sql} has no column {column.name}, and {whose} has no schema")
+            if column.is_key or not (column.schema.optional or column.schema.default is not None):
+                raise DataError(
+                    f"table {table.sql} has no column {column.name}, and does not get one: its field is not optional "
+                    "and has no default, which the rows that are there would need"
+                )
+        parts = [
+            f"ADD COLUMN IF NOT EXISTS {quoted(column.name)} "
+            f"{_definition(column, self._settings.zone, of_new_table=False)}"
+            for column in missing
+        ]
+        self._define(f"ALTER TABLE {table.sql} {', '.join(parts)}", AUTO_EVOLVE)
+        _log.info("added columns to %s: %s", table.sql, names)
+        evolved = looked_up(self._connection, self._settings.table_of(topic))
+        if evolved is None or not all(column.name in evolved.columns for column in missing):
+            raise RetriableError(f"columns were added to {table.sql}, and are gone: {names}")
+        self._tables[topic] = evolved
+        return evolved
+
+    def _define(self, statement: str, key: str) -> None:
+        try:
+            make_missing(self._connection, statement)
+        except (
+            errors.InsufficientPrivilege, errors.InvalidSchemaName, errors.WrongObjectType, errors.DuplicateObject,
+        ) as error:  # fmt: skip
+            said = " ".join(str(error).split())
+            raise ConfigError(f"{key}: {said}; refused: {statement}", field=key, fix="grant it, or do it") from error
+
+    def _made(self, table: Table, shape: Shape) -> Statements:
+        settings, columns = self._settings, _names(shape.columns)
+        _refuse_computed(table, shape, settings.insert_mode)
+        there = [table.columns[column.name] for column in shape.columns]
+        forms = tuple(_form(column, known, settings) for column, known in zip(shape.columns, there, strict=True))
+        pairs = zip(shape.columns, forms, strict=True)
+        keys = tuple(KeyColumn(table.columns[one.name].key, form) for one, form in pairs if one.is_key)
+        none = Statements(forms, keys=keys, is_strict=table.is_strict)
+        inserts = settings.insert_mode is InsertMode.INSERT and not shape.deletes
+        if inserts and table.takes_copy:
+            return replace(none, copy=f"COPY {table.sql} ({columns}) FROM STDIN")
+        if settings.insert_mode is InsertMode.UPDATE and not shape.deletes and shape.keys == shape.columns:
+            return none
+        stage = self._stage(tuple((c.name, t.type + t.collate) for c, t in zip(shape.columns, there, strict=True)))
+        staged = replace(none, copy=f"COPY {stage} ({columns}) FROM STDIN", clear=f"DELETE FROM {stage}")
+        if settings.insert_mode is not InsertMode.UPSERT or shape.deletes:
+            return replace(staged, merge=_merge(table, f"{columns} FROM {stage}", stage, shape, settings))
+        merge = _merge(table, f"{columns} FROM {stage}{_sorting(table, shape)}", stage, shape, settings)
+        if not (table.takes_copy and table.is_plain):
+            return replace(staged, merge=merge)
+        nothing = f"{', '.join(['NULL'] * len(shape.columns))} WHERE false"
+        proof = _merge(table, nothing, stage, shape, settings)
+        return replace(staged, merge=merge, straight=f"COPY {table.sql} ({columns}) FROM STDIN", proof=proof)
+
+    def _kept(self, table: Table, made: Statements, shape: Shape) -> Statements:
+        """Where a record says that some of its columns did not change, an upsert of its others is an update: the row is
+        there, or else nothing can be said of it. (An INSERT is refused for a column that may not be null, even where
+        ON CONFLICT would only update.)"""
+        if not shape.keeps or self._settings.insert_mode is not InsertMode.UPSERT:
+            return made
+        there = [table.columns[column.name] for column in shape.columns]
+        stage = self._stage(tuple((c.name, t.type + t.collate) for c, t in zip(shape.columns, there, strict=True)))
+        copy = f"COPY {stage} ({_names(shape.columns)}) FROM STDIN"
+        same = _same(table, shape)
+        absent = (
+            f"SELECT count(*) FROM {stage} AS stage WHERE NOT EXISTS (SELECT FROM {table.sql} AS target WHERE {same})"
+        )
+        updates = replace(self._settings, insert_mode=InsertMode.UPDATE)
+        merge = "" if shape.keys == shape.columns else _merge(table, "", stage, shape, updates)
+        clear = f"DELETE FROM {stage}"
+        return replace(made, copy=copy, merge=merge, clear=clear, straight="", proof="", absent=absent)
+
+    def _stage(self, columns: tuple[tuple[str, str], ...]) -> str:
+        """A temporary table with these columns, in this order, and no constraint: the table's own decide."""
+        stage = self._stages.get(columns)
+        if stage is None:
+            stage = f"pg_temp.herdmesh_stage_{len(self._stages)}"
+            parts = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
+            self._connection.execute(f"CREATE TEMPORARY TABLE {stage} ({parts}) ON COMMIT DELETE ROWS".encode())
+            self._stages[columns] = stage
+        return stage
+
+
+def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
+    """Raises DataError for columns that are to be written and take no value."""
+    written = () if shape.deletes else shape.columns
+    named = [
+        column.name for column in written
+        if table.columns[column.name].is_computed and not (mode is InsertMode.UPDATE and column.is_key)
+    ]  # fmt: skip
+    if named:
+        raise DataError(
+            f"table {table.sql} computes column {', '.join(named)} itself (GENERATED ALWAYS AS), so it takes no value: "
+            "leave the field out, by fields.whitelist or ReplaceField"
+        )
+
+
+def _refuse_other_case(table: Table, shape: Shape, missing: Sequence[Column]) -> None:
+    """Raises DataError for a column that the table has in other letters: a second one would part its values. Not where
+    the record itself has both."""
+    named = {column.name for column in shape.columns}
+    others = {name.lower(): name for name in table.columns if name not in named}
+    for column in missing:
+        if (other := others.get(column.name.lower())) is not None:
+            raise DataError(
+                f"table {table.sql} has no column {column.name}, but {other}, which is another one to PostgreSQL: "
+                f"rename the field (ReplaceField), or write {QUOTE}=never for names in small letters"
+            )
+
+
+def _form(column: Column, known: TableColumn, settings: SinkSettings) -> Form:
+    of_value = column.schema
+    if known.is_array and of_value is not None and of_value.type == "ARRAY":
+        of_value = of_value.value_schema
+    is_float = known.key.name in _FLOATS
+    write = writer(of_value, known.base)
+    takes = _TAKES.get(known.key.name.removeprefix("_"), Takes.ANYTHING)
+    return Form(column.schema, known.is_array, settings.zone, is_float, write, known.delimiter, takes)
+
+
+def _sorting(table: Table, shape: Shape) -> str:
+    """Rows that are merged in their index's order find it in the server's cache: a fifth less of its time for updates
+    of keys at random. Only where sorting costs little, and nothing can tell in which order rows were made."""
+    named = {column.name for column in shape.columns}
+    tells = not table.is_plain or any(
+        column.has_default for name, column in table.columns.items() if name not in named
+    )  # fmt: skip
+    if tells or not all(table.columns[column.name].type in _SORTED_AT_ONCE for column in shape.keys):
+        return ""
+    return f" ORDER BY {_names(shape.keys)}"
+
+
+def _merge(table: Table, rows: str, stage: str, shape: Shape, settings: SinkSettings) -> str:
+    """`rows`: what an INSERT selects."""
+    columns, keys = _names(shape.columns), _names(shape.keys)
+    same = _same(table, shape)
+    others = [_name(column) for column in shape.columns if not column.is_key]
+    if shape.deletes:
+        return f"DELETE FROM {table.sql} AS target USING {stage} AS stage WHERE {same}"
+    if settings.insert_mode is InsertMode.UPDATE:
+        values = ", ".join(f"{name} = stage.{name}" for name in others)
+        return f"UPDATE {table.sql} AS target SET {values} FROM {stage} AS stage WHERE {same}"
+    overriding = (
+        " OVERRIDING SYSTEM VALUE" if any(table.columns[c.name].is_always_generated for c in shape.columns) else ""
+    )
+    insert = f"INSERT INTO {table.sql} ({columns}){overriding} SELECT {rows}"
+    if settings.insert_mode is InsertMode.INSERT:
+        return insert
+    values = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+    return f"{insert} ON CONFLICT ({keys}) DO {f'UPDATE SET {values}' if others else 'NOTHING'}"
+
+
+def _same(table: Table, shape: Shape) -> str:
+    """That a row of the table has the key of one in the stage."""
+    columns = [(_name(one), table.columns[one.name]) for one in shape.keys]
+    return " AND ".join(
+        f"target.{name}{known.compared_as} {known.equals} stage.{name}{known.compared_as}" for name, known in columns
+    )
+
+
+def _definition(column: Column, zone: tzinfo, *, of_new_table: bool) -> str:
+    """Type, default and constraint of a column that is made. One that is added may be null: of rows that are there it
+    is."""
+    schema = column.schema
+    assert schema is not None
+    _refuse_name(column)
+    made = sql_type(schema)
+    if schema.default is not None and not column.is_key:
+        return f"{made} DEFAULT {_default(schema, zone)}"
+    return f"{made} NOT NULL" if of_new_table and (column.is_key or not schema.optional) else made
+
+
+def _refuse_name(column: Column) -> None:
+    why = "every table has it for itself" if column.name in _SYSTEM_COLUMNS else why_no_name(column.name)
+    if why:
+        raise DataError(f"column {column.name} cannot be made: {why}; rename the field (ReplaceField)")
+
+
+def _default(schema: Schema, zone: tzinfo) -> str:
+    (text,) = texts([schema.default], Form(schema, is_array=schema.type == "ARRAY", zone=zone))
+    assert text is not None
+    return literal(text)
+
+
+def _name(column: Column) -> str:
+    return quoted(column.name)
+
+
+def _names(columns: Sequence[Column]) -> str:
+    return ", ".join(map(_name, columns))

@@ -1,0 +1,394 @@
+"""Task of `PostgresSink`: each batch is one transaction, with the ledger's row in it.
+
+Owns the session, the transactions, and finding the records of a batch that the server refuses. Rows: `rows`; their
+text: `texts`; tables and statements: `tables`; when upserts are copied directly: `direct_copy`; the ledger: `ledger`,
+`engine.sql_ledger`.
+
+A batch is first written as a whole. Where the server refuses a value or a constraint, the transaction is restarted and
+the batch is halved, each half under a savepoint, until the refused records are found: they are reported as bad records,
+the others are written, and the ledger moves past all of them.
+
+Invariant: the rows of a batch and the ledger's row behind it commit together or not at all; a bad record is safe in the
+dead letter queue before that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel, errors
+
+from herdmesh.connectors.postgres.connection import Connection, connect, connection_settings, said, server, translated
+from herdmesh.connectors.postgres.sink.direct_copy import ROWS_MIN, Attempts
+from herdmesh.connectors.postgres.sink.key_identity import Keys, proven
+from herdmesh.connectors.postgres.sink.ledger import LOCK_TIMEOUT, end_sessions, ensure_table, ledger_of, session_name
+from herdmesh.connectors.postgres.sink.rows import Reader, Rows, Write, needs_keys, ordered
+from herdmesh.connectors.postgres.sink.settings import (
+    LEDGER_TABLE,
+    PK_FIELDS,
+    TABLE_NAME_FORMAT,
+    InsertMode,
+    sink_settings,
+)
+from herdmesh.connectors.postgres.sink.tables import Statements, Tables
+from herdmesh.connectors.postgres.sink.texts import Texts, lines, texts
+from herdmesh.connectors.postgres.sqlstates import Meaning, meaning_of
+from herdmesh.engine.runtime import failpoints
+from herdmesh.sdk import (
+    Config,
+    ConfigError,
+    ConnectError,
+    DataError,
+    ErrorClass,
+    LedgerSinkTask,
+    PartitionId,
+    RetriableError,
+    SinkBatch,
+    TaskContext,
+    TaskFailed,
+    waits,
+)
+
+IDLE_TIMEOUT = b"SET idle_in_transaction_session_timeout = '90s'"
+"""The server ends a session that stands still amid a transaction; dead letters are waited for in one, up to 60 s."""
+PLAIN_MONEY = b"SET lc_monetary = 'C'"
+"""1234.50 is a thousand and more to `money`, and no hundred thousand, whatever the database's language."""
+#: A table is another than it was when this session looked.
+_OUTDATED = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidColumnReference)
+
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
+_Group = tuple[Rows, list[Texts]]
+_Write = tuple[Write, Statements]
+
+
+class PostgresSinkTask(LedgerSinkTask):
+    """One task, one session."""
+
+    _connection: Connection | None = None
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        self._settings = sink_settings(config)
+        self._where = connection_settings(config)
+        self._run_id = context.run_id
+        # With errors.tolerance=all alone nobody is told of a bad record, and it is left out all the same.
+        self._reporter = context.reporter or (context.errant if context.tolerates_errors else None)
+        self._reader = Reader(self._settings)
+        self._ledger = ledger_of(self._current, self._settings.ledger, context.connector, context.run_id)
+        self._failures = 0
+
+    def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
+        with self._session("the ledger cannot be claimed") as connection:
+            end_sessions(connection, self._ledger.owners(partitions))
+            with connection.transaction():
+                return self._ledger.claim(partitions)
+
+    def begin(self, starts: Mapping[PartitionId, int]) -> None:
+        with self._session("the ledger cannot be set") as connection, connection.transaction():
+            self._ledger.begin(starts)
+
+    def put(self, batch: SinkBatch) -> None:
+        if not len(batch):
+            return  # `advance` moves the row past what was left out
+        with self._session(f"records of {batch.topic} cannot be written") as connection:
+            self._tables.trim()
+            try:
+                self._write(connection, batch)
+            except _OUTDATED:
+                connection.close()
+                self._write(self._connected(), batch)
+
+    def advance(self, positions: Mapping[PartitionId, int]) -> None:
+        if not self._ledger.behind(positions):
+            return
+        with self._session("the ledger cannot be moved") as connection, connection.transaction():
+            self._ledger.advance(positions)
+
+    def forget(self, partitions: Sequence[PartitionId]) -> None:
+        with self._session("rows of the ledger cannot be deleted") as connection, connection.transaction():
+            self._ledger.forget(partitions)
+
+    def stop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    @contextmanager
+    def _session(self, doing: str) -> Generator[Connection]:
+        """The session, made anew where it was lost. Errors of the server become errors of Connect's."""
+        try:
+            with waits.on(server(self._where), f"no answer yet, without which {doing}"):
+                yield self._connected()
+        except (psycopg.Error, RetriableError) as error:
+            found = error if isinstance(error, RetriableError) else _translated(error, doing)
+            if not isinstance(found, RetriableError):
+                raise found from error
+            found.waits_for = found.waits_for or server(self._where)
+            self._failures += 1
+            if self._settings.retries_max is not None and self._failures > self._settings.retries_max:
+                raise TaskFailed(f"{found} (tried {self._failures} times)", ErrorClass.RETRIABLE) from error
+            raise found from error
+        self._failures = 0
+
+    def _connected(self) -> Connection:
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        self._connection = None
+        connection = connect(self._where, application_name=session_name(self._run_id), prepare_threshold=None)
+        try:
+            connection.isolation_level = IsolationLevel.READ_COMMITTED
+            connection.execute(LOCK_TIMEOUT)
+            connection.execute(IDLE_TIMEOUT)
+            connection.execute(PLAIN_MONEY)
+            # The one before may live on at the server, and hold the row: its transaction is over only when it is.
+            end_sessions(connection, [self._run_id])
+            self._connection = connection
+            ensure_table(connection, self._settings.ledger, self._ledger)
+        except BaseException:
+            self._connection = None
+            connection.close()
+            raise
+        self._tables = Tables(connection, self._settings)
+        self._attempts = Attempts()
+        return connection
+
+    def _current(self) -> Connection:
+        """The session as it is: a new one would be outside of the transaction that is under way."""
+        assert self._connection is not None
+        return self._connection
+
+    def _write(self, connection: Connection, batch: SinkBatch) -> None:
+        refused: dict[int, Exception] = {}
+        groups = self._prepared(batch, range(len(batch)), refused)
+        try:
+            writes = self._ordered(batch.topic, groups)
+            straight = not refused and any(map(_may_go_straight, writes)) and self._attempts.due(batch.topic)
+            if not (straight and self._write_straight(connection, batch, writes)):
+                self._write_all(connection, batch, writes, refused, straight=False)
+        except psycopg.Error as error:
+            if not _is_of_records(error):
+                raise
+            try:
+                self._write_most(connection, batch, dict(refused), deferred=True)
+            except psycopg.Error as late:
+                if not _is_of_records(late):
+                    raise
+                self._write_most(connection, batch, refused, deferred=False)
+        failpoints.hit("after-target-commit")
+
+    def _write_straight(self, connection: Connection, batch: SinkBatch, writes: Sequence[_Write]) -> bool:
+        """False: a key may be there already; nothing was written."""
+        try:
+            self._write_all(connection, batch, writes, {}, straight=True)
+        except psycopg.Error as error:
+            if not self._attempts.failed(batch.topic, error):
+                raise
+            return False
+        self._attempts.succeeded(batch.topic)
+        return True
+
+    def _write_all(
+        self,
+        connection: Connection,
+        batch: SinkBatch,
+        writes: Sequence[_Write],
+        refused: Mapping[int, Exception],
+        *,
+        straight: bool,
+    ) -> None:
+        with connection.transaction():
+            if not self._moved(batch):
+                return
+            _run(connection, writes, set(), straight=straight)
+            if refused:  # deferred constraints speak before anybody is told, who would be told again
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            self._give_up(batch, refused)
+            failpoints.hit("before-target-commit")
+
+    def _write_most(
+        self, connection: Connection, batch: SinkBatch, refused: dict[int, Exception], *, deferred: bool
+    ) -> None:
+        """Write the batch without the records that the server refuses. `deferred`: constraints that wait for the end
+        wait for it; one that is broken then raises, and does not say by which record."""
+        with connection.transaction():
+            if not self._moved(batch):
+                return
+            if not deferred:
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            places = [place for place in range(len(batch)) if place not in refused]
+            self._halve(connection, batch, places, refused, set())
+            if deferred:
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            self._give_up(batch, refused)
+            failpoints.hit("before-target-commit")
+
+    def _moved(self, batch: SinkBatch) -> bool:
+        """Move the ledger's row. What the server says of it is never a record's fault."""
+        try:
+            return self._ledger.move(batch)
+        except _OUTDATED:
+            raise
+        except psycopg.Error as error:
+            raise translated(error, "the ledger cannot be moved", field=LEDGER_TABLE) from error
+
+    def _halve(
+        self,
+        connection: Connection,
+        batch: SinkBatch,
+        places: list[int],
+        refused: dict[int, Exception],
+        used: set[str],
+    ) -> None:
+        """Write the records at these places, all that can be. Those before them are written."""
+        if not places:
+            return
+        groups: list[_Group] = []
+        try:
+            with connection.transaction():
+                groups = self._prepared(batch, places, refused)
+                _run(connection, self._ordered(batch.topic, groups), used, straight=False)
+        except psycopg.Error as error:
+            if not _is_of_records(error):
+                raise
+            if len(places) == 1:
+                refused[places[0]] = DataError(f"PostgreSQL refuses the record: {said(error)}{_hint(groups)}")
+                return
+            middle = len(places) // 2
+            self._halve(connection, batch, places[:middle], refused, used)
+            self._halve(connection, batch, places[middle:], refused, used)
+
+    def _prepared(self, batch: SinkBatch, places: Sequence[int], refused: dict[int, Exception]) -> list[_Group]:
+        """The rows of the records at these places, and their texts. Those that cannot be rows go to `refused`."""
+        found: list[_Group] = []
+        try:
+            for rows in self._reader.read(batch, places):
+                statements = self._tables.statements(batch.topic, rows.shape)
+                found.append((rows, _texts_of(rows, statements)))
+        except DataError as error:
+            if len(places) == 1:
+                refused[places[0]] = error
+                return []
+        else:
+            return found
+        good = [place for place in places if self._prepared(batch, [place], refused)]
+        return self._prepared(batch, good, refused) if good else []
+
+    def _ordered(self, topic: str, groups: list[_Group]) -> list[_Write]:
+        """Raises psycopg.Error: the server cannot tell which keys are the same."""
+        inserts = self._settings.insert_mode is InsertMode.INSERT
+        keys = self._keys(topic, groups) if needs_keys(groups, inserts=inserts) else []
+        is_strict = any(self._tables.statements(topic, rows.shape).is_strict for rows, _ in groups)
+        writes = ordered(groups, keys, inserts=inserts, strictly=is_strict)
+        return [(write, self._tables.statements(topic, write.shape)) for write in writes]
+
+    def _keys(self, topic: str, groups: list[_Group]) -> list[Keys]:
+        """The keys of each group: by their texts where these are proof, else as the database has them."""
+        found: list[Keys] = []
+        #: groups of which one at least has to be asked for, by the names of their key columns.
+        asked: dict[tuple[str, ...], list[int]] = {}
+        named = [tuple(column.name for column in rows.shape.keys) for rows, _ in groups]
+        for (rows, written), names in zip(groups, named, strict=True):
+            columns = self._tables.statements(topic, rows.shape).keys
+            own = proven(columns, rows.values[: len(names)], written[: len(names)])
+            if own is None:
+                asked[names] = [at for at, one in enumerate(named) if one == names]
+            found.append(own or Keys((), ()))
+        stages = {names: self._tables.key_stage(topic, groups[places[0]][0].shape) for names, places in asked.items()}
+        for names, places in asked.items():
+            joined: list[Texts] = [
+                [text for at in places for text in groups[at][1][column]] for column in range(len(names))
+            ]
+            answer = self._tables.same_keys(stages[names], joined)
+            start = 0
+            for at in places:
+                end = start + len(groups[at][0].places)
+                found[at] = Keys(answer.identities[start:end], answer.images[start:end])
+                start = end
+        return found
+
+    def _give_up(self, batch: SinkBatch, refused: Mapping[int, Exception]) -> None:
+        """Have the records told and put aside. Raises DataError, or RecordError, where the config says to fail."""
+        for place, error in sorted(refused.items()):
+            if self._reporter is None:
+                at = f"{batch.original_topic}-{batch.partition} at offset {batch.offsets[place]}"
+                raise DataError(f"{error} (record of {at})") from error
+            self._reporter.report(batch, place, error)
+        if refused and self._reporter is not None:
+            self._reporter.settle()
+
+
+def _texts_of(rows: Rows, statements: Statements) -> list[Texts]:
+    """The texts of rows, by column. Raises DataError, with the column, for a value that has none."""
+    found: list[Texts] = []
+    for column, values, form in zip(rows.shape.columns, rows.values, statements.forms, strict=True):
+        try:
+            found.append(texts(values, form))
+        except DataError as error:
+            raise DataError(f"column {column.name}: {error}") from error
+    return found
+
+
+def _translated(error: psycopg.Error, doing: str) -> ConnectError:
+    """As `translated`; where the table takes no upsert, with what it has to have for that."""
+    found = translated(error, doing, field=TABLE_NAME_FORMAT)
+    if not isinstance(found, ConfigError) or "ON CONFLICT" not in str(error):
+        return found
+    return ConfigError(
+        str(found), field=PK_FIELDS,
+        fix=f"give the table a unique index of the columns in {PK_FIELDS}, no more and no less, without WHERE, and not "
+        "deferrable; or write insert.mode=insert or update, as foreign tables and tables with rules need",
+    )  # fmt: skip
+
+
+def _may_go_straight(write: _Write) -> bool:
+    return bool(write[1].straight) and len(write[0].texts[0]) >= ROWS_MIN
+
+
+def _run(connection: Connection, writes: Sequence[_Write], used: set[str], *, straight: bool) -> None:
+    """`used`: stages that may have rows of this transaction."""
+    with connection.cursor() as cursor:
+        for write, statements in writes:
+            if straight and _may_go_straight((write, statements)):
+                cursor.execute(statements.proof.encode())
+                _copy(cursor, statements.straight, write)
+                continue
+            if statements.clear in used:
+                cursor.execute(statements.clear.encode())
+            if statements.copy:
+                _copy(cursor, statements.copy, write)
+            if statements.absent:
+                used.add(statements.clear)
+                _require_rows(cursor, statements.absent)
+            if statements.merge:
+                used.add(statements.clear)
+                cursor.execute(statements.merge.encode())
+
+
+def _require_rows(cursor: psycopg.Cursor[tuple[Any, ...]], absent: str) -> None:
+    """Raises an error of the records where their rows are not there."""
+    row = cursor.execute(absent.encode()).fetchone()
+    if row is not None and row[0]:
+        raise errors.NoDataFound(
+            "the record has the placeholder of a value that did not change "
+            "(herdmesh.unavailable.value.placeholder), and its row, which would have the value, is not there"
+        )
+
+
+def _copy(cursor: psycopg.Cursor[tuple[Any, ...]], statement: str, write: Write) -> None:
+    with cursor.copy(statement.encode()) as copy:
+        copy.write(lines(write.texts))
+
+
+def _is_of_records(error: psycopg.Error) -> bool:
+    return meaning_of(error, writes=True) is Meaning.RECORD
+
+
+def _hint(groups: Sequence[_Group]) -> str:
+    """Of a record that the server refuses for its bytes, which names no column then: where they are."""
+    named = [
+        column.name for rows, written in groups for column, texts in zip(rows.shape.columns, written, strict=False)
+        if any(text is not None and _NO_TEXT.search(text) for text in texts)
+    ]  # fmt: skip
+    return f" (column {', '.join(named)}: no text of PostgreSQL has U+0000 or half a surrogate pair)" if named else ""

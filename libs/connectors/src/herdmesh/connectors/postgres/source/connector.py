@@ -1,0 +1,135 @@
+"""`JdbcSourceConnector` for PostgreSQL: reads tables, or a query, into topics.
+
+Owns finding the tables and assigning them to tasks, and the sign that there are new rows. Keys: `settings`; the task:
+`task`.
+
+Invariant: the tables assigned are those of the last look, so two task sets in a row differ only by tables that were
+created or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from herdmesh.connectors.common import SIGN_KEPT_S, KeptSigns, Lookout
+from herdmesh.connectors.postgres.connection import Connection, errors_translated, is_of_another, server
+from herdmesh.connectors.postgres.source.catalog import TableId, columns_of_table, tables
+from herdmesh.connectors.postgres.source.plan import Plan, opened
+from herdmesh.connectors.postgres.source.settings import (
+    KEYS,
+    SourceSettings,
+    check_tables,
+    not_built,
+    settings_of,
+    warnings_of,
+)
+from herdmesh.connectors.postgres.source.task import PostgresSourceTask, table_relation, tables_of, written
+from herdmesh.connectors.table_source import TableSource
+from herdmesh.connectors.table_source.settings import JAVA_CLASSES, TASK_TABLES
+from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, group_partitions
+
+_signs = KeptSigns()
+
+
+class PostgresSourceConnector(TableSource[SourceSettings]):
+    """Confluent's JDBC source connector for PostgreSQL, as far as docs/connectors/postgres-source.md says."""
+
+    class_name = "io.confluent.connect.jdbc.JdbcSourceConnector"
+    aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource", "io.aiven.connect.jdbc.JdbcSourceConnector")
+    """All but the first are in `JAVA_CLASSES`."""
+    version = "0.1.0"
+    java_task_class = "io.confluent.connect.jdbc.source.JdbcSourceTask"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return KEYS
+
+    @classmethod
+    def served_by(cls, config: Config) -> str | None:
+        """The Java classes read any database."""
+        named = config.get("connector.class") in JAVA_CLASSES
+        return "herdmesh.SparkJdbcSource" if named and is_of_another(config) else None
+
+    @classmethod
+    def read(cls, config: Config) -> SourceSettings:
+        return settings_of(config)
+
+    def not_built(self, config: Config) -> list[ConfigError]:
+        return not_built(config)
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        return warnings_of(config)
+
+    def start(self, config: Config) -> None:
+        """Raises RetriableError when the server is away, ConfigError when it refuses us, and for a table after which no
+        topic can be called. (Of one that is made later its task says so.)"""
+        super().start(config)
+        every_s = None if self.settings.query else self.settings.tables_ms / 1000
+        self._tables = Lookout(
+            f"tables to read in {server(self.settings.connection)}", self._look, every_s, self.context,
+            nothing="table.whitelist, table.blacklist, table.types, catalog.pattern and schema.pattern",
+        )  # fmt: skip
+        try:
+            check_tables(config, self.settings, self._tables.found)
+        except ConfigError:
+            self._tables.close()
+            raise
+
+    def stop(self) -> None:
+        self._tables.close()
+
+    def task_class(self) -> str:
+        return f"{PostgresSourceTask.__module__}:{PostgresSourceTask.__name__}"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        if self.settings.query:
+            return [dict(self.config)]
+        return [{**self.config, TASK_TABLES: written(group)} for group in dealt(self._tables.found, max_tasks)]
+
+    def sign(self, task_config: Config) -> str | None:
+        """The place of each table's last row. Raises RetriableError while the server is away."""
+        settings = settings_of(task_config)
+        if not settings.has_sign:
+            return None
+        kept_s = max(SIGN_KEPT_S, settings.poll_ms / 1000)
+        return _signs.of(task_config, lambda: _last_rows(settings, tables_of(task_config)), kept_s)
+
+    def _look(self) -> list[TableId]:
+        return [] if self.settings.query else _found(self.settings)
+
+
+def dealt(found: Sequence[TableId], tasks_max: int) -> list[list[TableId]]:
+    """The tables of each task, as even as can be and in their order (Java: `ConnectorUtils.groupPartitions`). No task
+    is without a table."""
+    return group_partitions(found, min(tasks_max, len(found))) if found else []
+
+
+def _found(settings: SourceSettings) -> list[TableId]:
+    choice = settings.tables
+    connection = opened(settings)
+    try:
+        there = tables(connection, choice.types, choice.catalog_pattern, choice.schema_pattern)
+    finally:
+        connection.close()
+    return [table for table in there if choice.has(table)]
+
+
+def _last_rows(settings: SourceSettings, asked: Sequence[TableId]) -> str:
+    connection = opened(settings)
+    try:
+        return " ".join(_last_of(connection, table, settings) for table in asked) or "no tables"
+    finally:
+        connection.close()
+
+
+def _last_of(connection: Connection, table: TableId, settings: SourceSettings) -> str:
+    columns = columns_of_table(connection, table)
+    if not columns:
+        return f"{table}:gone"
+    try:
+        order = Plan(table_relation(table, settings), columns, settings).order
+    except ConfigError as error:  # the run says so, and fails of it
+        return f"{table}:{error}"
+    with errors_translated(f"cannot look at {table}"):
+        row = connection.execute(order.last(table.sql).encode()).fetchone()
+    return f"{table}:{row[0] if row else 'empty'}"

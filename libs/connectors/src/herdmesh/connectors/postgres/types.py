@@ -1,0 +1,320 @@
+"""Mapping between PostgreSQL's types and Connect's: the schema of a column, its values, the column for a schema.
+
+Owns the one table of types, in both directions. The columns of a table: `source.catalog`. The text form of values, as
+logical replication sends it: `cdc.text_forms`.
+
+A value is read in two steps, so that the work is done per column, not per row. The SQL expression (`Reading.sql`) has
+the server convert it to a form that psycopg's C code reads (`read_raw`): integers for dates and times, text for types
+that Connect does not have. Then `Reading.column` converts a column of raw values to Connect's.
+
+Invariant: a value is read exactly, or refused with a DataError: only columns that the config asks to read as doubles
+lose digits, and only microseconds below a Timestamp's or Time's milliseconds are cut off, as in Java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import psycopg
+from psycopg.types.numeric import Int4BinaryLoader, Int8BinaryLoader
+
+from herdmesh.connect.java import DAY_MS
+from herdmesh.connect.model import DATE, DECIMAL, TIME, TIMESTAMP, scale_of
+from herdmesh.sdk import DataError, JavaDate, Schema
+
+EPOCH_DAYS: Final = 10_957
+"""From 1970-01-01 to 2000-01-01, where PostgreSQL's days and microseconds begin."""
+EPOCH_US: Final = EPOCH_DAYS * DAY_MS * 1_000
+_EPOCH_MS: Final = EPOCH_DAYS * DAY_MS
+INFINITY_US: Final = (1 << 63) - 1
+MINUS_INFINITY_US: Final = -(1 << 63)
+_INFINITY_DAYS: Final = ((1 << 31) - 1, -(1 << 31))
+#: What the Java driver gives for an infinite timestamp, in milliseconds.
+_JAVA_INFINITY_MS = {INFINITY_US: 9_223_372_036_825_200_000, MINUS_INFINITY_US: -9_223_372_036_832_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """The type of a column, a domain's resolved to what it is made of."""
+
+    oid: int
+    name: str
+    """As `pg_type` has it: `int4`, `numeric`, `mood`; of an array that of its elements with `[]` behind."""
+    typmod: int = -1
+    """PostgreSQL's modifier: precision and scale, length; -1 = none."""
+    element: PgType | None = None
+    """Of an array."""
+    is_enum: bool = False
+    delimiter: str = ","
+    """Of an array: what stands between its elements in the server's text."""
+
+
+def plain_name(name: str, kind: str) -> str:
+    """A type's name as `PgType` has it. `kind`: `pg_type.typtype`. What users made of other types (composites, ranges)
+    may be called as a type of the server's own, `money` or `point`, and is none."""
+    return name if kind in ("b", "e") else f"{name} ({kind})"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table or a query."""
+
+    name: str
+    type: PgType
+    nullable: bool
+    key: int = 0
+    """Its place in the primary key, from 1; 0 = not in it."""
+
+
+class NumericMapping(StrEnum):
+    """What becomes of `numeric` (Confluent's `numeric.mapping`)."""
+
+    NONE = "none"
+    """Decimal, always."""
+    PRECISION_ONLY = "precision_only"
+    """Whole numbers of up to 18 digits are integers."""
+    BEST_FIT = "best_fit"
+    """And with a fraction, of up to 18 digits, FLOAT64."""
+    BEST_FIT_EAGER_DOUBLE = "best_fit_eager_double"
+    """Whatever has a fraction is FLOAT64."""
+
+
+class Granularity(StrEnum):
+    """What becomes of timestamps (Confluent's `timestamp.granularity`)."""
+
+    CONNECT_LOGICAL = "connect_logical"
+    """Timestamp, in milliseconds."""
+    MICROS_LONG = "micros_long"
+    MICROS_STRING = "micros_string"
+    NANOS_LONG = "nanos_long"
+    NANOS_STRING = "nanos_string"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeOptions:
+    """What a config says about types."""
+
+    numeric: NumericMapping = NumericMapping.NONE
+    granularity: Granularity = Granularity.CONNECT_LOGICAL
+    zone: str = "UTC"
+    """What `timestamp` without a time zone is taken to be of."""
+
+
+ColumnReader = Callable[[Sequence[Any]], Sequence[Any]]
+"""A column of raw values, None among them, to Connect's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How values of a type become Connect's."""
+
+    schema: Schema
+    """Required; `schema_of` makes it optional."""
+    cast: str = ""
+    """SQL type that the server is to cast it to first; "" = none."""
+    expression: str = ""
+    """SQL around the column, `{}`, where a cast is not enough; "" = none."""
+    column: ColumnReader | None = None
+    """None = raw values are Connect's."""
+
+    def sql(self, column: str) -> str:
+        """What to select, from the column as SQL names it."""
+        if self.expression:
+            return self.expression.format(column)
+        return f"{column}::{self.cast}" if self.cast else column
+
+    def values(self, raw: Sequence[Any]) -> Sequence[Any]:
+        """A column of raw values as Connect's. Raises DataError for one that Connect cannot have."""
+        return raw if self.column is None else self.column(raw)
+
+
+def read_raw(connection: psycopg.Connection[Any]) -> None:
+    """Have this connection's binary cursors give dates and times as they are sent: days and microseconds, from 2000 on
+    or from midnight on."""
+    for name in ("timestamp", "timestamptz", "time"):
+        connection.adapters.register_loader(name, Int8BinaryLoader)
+    connection.adapters.register_loader("date", Int4BinaryLoader)
+
+
+def schema_of(column: Column, options: TypeOptions) -> Schema:
+    """The schema of a column: optional when it may be null."""
+    schema = reading_of(column.type, options).schema
+    return schema.replace(optional=True) if column.nullable else schema
+
+
+def reading_of(type: PgType, options: TypeOptions) -> Reading:
+    """How values of a type are read. What Connect has no type for is read as the text the server prints."""
+    if type.element is not None:
+        return _array(type.element, options)
+    if type.is_enum:
+        return _TEXT
+    if type.name == "numeric":
+        return _numeric(type.typmod, options.numeric)
+    if type.name in ("timestamp", "timestamptz"):
+        return _timestamp(options, local=type.name == "timestamp")
+    if type.name == "bit" and type.typmod == 1:
+        return Reading(Schema("BOOLEAN"), expression="({} = B'1')")
+    return _FIXED.get(type.name, _TEXT)
+
+
+def numeric_shape(typmod: int) -> tuple[int, int] | None:
+    """Precision and scale of a `numeric`; None = any."""
+    if typmod < 4:
+        return None
+    bits = typmod - 4
+    return bits >> 16 & 0xFFFF, ((bits & 0x7FF) ^ 1024) - 1024
+
+
+def _numeric(typmod: int, mapping: NumericMapping) -> Reading:
+    shape = numeric_shape(typmod)
+    if shape is None:
+        # Without a scale it is no Decimal of Connect's, and as a number with another type it would lose digits.
+        return _DOUBLE if mapping is NumericMapping.BEST_FIT_EAGER_DOUBLE else _TEXT
+    precision, scale = shape
+    digits = precision - min(scale, 0)
+    if scale <= 0 and digits < 19 and mapping is not NumericMapping.NONE:
+        bits, kind = next(fit for most, fit in _FITTING if digits <= most)
+        return Reading(Schema(bits), cast=kind)
+    eager = mapping is NumericMapping.BEST_FIT_EAGER_DOUBLE
+    if scale > 0 and (eager or (mapping is NumericMapping.BEST_FIT and precision < 19)):
+        return _DOUBLE
+    schema = Schema("BYTES", False, DECIMAL, 1, parameters={"scale": str(max(scale, 0))})
+    return Reading(schema, column=_decimals)
+
+
+#: Digits at most, Connect's integer, and PostgreSQL's that is read into it.
+_FITTING = ((2, ("INT8", "int2")), (4, ("INT16", "int2")), (9, ("INT32", "int4")), (18, ("INT64", "int8")))
+
+
+def _timestamp(options: TypeOptions, *, local: bool) -> Reading:
+    expression = ""
+    if local and options.zone != "UTC":
+        expression = "({} AT TIME ZONE " + "'" + options.zone.replace("'", "''") + "')"
+    granularity = options.granularity
+    if granularity is Granularity.CONNECT_LOGICAL:
+        return Reading(Schema("INT64", False, TIMESTAMP, 1), expression=expression, column=_milliseconds)
+    schema = Schema("STRING" if granularity.value.endswith("_string") else "INT64")
+    return Reading(schema, expression=expression, column=_COUNTED[granularity])
+
+
+def _array(element: PgType, options: TypeOptions) -> Reading:
+    """Arrays of one dimension, of elements that may be null. Of elements that need more than a cast: their texts."""
+    inner = reading_of(element, options)
+    if inner.expression or element.element is not None:
+        inner = _TEXT
+    schema = Schema("ARRAY", value_schema=inner.schema.replace(optional=True))
+    # A domain's array is unknown to psycopg by its own type.
+    return Reading(schema, cast=f"{inner.cast or element.name}[]", column=_lists(inner.column))
+
+
+def _lists(column: ColumnReader | None) -> ColumnReader:
+    def read(raw: Sequence[Any]) -> list[Any]:
+        return [one if one is None else _elements(one, column) for one in raw]
+
+    return read
+
+
+def _elements(raw: list[Any], column: ColumnReader | None) -> list[Any]:
+    if any(type(one) is list for one in raw):
+        raise DataError("an array of more than one dimension has no schema in Connect; read it by a query, as text")
+    return raw if column is None else list(column(raw))
+
+
+def _decimals(raw: Sequence[Any]) -> Sequence[Any]:
+    if not all(one is None or one.is_finite() for one in raw):
+        raise DataError("a numeric that is NaN or infinite is no Decimal of Connect's; read it by a query, as text")
+    return raw
+
+
+def _milliseconds(raw: Sequence[Any]) -> list[JavaDate | None]:
+    if INFINITY_US in raw or MINUS_INFINITY_US in raw:
+        return [None if one is None else JavaDate(_finite_ms(one)) for one in raw]
+    return [None if one is None else JavaDate(one // 1_000 + _EPOCH_MS) for one in raw]
+
+
+def _finite_ms(raw_us: int) -> int:
+    found = _JAVA_INFINITY_MS.get(raw_us)
+    return raw_us // 1_000 + _EPOCH_MS if found is None else found
+
+
+def _counted(scale: int, make: Callable[[int], Any]) -> ColumnReader:
+    """Timestamps as so many parts of a microsecond since 1970."""
+
+    def read(raw: Sequence[Any]) -> list[Any]:
+        found = [None if one is None else (one + EPOCH_US) * scale for one in raw]
+        for one, count in zip(raw, found, strict=True):
+            if count is not None and (one in _JAVA_INFINITY_MS or not -(1 << 63) <= count < 1 << 63):
+                raise DataError("a timestamp is too far from 1970 for timestamp.granularity; connect_logical has it")
+        return [None if one is None else make(one) for one in found]
+
+    return read
+
+
+_COUNTED = {
+    Granularity.MICROS_LONG: _counted(1, int),
+    Granularity.MICROS_STRING: _counted(1, str),
+    Granularity.NANOS_LONG: _counted(1_000, int),
+    Granularity.NANOS_STRING: _counted(1_000, str),
+}
+
+
+def _dates(raw: Sequence[Any]) -> list[JavaDate | None]:
+    """An infinite date is the last, or the first, day that Connect's Date can have: PostgreSQL has no dates there."""
+    if any(one in raw for one in _INFINITY_DAYS):
+        return [None if one is None else JavaDate(_finite_day(one) * DAY_MS) for one in raw]
+    return [None if one is None else JavaDate((one + EPOCH_DAYS) * DAY_MS) for one in raw]
+
+
+def _finite_day(raw_days: int) -> int:
+    return raw_days if raw_days in _INFINITY_DAYS else raw_days + EPOCH_DAYS
+
+
+def _times(raw: Sequence[Any]) -> list[JavaDate | None]:
+    return [None if one is None else JavaDate(one // 1_000) for one in raw]
+
+
+_TEXT = Reading(Schema("STRING"), cast="text")
+_DOUBLE = Reading(Schema("FLOAT64"), cast="float8")
+_FIXED: dict[str, Reading] = {
+    "bool": Reading(Schema("BOOLEAN")),
+    "int2": Reading(Schema("INT16")),
+    "int4": Reading(Schema("INT32")),
+    "int8": Reading(Schema("INT64")),
+    "oid": Reading(Schema("INT64")),
+    "float4": Reading(Schema("FLOAT32")),
+    "float8": Reading(Schema("FLOAT64")),
+    "text": Reading(Schema("STRING")),
+    "varchar": Reading(Schema("STRING")),
+    "bpchar": Reading(Schema("STRING")),
+    "bytea": Reading(Schema("BYTES")),
+    "date": Reading(Schema("INT32", False, DATE, 1), column=_dates),
+    "time": Reading(Schema("INT32", False, TIME, 1), column=_times),
+    "timetz": Reading(Schema("INT32", False, TIME, 1), expression="({} AT TIME ZONE 'UTC')::time", column=_times),
+}
+
+_PRECISION_MAX = 1000
+_COLUMNS = {
+    "INT8": "smallint", "INT16": "smallint", "INT32": "integer", "INT64": "bigint", "FLOAT32": "real",
+    "FLOAT64": "double precision", "BOOLEAN": "boolean", "STRING": "text", "BYTES": "bytea",
+}  # fmt: skip
+_LOGICAL_COLUMNS = {DATE: "date", TIME: "time", TIMESTAMP: "timestamp"}
+
+
+def sql_type(schema: Schema) -> str:
+    """The type of a column for values of a schema, as Confluent's sink makes it, but that a Decimal's column knows its
+    scale, so that it is read back as one. Raises DataError when there is none: for maps, structs, arrays of arrays."""
+    if schema.name == DECIMAL:
+        scale = scale_of(schema)
+        return f"numeric({_PRECISION_MAX},{scale})" if 0 <= scale <= _PRECISION_MAX else "numeric"
+    if schema.name in _LOGICAL_COLUMNS:
+        return _LOGICAL_COLUMNS[schema.name]
+    if schema.type in _COLUMNS:
+        return _COLUMNS[schema.type]
+    if schema.type == "ARRAY":
+        element = schema.value_schema
+        if element is not None and element.type != "ARRAY":
+            return f"{sql_type(element)}[]"
+    raise DataError(f"{schema} (type {schema.type}) has no column type in PostgreSQL; flatten it, or leave it out")

@@ -1,0 +1,95 @@
+"""One pass over the new rows of a table: the rows of one statement, in batches.
+
+Owns where a batch may end. Rows that must be sent together (`Plan.together`) are sent in one batch, because an offset
+cannot name a row among them: a batch ends where the place changes. When there are more such rows than are kept in
+memory, rows with numbers are distinguished by them; others carry the offset of the place before, and are sent again if
+the run dies among them.
+
+Invariant: the offset of a batch is one behind which no row of this batch, or of one before it, lies, unless all rows of
+the batch share a place that more rows have.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow
+
+from herdmesh.connectors.spark.jdbc_source.database import Database, Rows
+from herdmesh.connectors.spark.jdbc_source.plan import Plan, RowPlace
+from herdmesh.connectors.table_source import Place
+from herdmesh.connectors.table_source.task import TIES_MAX
+from herdmesh.sdk import SourceBatch
+
+pa: Any = pyarrow
+
+
+class Sweep:
+    """The rows behind a place, as they are when it is made."""
+
+    def __init__(self, database: Database, plan: Plan, after: Place, before_us: int | None, fetch_rows: int) -> None:
+        """Raises as `Database.rows`."""
+        self.plan = plan
+        self.place = after
+        """That of the last batch."""
+        self.is_among_ties = False
+        """The last batch had the place before, because there are more rows of its own."""
+        self._begun_from = after
+        statement, parameters = plan.statement(after, before_us)
+        self._rows: Rows = database.rows(plan.relation.label, statement, parameters, plan.columns, fetch_rows)
+        self._kept: Any = None
+        self._kept_places: list[RowPlace] = []
+        self._ended = False
+        self._is_first = True
+
+    def batch(self, rows_max: int) -> SourceBatch | None:
+        """The next batch, of about `rows_max` rows; None = there are no more, and the sweep is closed.
+
+        Raises as `Database.rows`: the sweep is over then, and `place` is where to begin the next. Raises DataError for
+        a value that Connect cannot have.
+        """
+        while not self._ended:
+            rows, places = self._more(rows_max)
+            cut = rows.num_rows if self._ended or not places else _last_change(places, self.plan.together)
+            if not cut and rows.num_rows >= TIES_MAX:
+                cut = _last_change(places, operator.eq) if self.plan.numbers_moments else 0
+                if not cut:
+                    self.is_among_ties = True
+                    self._keep(rows, places, rows.num_rows - 1)
+                    return self.plan.batch(rows.slice(0, rows.num_rows - 1), self.place)
+            self._keep(rows, places, cut)
+            if cut:
+                self.is_among_ties = False
+                self.place = self.plan.place(places[:cut])
+                return self.plan.batch(rows.slice(0, cut), self.place)
+        return None
+
+    def close(self) -> None:
+        """End the statement. Harmless when it has ended."""
+        self._ended = True
+        self._rows.close()
+
+    def _more(self, rows_max: int) -> tuple[Any, list[RowPlace]]:
+        """What is kept and the next rows, with the places of all."""
+        fetched = self._rows.fetch(rows_max)
+        self._ended = fetched.num_rows < rows_max
+        places = self.plan.places(fetched)
+        if self._is_first and (passed := self.plan.already(places, self._begun_from)):
+            fetched, places = fetched.slice(passed), places[passed:]
+        self._is_first = self._is_first and not places
+        if self._kept is None:
+            return fetched, places
+        return pa.concat_tables([self._kept, fetched]), self._kept_places + places
+
+    def _keep(self, rows: Any, places: list[RowPlace], cut: int) -> None:
+        self._kept = rows.slice(cut) if cut < rows.num_rows else None
+        self._kept_places = places[cut:]
+
+
+def _last_change(places: Sequence[RowPlace], same: Callable[[RowPlace, RowPlace], bool]) -> int:
+    """How many rows come before the last change of place: those behind it may have more like them; 0 = there is no
+    change."""
+    last = places[-1]
+    return next((at + 1 for at in range(len(places) - 2, -1, -1) if not same(places[at], last)), 0)

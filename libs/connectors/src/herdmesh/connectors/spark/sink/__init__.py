@@ -1,0 +1,1 @@
+"""`SparkSink`: writes records to any target that Spark writes. Owns the connector, its task and the targets."""

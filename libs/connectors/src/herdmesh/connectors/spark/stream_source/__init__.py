@@ -1,0 +1,1 @@
+"""`SparkStreamSource`: reads any source of Spark's Structured Streaming. Owns the connector and its task."""

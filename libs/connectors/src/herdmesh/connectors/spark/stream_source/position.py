@@ -1,0 +1,76 @@
+"""Position of a `SparkStreamSource`: the source's own offset, stored in Connect's.
+
+Owns source partitions and offsets as they are stored, and their check. The content of a position is the format's.
+
+A format whose rows contain their position (Kafka's) has a position behind every row. For other formats Spark knows
+positions only between slices: within a slice, which has the same rows in the same order whenever it is read, the rows
+that were read are counted.
+
+Invariant: a position written and read again is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from herdmesh.sdk import ConfigError
+
+_POSITION: Final = "position"
+_END: Final = "end"
+_ROWS: Final = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Behind all that lies before `start`, and behind `rows` rows of the slice from there to `end`."""
+
+    start: str
+    """The source's own offset, JSON as Spark's checkpoints have it."""
+    end: str = ""
+    """"" = between two slices."""
+    rows: int = 0
+
+    @classmethod
+    def of(cls, offset: Mapping[str, Any] | None) -> Position | None:
+        """From a stored offset; None = there is none. Raises ConfigError for one that we cannot have written."""
+        if offset is None:
+            return None
+        end, rows = offset.get(_END), offset.get(_ROWS)
+        if (end is None) != (rows is None):
+            raise ConfigError(f"The source offset {dict(offset)} needs both of '{_END}' and '{_ROWS}', or neither")
+        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 0):
+            raise ConfigError(f"The source offset {dict(offset)} needs a number under the key '{_ROWS}'")
+        start = _json_of(offset, _POSITION)
+        return cls(start) if rows is None else cls(start, _json_of(offset, _END), rows)
+
+    def offset(self) -> dict[str, Any]:
+        """As it is stored."""
+        if not self.end:
+            return {_POSITION: self.start}
+        return {_POSITION: self.start, _END: self.end, _ROWS: self.rows}
+
+
+def check_offset(own: Mapping[str, Any], partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
+    """Raises ConfigError unless it is an offset of the stream whose source partition is `own`; None = forgotten."""
+    if partition is None:
+        raise ConfigError("Source partition may not be null")
+    if dict(partition) != dict(own):
+        shown = msgspec.json.encode(own).decode()
+        raise ConfigError(f"The source partition {dict(partition)} is none of this connector's: write {shown}")
+    Position.of(offset)
+
+
+def _json_of(offset: Mapping[str, Any], key: str) -> str:
+    text = offset.get(key)
+    try:
+        if isinstance(text, str):
+            msgspec.json.decode(text, type=dict[str, Any])
+            return text
+    except msgspec.DecodeError:
+        pass
+    raise ConfigError(f"The source offset {dict(offset)} needs a text under the key '{key}': the source's own offset, "
+                      "a JSON object")  # fmt: skip

@@ -1,0 +1,25 @@
+"""Sources of tables, with the keys and offsets of Confluent's JDBC source: what `postgres` and `spark` share.
+
+Owns the shared settings (`settings`), the connector's and the task's base classes (`connector`, `task`), offsets
+(`offsets`) and relations (`relation`). Knows no database.
+"""
+
+from __future__ import annotations
+
+from herdmesh.connectors.table_source.connector import TableSource
+from herdmesh.connectors.table_source.offsets import QUERY_PARTITION, Place, table_partition
+from herdmesh.connectors.table_source.relation import Relation
+from herdmesh.connectors.table_source.settings import Mode, TableSettings
+from herdmesh.connectors.table_source.task import TableProgress, TableSourceTask
+
+__all__ = [
+    "QUERY_PARTITION",
+    "Mode",
+    "Place",
+    "Relation",
+    "TableProgress",
+    "TableSettings",
+    "TableSource",
+    "TableSourceTask",
+    "table_partition",
+]

@@ -1,0 +1,114 @@
+"""Connections to a real server: who is refused, with which key, and what passes by itself."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
+from herdmesh.connectors.postgres.connection import (
+    ConnectionSettings,
+    connect,
+    connection_settings,
+    errors_translated,
+    literal,
+    quoted,
+)
+from herdmesh.devstack.postgres import PASSWORDS_ROLE
+
+
+@pytest.fixture
+def settings(tmp_database: str) -> ConnectionSettings:
+    return connection_settings({"connection.url": tmp_database})
+
+
+@pytest.fixture
+def bob(settings: ConnectionSettings) -> Iterator[ConnectionSettings]:
+    """Somebody who needs a password, and has it."""
+    with connect(settings) as connection:
+        connection.execute(f"CREATE ROLE {PASSWORDS_ROLE}".encode())
+        connection.execute(f"CREATE ROLE common_bob LOGIN PASSWORD 'right-one' IN ROLE {PASSWORDS_ROLE}".encode())
+    yield replace(settings, user="common_bob", password="right-one")
+    with connect(settings) as connection:
+        connection.execute(f"DROP ROLE common_bob, {PASSWORDS_ROLE}".encode())
+
+
+def test_a_connection_speaks_utf8_and_is_named(settings: ConnectionSettings) -> None:
+    with connect(settings) as connection:
+        row = connection.execute("SELECT current_setting('application_name'), 'é'::text").fetchone()
+        assert row == ("herdmesh", "é")
+    with connect(replace(settings, parameters={"application_name": "mine"})) as connection:
+        assert connection.execute("SELECT current_setting('application_name')").fetchone() == ("mine",)
+
+
+def test_who_is_refused_is_told_the_key(settings: ConnectionSettings, bob: ConnectionSettings) -> None:
+    connect(bob).close()
+    refused = {
+        "connection.password": replace(bob, password="wrong-one"),
+        "connection.user": replace(settings, user="nobody_such"),
+        "connection.url": replace(settings, database="no_such"),
+    }
+    for field, tried in {**refused, "": replace(bob, password="")}.items():
+        with pytest.raises(ConfigError) as caught:
+            connect(tried)
+        assert caught.value.field == (field or "connection.password")
+        assert caught.value.fix
+        assert "wrong-one" not in str(caught.value)
+
+
+def test_tls_that_the_server_has_not_is_a_matter_of_the_url(settings: ConnectionSettings) -> None:
+    with pytest.raises(ConfigError, match="server does not support SSL") as caught:
+        connect(replace(settings, parameters={"sslmode": "require"}))
+    assert caught.value.field == "connection.url"
+    with pytest.raises(ConfigError, match="sslmode"):
+        connect(replace(settings, parameters={"sslmode": "odd"}))
+
+
+def test_a_server_that_is_away_is_asked_again(settings: ConnectionSettings) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # taken, and not listening
+        with pytest.raises(RetriableError, match="takes no connection now"):
+            connect(replace(settings, port=str(nobody.getsockname()[1])))
+
+
+def test_a_connection_that_is_cut_off_is_asked_again(settings: ConnectionSettings) -> None:
+    with connect(settings) as admin, connect(settings) as cut:
+        admin.execute("SELECT pg_terminate_backend(%s)", (cut.info.backend_pid,))
+        with pytest.raises(RetriableError, match="looking"), errors_translated("looking"):
+            cut.execute("SELECT 1")
+        with pytest.raises(RetriableError, match="looking"), errors_translated("looking"):
+            cut.execute("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        ("SELECT * FROM no_such_table", ConfigError),
+        ("SELECT no_such_column FROM pg_class", ConfigError),
+        ("SELEKT", ConfigError),
+        ("SELECT 1/0", ConnectError),
+        ("SET statement_timeout = 1; SELECT pg_sleep(9)", RetriableError),
+    ],
+)
+def test_what_the_server_says(settings: ConnectionSettings, statement: str, kind: type[Exception]) -> None:
+    with (
+        connect(settings) as connection,
+        pytest.raises(ConnectError, match="looking: ") as caught,
+        errors_translated("looking", field="query"),
+    ):
+        connection.execute(statement.encode())
+    assert type(caught.value) is kind
+    assert isinstance(caught.value.__cause__, psycopg.Error)
+
+
+def test_names_and_texts_in_sql(settings: ConnectionSettings) -> None:
+    with connect(settings) as connection:
+        for odd in ('a"b', "a'b", "a\\b", "Ä %s"):
+            row = connection.execute(f"SELECT {literal(odd)} AS {quoted(odd)}".encode())
+            assert row.description is not None
+            assert row.description[0].name == odd
+            assert row.fetchone() == (odd,)

@@ -1,0 +1,164 @@
+"""A PostgreSQL source's configuration: which tables, which keys go together, what is warned of. Without a server."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins.plugin_registry import describe
+from herdmesh.connectors.postgres.source.catalog import TableId
+from herdmesh.connectors.postgres.source.connector import PostgresSourceConnector, dealt
+from herdmesh.connectors.postgres.source.settings import settings_of, warnings_of
+from herdmesh.connectors.postgres.source.task import tables_of, written
+from herdmesh.connectors.postgres.types import NumericMapping
+
+BASE = {"connection.url": "jdbc:postgresql://h/db?user=u", "mode": "bulk", "topic.prefix": "p-"}
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
+TABLES = st.lists(st.builds(TableId, NAMES, NAMES, NAMES), unique=True, max_size=30)
+ORDERS = TableId("db", "public", "orders")
+
+
+@pytest.mark.parametrize(
+    ("lists", "chosen"),
+    [
+        ({}, True),
+        ({"table.whitelist": "orders"}, True),
+        ({"table.whitelist": "a, public.orders"}, True),
+        ({"table.whitelist": "db.public.orders"}, True),
+        ({"table.whitelist": '"db"."public"."orders"'}, True),
+        ({"table.whitelist": "other.orders"}, False),
+        ({"table.whitelist": "order"}, False),
+        ({"table.blacklist": "orders"}, False),
+        ({"table.blacklist": "other"}, True),
+        ({"table.include.list": r"db\.public\..*"}, True),
+        ({"table.include.list": "orders"}, False),  # the whole name
+        ({"table.include.list": ".*", "table.exclude.list": ".*orders"}, False),
+    ],
+)
+def test_which_tables_are_read(lists: dict[str, str], chosen: bool) -> None:
+    assert settings_of({**BASE, **lists}).tables.has(ORDERS) is chosen
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"mode": "odd"}, "mode"),
+        ({"mode": "timestamp"}, "timestamp.column.name"),
+        ({"mode": "timestamp+incrementing", "incrementing.column.name": "id"}, "timestamp.column.name"),
+        ({"mode": "incrementing", "query": "SELECT 1"}, "incrementing.column.name"),
+        ({"query": "SELECT 1", "table.whitelist": "t"}, "query"),
+        ({"table.whitelist": "t", "table.blacklist": "u"}, "table.whitelist"),
+        ({"table.include.list": "("}, "table.include.list"),
+        ({"table.types": "SEQUENCE"}, "table.types"),
+        ({"db.timezone": "Mars/Olympus"}, "db.timezone"),
+        ({"numeric.mapping": "odd"}, "numeric.mapping"),
+        ({"timestamp.granularity": "odd"}, "timestamp.granularity"),
+        ({"poll.interval.ms": "0"}, "poll.interval.ms"),
+        ({"connection.url": "jdbc:oracle:thin:@h"}, "connection.url"),
+        ({"topic.prefix": ""}, "topic.prefix"),
+        ({"topic.prefix": "my topics/"}, "topic.prefix"),
+        ({"topic.prefix": "p" * 249}, "topic.prefix"),
+        ({"topic.prefix": "..", "query": "SELECT 1"}, "topic.prefix"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_key(more: dict[str, str], field: str) -> None:
+    (error,) = PostgresSourceConnector().validate({**BASE, **more})
+    assert error.field == field
+
+
+def test_a_prefix_that_no_topic_can_have_is_left_to_transformations() -> None:
+    assert not PostgresSourceConnector().validate({**BASE, "topic.prefix": "my topics/", "transforms": "rename"})
+    assert not PostgresSourceConnector().validate({**BASE, "topic.prefix": "p" * 249, "query": "SELECT 1"})
+
+
+def test_a_config_of_confluents_is_taken_as_it_is() -> None:
+    config = {
+        **BASE,
+        "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
+        "connection.password": "secret-word",
+        "mode": "timestamp+incrementing",
+        "incrementing.column.name": "id",
+        "timestamp.column.name": "changed, made",
+        "numeric.precision.mapping": "true",
+        "table.types": "TABLE,view",
+        "validate.non.null": "false",
+        "transforms": "t",
+        "transforms.t.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    }
+    settings = settings_of(config)
+    assert settings.timestamps == ("changed", "made")
+    assert settings.types.numeric is NumericMapping.PRECISION_ONLY
+    assert settings.tables.types == ("TABLE", "VIEW")
+    assert settings.has_sign
+    assert not warnings_of(config)
+    assert "secret-word" not in repr(settings)
+    assert config["connector.class"] == describe(PostgresSourceConnector).class_name
+
+
+def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
+    """What it calls otherwise: the moment to begin at, and how names are quoted."""
+    config = {
+        **BASE, "connector.class": "io.aiven.connect.jdbc.JdbcSourceConnector", "mode": "timestamp",
+        "timestamp.column.name": "changed", "timestamp.initial.ms": "1700000000000", "sql.quote.identifiers": "true",
+        "table.names.qualify": "true",
+    }  # fmt: skip
+    settings = settings_of(config)
+    assert (settings.initial_us, settings.from_now) == (1_700_000_000_000_000, False)
+    assert not warnings_of(config)
+    assert settings_of({**config, "timestamp.initial": "5"}).initial_us == 5_000
+    assert [one.field for one in warnings_of({**config, "sql.quote.identifiers": "false"})] == ["sql.quote.identifiers"]
+    for wrong in ("-1", "soon"):
+        (error,) = PostgresSourceConnector().validate({**config, "timestamp.initial.ms": wrong})
+        assert error.field == "timestamp.initial.ms"
+    assert config["connector.class"] in PostgresSourceConnector.aliases
+
+
+def test_what_has_no_effect_is_named() -> None:
+    more = {
+        "dialect.name": "OracleDatabaseDialect", "quote.sql.identifiers": "never", "query.retry.attempts": "5",
+        "transaction.isolation.mode": "DEFAULT", "poll.intervall.ms": "1", "herdmesh.wait.for.writers": "true",
+    }  # fmt: skip
+    assert [one.field for one in warnings_of({**BASE, **more})] == [
+        "dialect.name", "quote.sql.identifiers", "query.retry.attempts", "poll.intervall.ms",
+        "herdmesh.wait.for.writers",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "exactly_once", "has_sign"),
+    [
+        ({}, False, False),
+        ({"mode": "incrementing"}, True, False),  # which column it is, only the server knows
+        ({"mode": "incrementing", "incrementing.column.name": "id"}, True, True),
+        ({"mode": "timestamp", "timestamp.column.name": "t"}, True, True),
+        ({"mode": "incrementing", "incrementing.column.name": "id", "query": "SELECT 1 AS id"}, True, False),
+        ({"mode": "odd"}, None, None),
+    ],
+)
+def test_what_a_mode_can_do(more: dict[str, str], exactly_once: bool | None, has_sign: bool | None) -> None:
+    assert PostgresSourceConnector().exactly_once_support({**BASE, **more}) is exactly_once
+    if has_sign is not None:
+        assert settings_of({**BASE, **more}).has_sign is has_sign
+
+
+@given(TABLES, st.integers(1, 12))
+def test_every_table_is_read_by_one_task_as_evenly_as_can_be(found: list[TableId], tasks_max: int) -> None:
+    groups = dealt(found, tasks_max)
+    assert [table for group in groups for table in group] == found
+    sizes = [len(group) for group in groups]
+    assert len(groups) == min(tasks_max, len(found))
+    assert not sizes or max(sizes) - min(sizes) <= 1 <= min(sizes)
+
+
+@given(TABLES)
+def test_tables_in_a_tasks_config_are_read_back(found: list[TableId]) -> None:
+    assert tables_of({"tables": written(found)}) == found
+
+
+@pytest.mark.parametrize("text", ["", "orders", '["orders"]', "[[1]]"])
+def test_a_task_config_without_tables_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        tables_of({"tables": text})
+    assert caught.value.field == "tables"

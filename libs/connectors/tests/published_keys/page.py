@@ -1,0 +1,106 @@
+"""docs/reference/known-keys.md: what becomes here of each key that the Java connectors of our names define, and of each
+property of a Connect worker. Made of what validation itself says of the key.
+
+    python -m libs.connectors.tests.published_keys.page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from herdmesh.connect.validation.worker_keys import NOT_READ, READ, WORKER_KEYS
+from herdmesh.connectors.common.known_keys import published
+
+PAGE = Path(__file__).parents[4] / "docs/reference/known-keys.md"
+Said = Callable[[Mapping[str, str]], tuple[dict[str, str], dict[str, list[str]]]]
+#: By definition: whose names, and which connector here answers to them.
+TITLES: Mapping[str, tuple[str, str]] = {
+    "jdbc-source": ("JDBC source (Confluent, Aiven)", "PostgresSource"),
+    "jdbc-sink": ("JDBC sink (Confluent, Aiven)", "PostgresSink"),
+    "debezium-jdbc": ("Debezium's JDBC sink", "PostgresSink, which does not answer to its name"),
+    "debezium-postgres": ("Debezium's PostgreSQL connector", "PostgresCdcSource"),
+    "s3-sink": ("S3 sink (Confluent)", "S3Sink"),
+    "hdfs-sink": ("HDFS sink (Confluent)", "HdfsSink"),
+    "http-sink": ("HTTP sinks (Confluent, Aiven)", "HttpSink"),
+    "datagen": ("datagen (Confluent)", "Datagen"),
+    "file-source": ("FileStreamSource", "FileStreamSource"),
+    "file-sink": ("FileStreamSink", "FileStreamSink"),
+    "mirror-source": ("MirrorSourceConnector", "MirrorSource"),
+    "mirror-checkpoint": ("MirrorCheckpointConnector", "MirrorCheckpoint"),
+    "mirror-heartbeat": ("MirrorHeartbeatConnector", "MirrorHeartbeat"),
+}
+_NOT_BUILT = "not built"
+_HEAD = """\
+# Known keys
+
+What becomes of each key that the Java connectors define to whose names a connector here answers, and of each property
+of a Connect worker: `works`, `no effect here`, or `not built`, with what to write instead. `herd validate`, `create`,
+`apply` and `herd describe connector` say the same of a config, of all its keys at once; a key that is in none of these
+tables, nor of the connector here, is called unknown, with the one that may be meant. `works` means that the key is
+read; which of its values are is on the connector's page. **not built** in bold is refused, as a run without it would
+write something else; any other is a warning, and the config runs.
+
+The definitions are facts from what is published: by reflection from Maven's artifacts (Debezium, MirrorMaker,
+FileStream), from the constants of public sources (JDBC, S3, HDFS, datagen, Aiven's HTTP sink), and for Confluent's HTTP
+sink from its reference. This page is made by `python -m libs.connectors.tests.published_keys.page` of what
+validation says, and a test compares them.
+"""
+
+
+def outcome(key: str, base: Mapping[str, str], said: Said) -> tuple[str, str]:
+    """(word, explanation) of a key that is added to a config."""
+    if key in base:
+        return "works", ""
+    warnings, errors = said({**base, key: "1"})
+    if key in warnings:
+        text = warnings[key].partition(": ")[2] or warnings[key]
+        why, _, fix = text.rpartition(" (")
+        fix = fix.removesuffix(")")
+        more = f"{why}; {fix}" if fix != "leave it out" and fix not in why else why
+        if _NOT_BUILT in text:
+            return _NOT_BUILT, "" if why.startswith("this setting of ") else more
+        return "no effect here", more
+    refused = [one for one in errors.get(key, ()) if _NOT_BUILT in one or "not built" in one]
+    if refused:
+        text = refused[0].removeprefix(f"Invalid value 1 for configuration {key}: ").removeprefix(f"{key} is ")
+        text = text.removeprefix("not built: ").removeprefix("not built here: ")
+        return f"**{_NOT_BUILT}**", "" if text.startswith("this is not built") else text
+    return "works", ""
+
+
+def row(definition: str, key: str, base: Mapping[str, str], said: Said) -> str:
+    """The line of a key. Raises AssertionError for one that is called unknown."""
+    word, more = outcome(key, base, said)
+    assert "did you mean" not in more, f"{definition}: {key} is called unknown"
+    assert "no such setting" not in more, f"{definition}: {key} is called unknown"
+    return f"| `{key.replace('|', '&#124;')}` | {word} | {more.replace('|', '&#124;')} |"
+
+
+def page(row_of: Callable[[str, str], str]) -> str:
+    """The page's text, of the line of each definition's key."""
+    lines = [_HEAD]
+    for name, (title, here) in TITLES.items():
+        lines += [f"## {title}", "", f"Here: {here}.", "", "| Key | | |", "|---|---|---|"]
+        lines += [*(row_of(name, key) for key in sorted(published()[name])), ""]
+    lines += ["## Properties of a worker", ""]
+    lines += [
+        "Of a mesh's worker (`HERDMESH_WORKER_PROPERTIES`); `herd run` reads more: docs/how-to/standalone.md.",
+        "",
+    ]
+    lines += ["| Property | | |", "|---|---|---|"]
+    for key in sorted(WORKER_KEYS):
+        if key in READ:
+            lines.append(f"| `{key}` | works | |")
+        else:
+            why, fix = NOT_READ[key]
+            more = f"{why}; {fix}" if fix != "leave it out" else why
+            lines.append(f"| `{key}` | no effect here | {more} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    from libs.connectors.tests.test_known_keys import CONFIGS
+    from libs.connectors.tests.test_known_keys import said as of_validation
+
+    PAGE.write_text(page(lambda name, key: row(name, key, CONFIGS[name], of_validation)), encoding="utf-8")

@@ -1,0 +1,257 @@
+"""A mirror's offsets: MirrorMaker's bytes, what is translated to what, and which offset syncs there are to write."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.connectors.mirror.offset_translation import (
+    Checkpoint,
+    OffsetSync,
+    Syncing,
+    Translation,
+    is_news,
+    read_checkpoint,
+    read_sync,
+    to_set,
+)
+
+ORDERS = ("orders", 3)
+
+
+def translation(*pairs: tuple[int, int]) -> Translation:
+    found = Translation()
+    for upstream, downstream in pairs:
+        found.add(OffsetSync(ORDERS, upstream, downstream))
+    return found
+
+
+# --- bytes
+
+
+def test_an_offset_sync_has_the_bytes_of_javas_schemas() -> None:
+    """`OffsetSync.KEY_SCHEMA` STRING topic, INT32 partition; `VALUE_SCHEMA` INT64 upstreamOffset, INT64 offset."""
+    sync = OffsetSync(("ü", 258), 0x0102030405060708, 9)
+    assert sync.key() == bytes.fromhex("0002 c3bc 00000102")
+    assert sync.value() == bytes.fromhex("0102030405060708 0000000000000009")
+    assert read_sync(sync.key(), sync.value()) == sync
+
+
+def test_a_checkpoint_has_the_bytes_of_javas_schemas() -> None:
+    """`Checkpoint.KEY_SCHEMA` STRING group, STRING topic, INT32 partition; a header INT16 version, then
+    `VALUE_SCHEMA_V0` INT64 upstreamOffset, INT64 offset, STRING metadata."""
+    one = Checkpoint("g", ("a.t", 1), 5, 6, "m")
+    assert one.key() == bytes.fromhex("0001 67 0003 612e74 00000001")
+    assert one.value() == bytes.fromhex("0000 0000000000000005 0000000000000006 0001 6d")
+    assert read_checkpoint(one.key(), one.value()) == one
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(b"", b""), (b"\0\5abc", b"\0" * 16), (b"\0\1t\0\0", b"\0" * 16), (b"\0\1t\0\0\0\0", b"\0")]
+)
+def test_other_bytes_are_no_sync_and_no_checkpoint(key: bytes, value: bytes) -> None:
+    for read in (read_sync, read_checkpoint):
+        with pytest.raises(ValueError, match=r"no offset sync|no checkpoint|a text of"):
+            read(key, value)
+    one = Checkpoint("g", ORDERS, 0, 0)
+    with pytest.raises(ValueError, match="version 1"):
+        read_checkpoint(one.key(), b"\0\1" + one.value()[2:])
+
+
+# --- translation
+
+
+@pytest.mark.parametrize(
+    ("upstream", "downstream"),
+    [
+        (9, None),  # before all that is known
+        (10, 100),  # at a sync: there
+        (11, 101),  # behind it: one further, whatever lies between
+        (19, 101),
+        (20, 110),
+        (21, 111),  # the end of the source
+        (10_000, 111),
+    ],
+)
+def test_a_group_goes_on_at_the_last_sync_before_it_or_one_further(upstream: int, downstream: int | None) -> None:
+    assert translation((10, 100), (20, 110)).of(ORDERS, upstream) == downstream
+    assert translation((10, 100), (20, 110)).of(("orders", 4), upstream) is None
+
+
+def test_a_topic_that_was_made_anew_leaves_nothing_of_before() -> None:
+    assert translation((10, 10), (20, 20), (5, 25)).of(ORDERS, 4) is None
+    assert translation((10, 10), (20, 20), (5, 25)).of(ORDERS, 20) == 26
+    assert translation((10, 10), (20, 20), (30, 0)).of(ORDERS, 29) is None, "the copy was made anew"
+    assert translation((10, 10), (20, 20), (20, 25)).of(ORDERS, 20) == 25
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 9)), min_size=1, max_size=700), st.data())
+def test_nothing_is_passed_over_however_many_syncs_there_are(steps: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Records lie densely at the source and thinner at the target, where markers and others' records lie between. What
+    is known gets coarser with the distance from the end, never wrong, and grows with the offset."""
+    at: list[int] = []  # the downstream offset of each upstream one
+    known = Translation()
+    for records, others in steps:
+        first = (at[-1] + 1 if at else 0) + others
+        at += range(first, first + records)
+        known.add(OffsetSync(ORDERS, len(at) - 1, at[-1]))
+    group = data.draw(st.integers(0, len(at)))
+    found = known.of(ORDERS, group)
+    if found is None:
+        assert group < steps[0][0] - 1
+        return
+    assert found <= (at[group] if group < len(at) else at[-1] + 1)
+    before = known.of(ORDERS, group - 1)
+    assert before is None or before <= found
+    distance = len(at) - group
+    assert distance > 50 or group < steps[0][0] or found > at[max(0, group - 4 * distance - 102)]
+
+
+# --- checkpoints
+
+
+@pytest.mark.parametrize(
+    ("found", "last", "news"),
+    [
+        ((5, 50), None, True),
+        ((5, 50), (5, 50), False),
+        ((6, 50), (5, 50), False),  # further at the source, and not known to be at the target
+        ((6, 51), (5, 50), True),
+        ((6, 49), (5, 50), False),  # syncs got coarser
+        ((4, 49), (5, 50), True),  # the group went back
+        ((4, 50), (5, 50), True),
+    ],
+)
+def test_a_checkpoint_is_told_when_it_is_first_further_or_the_group_went_back(
+    found: tuple[int, int], last: tuple[int, int] | None, news: bool
+) -> None:
+    assert is_news(Checkpoint("g", ORDERS, *found), last and Checkpoint("g", ORDERS, *last)) is news
+
+
+def test_a_group_is_only_set_forward() -> None:
+    told = [Checkpoint("g", ("t", number), 9, 10) for number in range(4)]
+    assert to_set(told, {("t", 0): 9, ("t", 1): 10, ("t", 2): 11}) == [told[0], told[3]]
+
+
+# --- which syncs are written
+
+
+def test_a_commit_makes_a_sync_of_its_last_record_and_a_run_one_of_its_first() -> None:
+    syncing = Syncing(100)
+    syncing.begin({ORDERS: 7})
+    syncing.took(ORDERS, 2, 41)
+    syncing.took(ORDERS, 3, 44)
+    syncing.took(("other", 0), 3, 44)
+    assert syncing.owed() == [], "not committed"
+    syncing.committed()
+    assert syncing.owed() == [ORDERS]
+    assert syncing.told({ORDERS: 12}) == [], "the marker of the transaction is not there yet"
+    assert syncing.told({ORDERS: 13}) == [OffsetSync(ORDERS, 40, 7), OffsetSync(ORDERS, 44, 11)]
+    assert syncing.owed() == []
+    syncing.took(ORDERS, 1, 50)
+    syncing.committed()
+    assert syncing.told({ORDERS: 15}) == [OffsetSync(ORDERS, 50, 13)]
+
+
+def test_batches_of_a_commit_are_told_of_by_the_lag() -> None:
+    syncing = Syncing(100)
+    syncing.begin({ORDERS: 0})
+    for number in range(1, 11):
+        syncing.took(ORDERS, 60, number * 60 - 1)
+    syncing.committed()
+    found = syncing.told({ORDERS: 601})
+    assert [sync.upstream for sync in found] == [0, 119, 239, 359, 479, 599]
+    assert [sync.downstream for sync in found] == [0, 119, 239, 359, 479, 599]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), st.lists(st.integers(1, 3), min_size=1, max_size=9), st.integers(0, 3), st.booleans()
+        ),
+        max_size=9,
+    ),
+    st.integers(0, 5),
+    st.integers(1, 4),
+)
+def test_no_group_passes_over_a_record_whoever_else_writes(
+    commits: list[tuple[int, list[int], int, bool]], lag_max: int, batch: int
+) -> None:
+    """Each commit: others' records before, ours with gaps between their offsets at the source, others' after; then it
+    is looked at, or not in time."""
+    syncing, known = Syncing(lag_max), Translation()
+    end, upstream = 0, -1
+    copies: dict[int, int] = {}  # downstream by upstream
+    syncing.begin({ORDERS: 0})
+    for before, steps, after, is_looked_at in commits:
+        end += before
+        for place in range(0, len(steps), batch):
+            for step in steps[place : place + batch]:
+                upstream += step
+                copies[upstream] = end
+                end += 1
+            syncing.took(ORDERS, len(steps[place : place + batch]), upstream)
+        end += 1 + after
+        syncing.committed()
+        if is_looked_at:
+            for sync in syncing.told({ORDERS: end}):
+                known.add(sync)
+            assert not syncing.owed()
+            assert known.of(ORDERS, upstream + 1) is not None
+    for group in range(upstream + 2):
+        found = known.of(ORDERS, group)
+        rest = [downstream for at, downstream in copies.items() if at >= group]
+        assert found is None or found <= min(rest, default=end)
+
+
+def test_one_writer_s_copies_are_told_exactly() -> None:
+    syncing, known = Syncing(0), Translation()
+    syncing.begin({ORDERS: 5})
+    syncing.took(ORDERS, 10, 9)
+    syncing.committed()
+    for sync in syncing.told({ORDERS: 16}):
+        known.add(sync)
+    assert [known.of(ORDERS, group) for group in (0, 1, 9, 10)] == [5, 6, 14, 15]
+
+
+def test_what_is_owed_for_long_is_taken_for_one_batch() -> None:
+    """While the target does not say where its copies end. Two commits' markers lie in between: not exact, and right."""
+    syncing = Syncing(0)
+    syncing.begin({ORDERS: 0})
+    for number in range(2_000):
+        syncing.took(ORDERS, 1, number)
+        syncing.committed()
+    assert syncing.told({ORDERS: 2_000}) == []
+    told = syncing.told({ORDERS: 4_000})
+    assert (told[0], told[-1]) == (OffsetSync(ORDERS, 0, 0), OffsetSync(ORDERS, 1_999, 1_999))
+    assert len(told) <= 1_002
+
+
+def test_a_copy_that_was_made_again_is_told_of_from_where_it_ends_then() -> None:
+    syncing, one = Syncing(0), ("t", 0)
+    syncing.begin({one: 50})
+    syncing.took(one, 5, 104)
+    syncing.committed()
+    assert syncing.told({one: 2}) == []
+    assert syncing.owed() == [], "nobody knows which of these are in the new copy"
+    syncing.took(one, 3, 107)
+    syncing.committed()
+    assert syncing.told({one: 6}) == [OffsetSync(one, 105, 0), OffsetSync(one, 105, 2), OffsetSync(one, 107, 4)]
+
+
+@pytest.mark.parametrize("end", [2, 900], ids=["shorter", "longer"])
+def test_a_reader_forgets_the_copy_before_however_long_the_new_one_is(end: int) -> None:
+    """By a sync that goes back: of the same record at the beginning of the copy."""
+    syncing, known, one = Syncing(0), Translation(), ("t", 0)
+    syncing.begin({one: 50})
+    syncing.took(one, 5, 104)
+    syncing.committed()
+    told = syncing.told({one: 56})
+    syncing.made_again({one: end, ("not owed", 0): 5})
+    syncing.took(one, 3, 107)
+    syncing.committed()
+    for sync in [*told, *syncing.told({one: end + 4})]:
+        known.add(sync)
+    assert known.of(one, 104) is None, "it is in the copy before"
+    assert (known.of(one, 105), known.of(one, 107)) == (end, end + 2)

@@ -1,1 +1,0 @@
-"""The connectors that ship with a worker, registered as entry points of the group `herdmesh.connectors`."""

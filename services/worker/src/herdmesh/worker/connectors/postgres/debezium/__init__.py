@@ -1,1 +1,0 @@
-"""Debezium's semantic types, as the PostgreSQL sink writes them."""

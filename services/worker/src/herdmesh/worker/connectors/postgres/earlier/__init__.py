@@ -1,1 +1,0 @@
-"""What today's catalogue of PostgreSQL can tell of a table as it was when a row was written."""

@@ -1,1 +1,0 @@
-"""`SparkSink`: records to whatever Spark can write, by a Spark of the task's own."""
