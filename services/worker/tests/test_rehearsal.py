@@ -66,7 +66,7 @@ import sys
 import threading
 from pathlib import Path
 import pyspark.daemon
-from herdmesh.engine import clients
+from herdmesh.engine.librdkafka import clients
 from herdmesh.worker.spark import daemon
 
 def stays():

@@ -96,7 +96,7 @@ def test_a_task_that_tolerates_all_keeps_or_counts_every_record(registry: FakeRe
 def test_validation_loads_no_client() -> None:
     code = (
         "import sys\n"
-        "from herdmesh.connect import chain_config\n"
+        "from herdmesh.connect.chain import chain_config\n"
         "url = {'value.converter.schema.registry.url': 'http://127.0.0.1:1'}\n"
         f"for name in {_NAMES!r}:\n"
         "    given = {'key.converter': 'String', 'value.converter': name, **url}\n"

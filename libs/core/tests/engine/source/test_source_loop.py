@@ -414,5 +414,5 @@ def test_a_source_that_cannot_look_says_so_once(
     away, sends = RetriableError("away"), SourceBatch("none", [], {"p": 0}, {"next": 5})
     run_here(scripted(kafka_topics, tmp_topic("source"), monkeypatch, away, away, away, sends, away))
     assert [one.getMessage() for one in caplog.records if "cannot poll" in one.getMessage()] == [
-        "the task cannot poll now; it is asked again: away"
+        "the task cannot poll now; retrying: away"
     ] * 2
