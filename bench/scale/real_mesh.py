@@ -7,6 +7,8 @@ processes are ended by their own ids.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadS
 from herdmesh.devstack.stack import Stack, StackSettings
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.rpc.request_ids import new_request_id
 
 HERDERS = ("herder", "herder-2")
 KINDS = ("config-store", "status-store", "herder", "worker")
@@ -45,10 +48,24 @@ class RealMesh:
     async def start(self) -> None:
         await self.stack.start(300)
 
-    async def again(self) -> None:
-        """A stack anew on the same data."""
-        self.stack = Stack(self._settings)
+    async def again(self, service_env: Mapping[str, str]) -> None:
+        """A stack anew on the same data, with more settings."""
+        self.stack = Stack(replace(self._settings, service_env=service_env))
         await self.stack.start(300)
+
+    async def drain(self, worker_id: str) -> None:
+        """Have the leader move everything off a worker."""
+        channel = connect(await self.leader_address())
+        request = admin_pb.DrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
+        await ConnectorServiceStub(channel).DrainWorker(request, timeout=60)
+        await channel.close()
+
+    async def undrain(self, worker_id: str) -> None:
+        """Let a drained worker take work again."""
+        channel = connect(await self.leader_address())
+        request = admin_pb.UndrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
+        await ConnectorServiceStub(channel).UndrainWorker(request, timeout=60)
+        await channel.close()
 
     def news(self) -> list[dict[str, Any]]:
         """What herders told workers to start and to stop since the last look."""

@@ -140,6 +140,15 @@ class Stack:
         self.state.supervisor = None
         self._publish()
 
+    async def add_worker(self, timeout_s: float = START_TIMEOUT_S) -> str:
+        """Start one more worker, and return its name when it serves. Raises TimeoutError."""
+        name = f"worker-{sum(role_of(one) == 'worker' for one in self.processes) + 1}"
+        ports = self.layout.choose_ports([name], self._ports, usual=False)
+        async with asyncio.timeout(timeout_s):
+            await self._start_service(name, ports[name])
+            await self._all_serving([name])
+        return name
+
     async def restart_broker(self) -> None:
         """Start the broker again after it died; it recovers its own data."""
         await self.broker.start()
