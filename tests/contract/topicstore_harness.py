@@ -31,9 +31,9 @@ from herdmesh.topicstore import (
     WriteDecision,
 )
 from herdmesh.topicstore.core import MayWrite, always
-from herdmesh.topicstore.kafka import KafkaTopicStore
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.kafka.kafka_store import KafkaTopicStore
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from tests.support.side_by_side import SideBySideTest
 
 WAIT_S = 45.0

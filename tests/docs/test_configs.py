@@ -11,7 +11,7 @@ import pytest
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry
-from herdmesh.worker.effects import validation
+from herdmesh.worker.effects.plugins import validation
 from herdmesh.worker.settings import WorkerSettings
 from tests.docs.blocks import Block, blocks, pages
 

@@ -179,7 +179,8 @@ class Progress:
         return found | {"topic-to-postgres": self._rows(), "topic-to-parquet": self._published()}
 
     def _renew(self) -> None:
-        """Other clients for another broker: they may have forgotten it for good (`herdmesh.kafka.contact`)."""
+        """Other clients for another broker: they may have forgotten it for good
+        (`herdmesh.kafka.broker_reachability`)."""
         broker = next(one for one in self._mesh.stack.state.services if one.name == "broker")
         pid = self._mesh.stack.broker.pid
         if pid is not None and pid != self._broker and broker.state == "serving":

@@ -33,7 +33,7 @@ from herdmesh.rpc.request_ids import new_request_id
 from herdmesh.session.messages import Welcome
 from herdmesh.statusstore.__main__ import make_store, serve
 from herdmesh.statusstore.settings import StatusStoreSettings
-from herdmesh.worker.effects.session import HerderSession
+from herdmesh.worker.effects.stores.session import HerderSession
 from herdmesh.worker.state import events
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.session_worker import SINK_CLASS, SessionWorker

@@ -14,10 +14,10 @@ import pytest
 
 from herdmesh.cli.plugin.skeleton import Skeleton, write
 from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.worker.effects import validation
-from herdmesh.worker.effects.plan import planned_task_configs
-from herdmesh.worker.effects.plugins import discover
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.plugins import validation
+from herdmesh.worker.effects.plugins.plugins import discover
+from herdmesh.worker.effects.plugins.task_configs import planned_task_configs
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 
 _OFFLINE = ("--no-index", "--no-deps", "--no-cache-dir", "--disable-pip-version-check", "--quiet")

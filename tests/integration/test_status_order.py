@@ -19,11 +19,11 @@ from herdmesh.session.model import RunState, UnitId
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.topicstore.contract import StoreRole
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
-from herdmesh.worker.effects import statuses
-from herdmesh.worker.effects.specs import RunSpecs
-from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
+from herdmesh.worker.effects.runs.specs import RunSpecs
+from herdmesh.worker.effects.stores import statuses
+from herdmesh.worker.effects.stores.statuses import StatusClient
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.events import StatusStale
 from herdmesh.worker.state.instructions import WriteStatus

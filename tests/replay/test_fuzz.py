@@ -31,7 +31,7 @@ from herdmesh.statusstore.state.statuses import StatusPut, StatusState, TopicPut
 from herdmesh.statusstore.state.writes import Put, PutMode, decide_puts
 from herdmesh.topicstore import NotWriter, StoreRole
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, Revision, StoredRecord, WriteDecision
-from herdmesh.topicstore.kafka import KafkaTopicStore
+from herdmesh.topicstore.kafka.kafka_store import KafkaTopicStore
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support import fuzz
 from tests.support.config_topic import TOPIC, revision

@@ -38,7 +38,7 @@ from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.devstack.broker import Broker
 from herdmesh.topicstore import StoreRole
 from herdmesh.topicstore.contract import StoredRecord, WriteDecision
-from herdmesh.topicstore.kafka import KafkaTopicStore
+from herdmesh.topicstore.kafka.kafka_store import KafkaTopicStore
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support.config_topic import TOPIC
 from tests.support.config_world import Java, Replica, entry, follows_java

@@ -36,8 +36,8 @@ from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.topicstore import StoreTuning
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 
 WAIT_S = 45.0
 SETTINGS = ConfigStoreSettings(memory=True)

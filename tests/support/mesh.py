@@ -35,7 +35,7 @@ from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.layout import role_of
 from herdmesh.devstack.stack import Stack, StackSettings
-from herdmesh.kafka.contact import accepts
+from herdmesh.kafka.broker_reachability import accepts
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.rpc.request_ids import new_request_id
@@ -317,7 +317,7 @@ class Mesh:
                 return self._ask_offsets(name, topic)
             except KafkaException as error:
                 if accepts(self.bootstrap) and (silent := self._lag_consumers.pop(f"connect-{name}", None)):
-                    silent.close()  # it may have forgotten the broker for good: `herdmesh.kafka.contact`
+                    silent.close()  # it may have forgotten the broker for good: `herdmesh.kafka.broker_reachability`
                 # A broker that was just killed answers again in a moment; what it left open is its task's to finish.
                 if time.monotonic() > deadline_s:
                     raise AssertionError(

@@ -25,7 +25,7 @@ from herdmesh.statusstore.__main__ import serve
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.store import Store, make_store
 from herdmesh.statusstore.settings import StatusStoreSettings
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
 
 RUNNING = connector_pb2.RUN_STATE_RUNNING
 UNASSIGNED = connector_pb2.RUN_STATE_UNASSIGNED

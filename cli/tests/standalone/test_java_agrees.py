@@ -15,7 +15,7 @@ from cli.tests.standalone.java_side import JavaSide
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.java.properties_files import PropertiesError, parse
 from herdmesh.connect.topics import offsets_file
-from herdmesh.worker.effects.offset_file import OffsetFile
+from herdmesh.worker.effects.offsets.offset_file import OffsetFile
 from tests.support.sizes import soak_or
 
 pytestmark = pytest.mark.kafka  # it needs the jars of Connect, as what needs a broker does

@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.validation.worker_keys import NOT_READ, READ, WORKER_KEYS
 from herdmesh.connectors.common.known_keys import FAMILIES, published
-from herdmesh.worker.effects.plugins import discover
-from herdmesh.worker.effects.validation import validate
+from herdmesh.worker.effects.plugins.plugins import discover
+from herdmesh.worker.effects.plugins.validation import validate
 from herdmesh.worker.settings import WorkerSettings
 from libs.connectors.tests.published_keys.page import PAGE, TITLES, page, row
 from tests.support.sizes import soak_or

@@ -14,7 +14,7 @@ from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.connectors.postgres.cdc.connector import PostgresCdcSource
 from herdmesh.connectors.postgres.sink.connector import PostgresSink
 from herdmesh.connectors.postgres.source.connector import PostgresSourceConnector
-from herdmesh.worker.effects import validation
+from herdmesh.worker.effects.plugins import validation
 from herdmesh.worker.settings import WorkerSettings
 
 _CLASSES: tuple[type[Connector], ...] = (

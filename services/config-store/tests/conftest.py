@@ -8,7 +8,7 @@ import pytest
 
 from herdmesh.configstore.effects.stores import wall_clock_ms
 from herdmesh.configstore.service.roles import LEADERSHIP_SERVICE
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
 from tests.support.configstore_replica import Cluster, Replica, Replicas
 
 

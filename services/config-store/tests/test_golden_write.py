@@ -53,7 +53,7 @@ from herdmesh.connect.topics.config_records import (
 )
 from herdmesh.connect.topics.decoding import Tombstone
 from herdmesh.topicstore import StoreRole, WriteDecision
-from herdmesh.topicstore.kafka import KafkaTopicStore
+from herdmesh.topicstore.kafka.kafka_store import KafkaTopicStore
 from tests.support import golden
 from tests.support.config_topic import TOPIC, ConfigTopic
 from tests.support.golden import Line

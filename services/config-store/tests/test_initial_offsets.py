@@ -13,7 +13,7 @@ from herdmesh.configstore.effects.stores import wall_clock_ms
 from herdmesh.configstore.service.roles import LEADERSHIP_SERVICE
 from herdmesh.rpc.errors import ConnectorExists, OffsetsRefused, RequestInvalid
 from herdmesh.topicstore import StoreRole
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
 from tests.support.configstore_replica import Replica, Replicas
 
 OFFSETS = "connect-offsets"

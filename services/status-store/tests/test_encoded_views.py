@@ -10,7 +10,7 @@ from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.service import wire
 from herdmesh.statusstore.service.reads import StatusReadService
 from herdmesh.statusstore.state.leases import BecameWriter, Heartbeat
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
 from tests.support.statusstore_memory import W1, put, running
 
 _NO_CONTEXT = cast(Any, None)

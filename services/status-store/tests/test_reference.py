@@ -105,8 +105,8 @@ from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.statusstore.state.statuses import StatusState
 from herdmesh.statusstore.state.writes import Put, PutMode, decide_puts
 from herdmesh.topicstore.contract import NewRecord
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from tests.support.statusstore_memory import APPLIED, W1, put, running
 
 _ROOT = Path(__file__).parents[3]

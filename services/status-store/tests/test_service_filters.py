@@ -17,8 +17,8 @@ from herdmesh.rpc import errors, revisions
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.statusstore.service.wire import CONDITION_MESSAGE_MAX, CONDITIONS_MAX, GROUP_CHARACTERS_MAX
 from herdmesh.topicstore import Revision
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from tests.support.statusstore_memory import (
     APPLIED,
     RUNNING,

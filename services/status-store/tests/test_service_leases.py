@@ -14,8 +14,8 @@ from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.statusstore.state.leases import BecameWriter, Heartbeat, LeaseTable, Publish, Relayed
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from tests.support.statusstore_memory import RUNNING, UNASSIGNED, W1, W2, Client, Watch, kinds, put, running
 
 WORKERS = 1_000

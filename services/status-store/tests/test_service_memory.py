@@ -20,8 +20,8 @@ from herdmesh.statusstore.effects.requests import REMEMBERED_MAX
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.statusstore.errors import StoreGone
 from herdmesh.topicstore import Revision
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from tests.support.statusstore_memory import (
     APPLIED,
     PUT_SAFE,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from herdmesh.rpc.errors import Superseded
-from herdmesh.worker.effects import applications
-from herdmesh.worker.effects.applications import Applications, SparkApplication
-from herdmesh.worker.effects.processes import LastWord, Processes, RunLine
-from herdmesh.worker.effects.run_link import Launch, RunOrder
+from herdmesh.worker.effects.runs import applications
+from herdmesh.worker.effects.runs.applications import Applications, SparkApplication
+from herdmesh.worker.effects.runs.processes import LastWord, Processes, RunLine
 from herdmesh.worker.errors import RunLost
+from herdmesh.worker.run.run_link import Launch, RunOrder
 from services.worker.tests.test_processes import ORDER, Jobs
 
 

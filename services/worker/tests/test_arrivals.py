@@ -19,9 +19,9 @@ from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects.arrivals import Arrivals
-from herdmesh.worker.effects.idle_watch import IdleWatch
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.runs.arrival_watch import Arrivals
+from herdmesh.worker.effects.runs.idle_watch import IdleWatch
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.events import TaskHasWork, TaskWaits
 from herdmesh.worker.state.instructions import WatchTask
@@ -68,7 +68,7 @@ def arrivals(kafka_bootstrap: str, ear: Ear, monkeypatch: pytest.MonkeyPatch) ->
                 ear.taken = (message.topic() or "", message.partition() or 0)
             return message
 
-    monkeypatch.setattr("herdmesh.worker.effects.arrivals.Consumer", Noted)
+    monkeypatch.setattr("herdmesh.worker.effects.runs.arrival_watch.Consumer", Noted)
     found = Arrivals(kafka_bootstrap, {}, ear)
     yield found
     found.close()
@@ -141,9 +141,9 @@ def test_what_fails_is_tried_again_with_a_new_client(
                 polled_idle.set()
             return super().poll(timeout)
 
-    monkeypatch.setattr("herdmesh.worker.effects.arrivals.Consumer", Failing)
-    monkeypatch.setattr("herdmesh.worker.effects.arrivals._RETRY_PAUSE_S", 0.01)
-    monkeypatch.setattr("herdmesh.worker.effects.arrivals._LOG_POLL_S", 0.01)
+    monkeypatch.setattr("herdmesh.worker.effects.runs.arrival_watch.Consumer", Failing)
+    monkeypatch.setattr("herdmesh.worker.effects.runs.arrival_watch._RETRY_PAUSE_S", 0.01)
+    monkeypatch.setattr("herdmesh.worker.effects.runs.arrival_watch._LOG_POLL_S", 0.01)
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     arrivals = Arrivals(kafka_topics.bootstrap, {}, heard.set)
     try:
@@ -229,7 +229,7 @@ async def test_looks_keep_a_distance_whatever_is_heard(
 
         def join(self) -> None: ...
 
-    monkeypatch.setattr("herdmesh.worker.effects.idle_watch.Arrivals", Restless)
+    monkeypatch.setattr("herdmesh.worker.effects.runs.idle_watch.Arrivals", Restless)
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     async with Watched(kafka_topics.bootstrap, tmp_path) as watch, asyncio.timeout(WAIT_S):
         watch.goes_idle("idle", topic, 0)

@@ -19,14 +19,14 @@ from herdmesh.session import questions
 from herdmesh.session import wire as session_wire
 from herdmesh.session.messages import Ask
 from herdmesh.session.model import OffsetEntry
-from herdmesh.worker.effects import commands
-from herdmesh.worker.effects.commands import Commands
-from herdmesh.worker.effects.dead_letters import DeadLetters
-from herdmesh.worker.effects.loggers import Loggers
-from herdmesh.worker.effects.offset_forms import OffsetsTold, Prepared
-from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.plugins import Found, Plugins, discover
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.dead_letters.requests import DeadLetters
+from herdmesh.worker.effects.offsets.offset_forms import OffsetsTold, Prepared
+from herdmesh.worker.effects.offsets.offsets import Offsets
+from herdmesh.worker.effects.plugins.plugins import Found, Plugins, discover
+from herdmesh.worker.effects.runs.specs import RunSpecs
+from herdmesh.worker.effects.stores import commands
+from herdmesh.worker.effects.stores.commands import Commands
+from herdmesh.worker.run.loggers import Loggers
 from herdmesh.worker.settings import WorkerSettings
 
 RETRIABLE, BAD_CONFIG = connector_pb2.ERROR_CLASS_RETRIABLE, connector_pb2.ERROR_CLASS_BAD_CONFIG

@@ -16,10 +16,10 @@ from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi.connector import Config, SourceConnector
 from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.session.model import Failure, RunState, TargetState
-from herdmesh.worker.effects.connectors import ConnectorHost
-from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.offsets.offset_file import OffsetFile
+from herdmesh.worker.effects.offsets.offsets import Offsets
+from herdmesh.worker.effects.plugins.connectors import ConnectorHost
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import PutMode

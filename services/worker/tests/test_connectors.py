@@ -10,9 +10,9 @@ from herdmesh.connect.config.config_def import ConfigDef
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi.connector import Config, SourceConnector
-from herdmesh.worker.effects.connectors import ConnectorHost
-from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.offsets.offsets import Offsets
+from herdmesh.worker.effects.plugins.connectors import ConnectorHost
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
 

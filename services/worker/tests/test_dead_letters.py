@@ -30,13 +30,13 @@ from herdmesh.engine.runtime.failure import classify
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.session.model import UnitId
 from herdmesh.session.questions import AskDeadLetters, AskReplay
-from herdmesh.worker.effects import letter_log, letter_replay
-from herdmesh.worker.effects.dead_letters import DeadLetters
-from herdmesh.worker.effects.letter_replay import replay_spec
-from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.dead_letters import queue_reader, replay
+from herdmesh.worker.effects.dead_letters.replay import replay_spec
+from herdmesh.worker.effects.dead_letters.requests import DeadLetters
+from herdmesh.worker.effects.offsets.offset_file import OffsetFile
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.letters import CUT, REPLAYED
+from herdmesh.worker.state.dead_letter_headers import CUT, REPLAYED
 from herdmesh.worker.state.model import Config, TaskSpec
 from libs.core.tests.engine.harness import Kafka
 
@@ -161,7 +161,7 @@ def test_a_letter_tells_everything_and_a_brief_one_what_a_list_needs(here: Here)
 def test_pages_go_back_from_the_newest_and_do_not_move_when_letters_come(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letter_log, "_WINDOW_FIRST", 4)
+    monkeypatch.setattr(queue_reader, "_WINDOW_FIRST", 4)
     here.letters(*(b"%d" % number for number in range(7)), transactional_id=here.queue)
     here.letters(b"other", connector_name="b")  # behind a marker, and of another connector
     first = here.list(page_size=3)
@@ -179,8 +179,8 @@ def test_pages_go_back_from_the_newest_and_do_not_move_when_letters_come(
 def test_a_page_is_bounded_by_its_bytes_and_by_what_it_looks_at(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     here.letters(*(bytes(1_000) for _ in range(6)))
     here.letters(b"x", b"y", connector_name="b")
-    monkeypatch.setattr(letter_log, "PAGE_BYTES", 3_000)
-    monkeypatch.setattr(letter_log, "WINDOW_BYTES", 3_000)
+    monkeypatch.setattr(queue_reader, "PAGE_BYTES", 3_000)
+    monkeypatch.setattr(queue_reader, "WINDOW_BYTES", 3_000)
     found, token, pages = list[int](), "", 0
     while pages == 0 or token:
         reply = here.list(page_token=token)
@@ -188,8 +188,8 @@ def test_a_page_is_bounded_by_its_bytes_and_by_what_it_looks_at(here: Here, monk
         token, pages = reply.next_page_token, pages + 1
     assert found == [5, 4, 3, 2, 1, 0]
     assert pages >= 3
-    monkeypatch.setattr(letter_log, "SCAN_RECORDS_MAX", 1)
-    monkeypatch.setattr(letter_log, "_WINDOW_FIRST", 2)
+    monkeypatch.setattr(queue_reader, "SCAN_RECORDS_MAX", 1)
+    monkeypatch.setattr(queue_reader, "_WINDOW_FIRST", 2)
     empty = here.list()
     assert (list(empty.letters), empty.next_page_token != "") == ([], True)
     assert here.list(page_token=empty.next_page_token).letters[0].offset == 5
@@ -328,7 +328,7 @@ def test_letters_that_cannot_go_back_stay_and_hold_up_no_other(here: Here, tmp_t
 
 
 def test_many_go_in_steps_that_end_where_the_first_one_began(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter_replay, "STEP_LETTERS_MAX", 2)
+    monkeypatch.setattr(replay, "STEP_LETTERS_MAX", 2)
     here.letters(*(b"v%d" % number for number in range(5)))
     first = here.replay(request_id="1")
     assert (first.replayed_count, first.next_page_token) == (2, "0:2;0:5")

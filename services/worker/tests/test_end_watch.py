@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException
 
-from herdmesh.worker.effects.end_watch import EndWatch
+from herdmesh.worker.effects.runs.end_watch import EndWatch
 from herdmesh.worker.state.events import EndsLearned
 
 WAIT_S = 20.0

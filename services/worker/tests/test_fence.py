@@ -13,7 +13,7 @@ from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFenced
 from herdmesh.kafka.checked_producer import CheckedProducer
-from herdmesh.worker.effects import fence as fencing
+from herdmesh.worker.effects.runs import fencing
 
 
 @pytest.mark.kafka

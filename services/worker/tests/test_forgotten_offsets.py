@@ -18,7 +18,7 @@ from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients, delete_group_offsets
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects.uncertain import OutcomeUncertain
+from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUncertain
 from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka
 from services.worker.tests.test_offsets import at, bench, sink

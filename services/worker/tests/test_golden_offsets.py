@@ -24,9 +24,9 @@ from herdmesh.engine.source.source_offsets import SourceOffsets
 from herdmesh.session.model import OffsetEntry
 from herdmesh.session.questions import AlterOffsets, ReadOffsets
 from herdmesh.topicstore.partitioner import partition_of
-from herdmesh.worker.effects.offset_forms import source_told
-from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.offsets.offset_forms import source_told
+from herdmesh.worker.effects.offsets.offsets import Offsets
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from libs.core.tests.engine.harness import Kafka
 from tests.support import golden

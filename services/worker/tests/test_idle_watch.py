@@ -24,9 +24,9 @@ from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
 from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.engine.runtime.contract import PartitionProgress, Progress, Properties
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects import idle_watch, signs
-from herdmesh.worker.effects.idle_watch import IdleWatch
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.runs import idle_watch, signs
+from herdmesh.worker.effects.runs.idle_watch import IdleWatch
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.events import TaskHasWork, TaskWaits
 from herdmesh.worker.state.instructions import WatchTask

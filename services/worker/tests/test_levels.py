@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.errors import ConfigError
 from herdmesh.session.questions import SetLogger
 from herdmesh.topicstore.contract import Revision
-from herdmesh.worker.effects.loggers import Loggers
+from herdmesh.worker.run.loggers import Loggers
 from herdmesh.worker.state.levels import REMEMBERED_MAX, Levels
 
 LOGGER = "test.levels"

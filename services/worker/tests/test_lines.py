@@ -15,10 +15,10 @@ from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.session import wire as session_wire
 from herdmesh.session.messages import Welcome
 from herdmesh.session.model import Assignment, RunState, UnitId
-from herdmesh.worker.effects import statuses
-from herdmesh.worker.effects.session import HerderSession
-from herdmesh.worker.effects.specs import RunSpecs
-from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.worker.effects.runs.specs import RunSpecs
+from herdmesh.worker.effects.stores import statuses
+from herdmesh.worker.effects.stores.session import HerderSession
+from herdmesh.worker.effects.stores.statuses import StatusClient
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events
 from herdmesh.worker.state.instructions import WriteStatus

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from herdmesh.rpc.process import configure_logging
-from herdmesh.worker.effects import loggers
-from herdmesh.worker.effects.loggers import Loggers
+from herdmesh.worker.run import loggers
+from herdmesh.worker.run.loggers import Loggers
 
 FOO, BAR, OTHER = "test.loggers.foo", "test.loggers.foo.bar", "test.other"
 
@@ -114,7 +114,7 @@ def test_runs_take_over_what_was_changed(here: Loggers) -> None:
 
 def test_the_kafka_clients_of_runs_have_loggers_before_any_run(here: Loggers) -> None:
     """`herd set-logger` refuses a name that no worker has."""
-    importlib.import_module("herdmesh.worker.effects.commands")  # what every worker imports
+    importlib.import_module("herdmesh.worker.effects.stores.commands")  # what every worker imports
     assert [entry.logger for entry in here.listed("librdkafka.")] == [
         "librdkafka.admin",
         "librdkafka.consumer",

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.worker.effects import memory_watch
-from herdmesh.worker.effects.memory_watch import MemoryWatch, used_bytes
-from herdmesh.worker.effects.process_trees import ProcessId, started_by
-from herdmesh.worker.effects.processes import LastWord, RunLine
+from herdmesh.worker.effects.runs import memory_watch
+from herdmesh.worker.effects.runs.memory_watch import MemoryWatch, used_bytes
+from herdmesh.worker.effects.runs.process_trees import ProcessId, started_by
+from herdmesh.worker.effects.runs.processes import LastWord, RunLine
 
 MB = 1 << 20
 #: Takes 64 MB at each line, without giving the interpreter's lock up (a regular expression), and says so.

@@ -15,8 +15,8 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.kafka.groups import QUESTION_S
-from herdmesh.worker.effects import sink_offsets, uncertain
-from herdmesh.worker.effects.uncertain import OutcomeUncertain, writing
+from herdmesh.worker.effects.offsets import offset_write_outcome, sink_offsets
+from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUncertain, writing
 
 WAIT_MS = 15_000
 
@@ -82,7 +82,7 @@ def test_a_deletion_is_not_repeated_once_whoever_asked_may_have_gone_on(monkeypa
     """Its first answer takes 16 s and tells nothing."""
     deletion = Deletion(KafkaError.REQUEST_TIMED_OUT)
     late = SimpleNamespace(monotonic=lambda: time.monotonic() + 16)
-    deletion.heard = lambda: monkeypatch.setattr(uncertain, "time", late)
+    deletion.heard = lambda: monkeypatch.setattr(offset_write_outcome, "time", late)
     with pytest.raises(OutcomeUncertain, match="whether group g is deleted is not known"):
         deletion.carry_out()
     assert deletion.asked == ["g"]

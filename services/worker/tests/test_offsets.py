@@ -30,16 +30,12 @@ from herdmesh.engine.sink import manifest, partitions
 from herdmesh.session.model import OffsetEntry, UnitId
 from herdmesh.session.questions import AlterOffsets, ReadOffsets
 from herdmesh.topicstore.contract import Revision
-from herdmesh.worker.effects import uncertain
-from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.offset_forms import (
-    OffsetsTold,
-    changed_message,
-    sink_offsets,
-)
-from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.specs import RunSpecs
-from herdmesh.worker.effects.uncertain import OutcomeUncertain
+from herdmesh.worker.effects.offsets import offset_write_outcome
+from herdmesh.worker.effects.offsets.offset_file import OffsetFile
+from herdmesh.worker.effects.offsets.offset_forms import OffsetsTold, changed_message, sink_offsets
+from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUncertain
+from herdmesh.worker.effects.offsets.offsets import Offsets
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka, run_here, write
@@ -569,7 +565,7 @@ def test_a_group_is_deleted_only_as_long_as_whoever_asked_waits(
     stopped = StoppedSink(kafka_bootstrap, tmp_topic, tmp_path)
 
     def late(_self: FileStreamSink, _config: Any, _offsets: Any) -> bool:
-        monkeypatch.setattr(uncertain, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 61))
+        monkeypatch.setattr(offset_write_outcome, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 61))
         return True
 
     monkeypatch.setattr(FileStreamSink, "alter_offsets", late)
@@ -577,7 +573,7 @@ def test_a_group_is_deleted_only_as_long_as_whoever_asked_waits(
         stopped.reset()
     assert refused.value.error_class is ErrorClass.RETRIABLE
     assert not isinstance(refused.value, OutcomeUncertain)
-    monkeypatch.setattr(uncertain, "time", time)
+    monkeypatch.setattr(offset_write_outcome, "time", time)
     assert stopped.committed() == [1]
     stopped.reset(timeout_ms=200_000)  # who asked waits longer than the connector takes
     assert stopped.committed() == [-1001]

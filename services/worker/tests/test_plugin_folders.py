@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.worker.effects import plugin_folders
-from herdmesh.worker.effects.plugin_folders import OwnLibraries, own_libraries
+from herdmesh.worker.effects.plugins import plugin_folders
+from herdmesh.worker.effects.plugins.plugin_folders import OwnLibraries, own_libraries
 from tests.support.plugin_environments import Environment, greet
 
 OWN = OwnLibraries({"msgspec": "0.22.0", "pyarrow": "26.0.1", "herdmesh-connectors": "0.1.0"}, ("herdmesh", "msgspec"))

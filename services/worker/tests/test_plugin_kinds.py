@@ -17,8 +17,8 @@ from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, FieldViolat
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi.connector import SinkConnector, SinkTask, SourceConnector, SourceTask
 from herdmesh.engine.runtime.failure import classify
-from herdmesh.worker.effects import asked_folders, plugin_folders
-from herdmesh.worker.effects.plugins import discover
+from herdmesh.worker.effects.plugins import folder_scan, plugin_folders
+from herdmesh.worker.effects.plugins.plugins import discover
 from herdmesh.worker.plugin_messages import Answer, Call
 from herdmesh.worker.plugin_process import PluginConnectors
 from tests.support.plugin_environments import Environment
@@ -55,7 +55,7 @@ IMPORTS = {
 def test_imports_that_break_things_are_told_and_hurt_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked_folders, "ANSWER_S", 50.0)  # before a call is given up; else this machine is only busy
+    monkeypatch.setattr(folder_scan, "ANSWER_S", 50.0)  # before a call is given up; else this machine is only busy
     for name, (text, says) in IMPORTS.items():
         body = text if says else text + PLUGIN.format(name=name, aliases="")
         Environment(tmp_path / name).install(name, "1", {f"{name}.py": body + "\n"}, connectors=[f"P = {name}:P"])

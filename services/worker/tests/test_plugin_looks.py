@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi.connector import ConnectorContext
-from herdmesh.worker.effects import asked_folders
-from herdmesh.worker.effects.asked_folders import AskedFolders
-from herdmesh.worker.effects.plugins import Plugins, discover
+from herdmesh.worker.effects.plugins import folder_scan
+from herdmesh.worker.effects.plugins.folder_scan import AskedFolders
+from herdmesh.worker.effects.plugins.plugins import Plugins, discover
 from services.worker.tests.test_plugin_kinds import PLUGIN
 from tests.support.plugin_environments import Environment, greet
 
@@ -21,9 +21,9 @@ from tests.support.plugin_environments import Environment, greet
 @pytest.fixture
 def own_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders are looked at when the test says so, and what changed is taken to stand still at once."""
-    monkeypatch.setattr(asked_folders, "LOOK_S", 3600.0)
-    monkeypatch.setattr(asked_folders, "STILL_S", 0.0)
-    monkeypatch.setattr(asked_folders, "ANSWER_S", 60.0)
+    monkeypatch.setattr(folder_scan, "LOOK_S", 3600.0)
+    monkeypatch.setattr(folder_scan, "STILL_S", 0.0)
+    monkeypatch.setattr(folder_scan, "ANSWER_S", 60.0)
 
 
 @pytest.mark.usefixtures("own_looks")

@@ -30,12 +30,12 @@ from herdmesh.connect.spi.waits import Wait
 from herdmesh.engine.runtime.errors import TaskFailed
 from herdmesh.engine.runtime.failure import classify
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects import asked_folders, validation
-from herdmesh.worker.effects.connectors import ConnectorHost
-from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.plan import planned_task_configs
-from herdmesh.worker.effects.plugins import Found, Plugins, discover
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.offsets.offsets import Offsets
+from herdmesh.worker.effects.plugins import folder_scan, validation
+from herdmesh.worker.effects.plugins.connectors import ConnectorHost
+from herdmesh.worker.effects.plugins.plugins import Found, Plugins, discover
+from herdmesh.worker.effects.plugins.task_configs import planned_task_configs
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.plugin_requests import PAUSE_S
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
@@ -363,7 +363,7 @@ def test_the_process_ends_with_its_worker(tmp_path: Path) -> None:
     """Killed, a worker tells nobody that it ends."""
     greet(tmp_path / "1.0", "1.0", "1")
     script = (
-        "import sys; from herdmesh.worker.effects.plugins import discover\n"
+        "import sys; from herdmesh.worker.effects.plugins.plugins import discover\n"
         "connector = discover(sys.argv[1]).registry.find('Greet').load()\n"
         "connector.start({'file': 'f'})\n"
         "print('started', flush=True); sys.stdin.read()\n"
@@ -429,9 +429,7 @@ class Forks(SinkConnector):
 def test_what_cannot_be_imported_is_left_out_and_the_log_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        asked_folders, "_log", structlog.get_logger()
-    )  # another test may have had it keep its processors
+    monkeypatch.setattr(folder_scan, "_log", structlog.get_logger())  # another test may have had it keep its processors
     broken = Environment(tmp_path / "broken")
     broken.install("broken", "1", {"broken.py": "import no_such_module\n", "other.py": "Other = dict\n"},
                    connectors=["Broken = broken:Broken", "Other = other:Other"])  # fmt: skip
@@ -511,7 +509,7 @@ def test_without_folders_no_process_is_made(monkeypatch: pytest.MonkeyPatch) -> 
     def never(*_: object) -> Any:
         raise AssertionError("nothing is to be read")
 
-    monkeypatch.setattr("herdmesh.worker.effects.asked_folders.own_libraries", never)
+    monkeypatch.setattr("herdmesh.worker.effects.plugins.folder_scan.own_libraries", never)
     found = discover(" ")
     assert found.folders is None
     assert found.registry.find("FileStreamSink").imports is None

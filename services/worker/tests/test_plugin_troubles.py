@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from herdmesh.worker.effects import asked_folders
-from herdmesh.worker.effects.plugins import discover
+from herdmesh.worker.effects.plugins import folder_scan
+from herdmesh.worker.effects.plugins.plugins import discover
 from herdmesh.worker.output_limit import BURST_BYTES, BYTES_PER_SECOND, LimitedLoggers, OutputLimit
 from tests.support.plugin_environments import Environment, greet
 
@@ -31,7 +31,7 @@ HANGS = "import threading\nthreading.Event().wait()\n"
 def test_modules_that_end_or_break_their_process_are_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked_folders, "ANSWER_S", 50.0)  # before a call is given up; else this machine is only busy
+    monkeypatch.setattr(folder_scan, "ANSWER_S", 50.0)  # before a call is given up; else this machine is only busy
     for name, (text, _) in MODULES.items():
         Environment(tmp_path / name).install(name, "1", {f"{name}.py": text}, connectors=[f"P = {name}:Plugin"])
     Environment(tmp_path / "named").install("named", "1", {"named.py": ""}, connectors=["P = :::"])
@@ -53,7 +53,7 @@ def test_a_folder_that_hangs_holds_up_nobody_and_is_found_when_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One through a symbolic link, too: it is one folder. One that only takes long is known once it has answered."""
-    monkeypatch.setattr(asked_folders, "ANSWER_S", 3.0)
+    monkeypatch.setattr(folder_scan, "ANSWER_S", 3.0)
     Environment(tmp_path / "hangs").install("hangs", "1", {"hangs.py": HANGS}, connectors=["P = hangs:P"])
     (tmp_path / "same").symlink_to(tmp_path / "hangs")
     greet(tmp_path / "greet", "1.0", "1")

@@ -21,8 +21,8 @@ from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.session.model import OffsetEntry, UnitId
 from herdmesh.session.questions import AlterOffsets
 from herdmesh.topicstore.contract import Revision
-from herdmesh.worker.effects.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
-from herdmesh.worker.effects.offsets import Offsets
+from herdmesh.worker.effects.offsets.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
+from herdmesh.worker.effects.offsets.offsets import Offsets
 from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka, write
 from services.worker.tests.test_offsets import WAIT_MS, Bench, at, bench, documents, sink, source, standalone

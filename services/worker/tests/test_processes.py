@@ -11,9 +11,9 @@ import pytest
 
 from herdmesh.engine.runtime.contract import RunSpec, TaskKind
 from herdmesh.rpc.errors import Superseded
-from herdmesh.worker.effects.processes import LastWord, Processes, RunLine, RunProcess
-from herdmesh.worker.effects.run_link import Launch, RunOrder
+from herdmesh.worker.effects.runs.processes import LastWord, Processes, RunLine, RunProcess
 from herdmesh.worker.errors import RunLost
+from herdmesh.worker.run.run_link import Launch, RunOrder
 
 ORDER = RunOrder(RunSpec("r", "c", 0, 1, TaskKind.SINK, "x:Y", {}, {}, "127.0.0.1:1", "g", "o", "g-c-0"))
 

@@ -22,9 +22,9 @@ from herdmesh.engine.runtime.failure import classify
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import Condition, Failure, UnitId
 from herdmesh.worker import wire
-from herdmesh.worker.effects.plan import planned_task_configs
-from herdmesh.worker.effects.specs import RunSpecs
-from herdmesh.worker.effects.validation import validate
+from herdmesh.worker.effects.plugins.task_configs import planned_task_configs
+from herdmesh.worker.effects.plugins.validation import validate
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec
 

@@ -14,8 +14,8 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects.reloads import Reloads, Values
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.runs.reloads import Reloads, Values
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import TaskSpec

@@ -10,8 +10,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from herdmesh.engine.runtime.contract import RunSpec, TaskKind
 from herdmesh.rpc import tracing
-from herdmesh.worker.effects import run_spans
-from herdmesh.worker.effects.run_spans import RunSpans
+from herdmesh.worker.run import run_spans
+from herdmesh.worker.run.run_spans import RunSpans
 
 TRACEPARENT = tracing.new_traceparent()
 SPEC = RunSpec("r1", "c", 3, 4, TaskKind.SINK, "", {}, {}, "", "", "", "", generation=7, traceparent=TRACEPARENT)

@@ -9,14 +9,14 @@ import threading
 import pytest
 
 from herdmesh.engine.runtime import progress_ticks
-from herdmesh.worker.effects.run_watch import STUCK_S, RunWatch
+from herdmesh.worker.run.run_watch import STUCK_S, RunWatch
 
 pytestmark = pytest.mark.timed
 
 #: The main thread hangs until its input ends and keeps the interpreter's lock, so no other thread of Python can run.
 HANGS = """
 import ctypes, time
-from herdmesh.worker.effects.run_watch import RunWatch
+from herdmesh.worker.run.run_watch import RunWatch
 
 def a_call_that_does_not_return():
     ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)

@@ -36,14 +36,14 @@ from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.session.model import Assignment, UnitId
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker import wire
-from herdmesh.worker.effects import runs as runs_module
-from herdmesh.worker.effects.applications import Applications, ClosableJobs
-from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.processes import Processes
-from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
-from herdmesh.worker.effects.runs import Runs
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.offsets.offset_file import OffsetFile
+from herdmesh.worker.effects.runs import run_executor as runs_module
+from herdmesh.worker.effects.runs.applications import Applications, ClosableJobs
+from herdmesh.worker.effects.runs.processes import Processes
+from herdmesh.worker.effects.runs.run_executor import Runs
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.errors import RunLost
+from herdmesh.worker.run.run_link import Launch, RunOrder, WorkerLink
 from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
@@ -352,7 +352,7 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as the run is the task's own; what an older one still hands over is refused, and changes nothing."""
-    monkeypatch.setattr("herdmesh.worker.effects.runs._LINE_CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("herdmesh.worker.effects.runs.run_executor._LINE_CLOSE_TIMEOUT_S", 0.1)
     path = tmp_path / "offsets"
     file = OffsetFile(str(path))
     file.open()

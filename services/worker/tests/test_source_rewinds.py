@@ -15,10 +15,10 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi.connector import Config, SourceConnector
 from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.worker import plugin_process
-from herdmesh.worker.effects import remote_connectors
-from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.plugin_processes import PluginProcess
-from herdmesh.worker.effects.remote_connectors import RemoteSource
+from herdmesh.worker.effects.offsets.offset_file import OffsetFile
+from herdmesh.worker.effects.plugins import remote_connectors
+from herdmesh.worker.effects.plugins.plugin_processes import PluginProcess
+from herdmesh.worker.effects.plugins.remote_connectors import RemoteSource
 from services.worker.tests.test_offsets import NOWHERE, bench, source
 
 

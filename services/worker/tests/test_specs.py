@@ -8,7 +8,7 @@ import pytest
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec
 

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.topics.offsets_topic import decode_value, encode_value
-from herdmesh.worker.state import letters, replays
-from herdmesh.worker.state.letters import Letter, Wanted
-from herdmesh.worker.state.replays import Outcome, Replays, Runs
+from herdmesh.worker.state import dead_letter_headers, dead_letter_replays
+from herdmesh.worker.state.dead_letter_headers import Letter, Wanted
+from herdmesh.worker.state.dead_letter_replays import Outcome, Replays, Runs
 
 
-def header(name: str, text: str | None) -> letters.Header:
+def header(name: str, text: str | None) -> dead_letter_headers.Header:
     return ERROR_HEADER_PREFIX + name, None if text is None else text.encode()
 
 
-def letter(*errors: letters.Header, **more: object) -> Letter:
-    own, last = letters.split([*errors])
+def letter(*errors: dead_letter_headers.Header, **more: object) -> Letter:
+    own, last = dead_letter_headers.split([*errors])
     return Letter(0, 5, b"k", b"v", 1_000, own, last, **more)  # pyright: ignore[reportArgumentType]
 
 
@@ -29,16 +29,20 @@ def letter(*errors: letters.Header, **more: object) -> Letter:
 def test_the_last_failure_is_told_from_earlier_ones_and_from_the_records_own_headers() -> None:
     first = [header("topic", "orders"), header("offset", "3"), header("stage", "VALUE_CONVERTER")]
     second = [header("topic", "dlq-orders"), header("offset", "0"), header("stage", "TRANSFORMATION")]
-    own, last = letters.split([("a", b"1"), *first, ("a", b"2"), *second])
+    own, last = dead_letter_headers.split([("a", b"1"), *first, ("a", b"2"), *second])
     assert own == (("a", b"1"), *first, ("a", b"2"))
     assert last == tuple(second)
 
 
 def test_a_failure_with_fewer_headers_leaves_none_of_its_own_behind() -> None:
-    own, last = letters.split([header("stage", "TASK_PUT"), header("exception.message", None), ("b", None)])
+    own, last = dead_letter_headers.split([header("stage", "TASK_PUT"), header("exception.message", None), ("b", None)])
     assert own == (("b", None),)
     found = Letter(0, 0, None, None, None, own, last)
-    assert (found.error(letters.STAGE), found.error(letters.MESSAGE), found.error(letters.TOPIC)) == (
+    assert (
+        found.error(dead_letter_headers.STAGE),
+        found.error(dead_letter_headers.MESSAGE),
+        found.error(dead_letter_headers.TOPIC),
+    ) == (
         "TASK_PUT",
         None,
         None,
@@ -47,7 +51,10 @@ def test_a_failure_with_fewer_headers_leaves_none_of_its_own_behind() -> None:
 
 def test_what_is_put_back_has_its_own_headers_and_says_which_letter_it_was() -> None:
     found = letter(("a", b"1"), header("topic", "orders"))
-    assert letters.put_back_headers(found, "dlq") == [("a", b"1"), (letters.REPLAYED, b"dlq-0@5")]
+    assert dead_letter_headers.put_back_headers(found, "dlq") == [
+        ("a", b"1"),
+        (dead_letter_headers.REPLAYED, b"dlq-0@5"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +117,7 @@ def test_what_was_deleted_from_the_queue_is_not_remembered_one_by_one() -> None:
 
 def test_requests_are_remembered_the_newest_ones() -> None:
     known = Replays("dlq", "id")
-    for number in range(replays.REQUESTS_MAX + 2):
+    for number in range(dead_letter_replays.REQUESTS_MAX + 2):
         known.note(Outcome(f"r{number}", number, "0:5;0:9"))
     known.note(Outcome("", 3))
     again = Replays("dlq", "id")

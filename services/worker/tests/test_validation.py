@@ -19,9 +19,9 @@ from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
 from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.connectors.mirror.source.connector import MirrorSourceConnector
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects import validation
-from herdmesh.worker.effects.plugins import Found, Plugins
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.plugins import validation
+from herdmesh.worker.effects.plugins.plugins import Found, Plugins
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec
 from tests.support import golden

@@ -26,7 +26,7 @@ from herdmesh.session import questions
 from herdmesh.session import wire as session_wire
 from herdmesh.session.messages import Heartbeat, Released
 from herdmesh.session.model import Failure, UnitId
-from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.worker.effects.stores.statuses import StatusClient
 from herdmesh.worker.loop import WorkerLoop
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.levels import Levels

@@ -199,7 +199,7 @@ def simulated() -> Generator[None]:
     with ExitStack() as stack:
         for module in ("campaign", "watches", "writes"):
             stack.enter_context(patch(f"herdmesh.herder.effects.{module}.connect", channel))
-        stack.enter_context(patch("herdmesh.worker.effects.statuses.connect", channel))
+        stack.enter_context(patch("herdmesh.worker.effects.stores.statuses.connect", channel))
         stack.enter_context(patch("herdmesh.herder.effects.campaign.monotonic_ms", now_ms))
         for module in ("watches", "writes"):
             stack.enter_context(patch(f"herdmesh.herder.effects.{module}.wall_clock_ms", wall_ms))

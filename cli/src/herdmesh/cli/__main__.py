@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import sys
 
-from herdmesh.rpc import imports
+from herdmesh.rpc import gc_at_import
 
 
 def main() -> None:
     """Entry point of the `herd` script."""
-    imports.begin()
+    gc_at_import.begin()
     if sys.argv[1:2] == ["transform"]:
         from herdmesh.cli.commands.transform import alone as app
     else:
         from herdmesh.cli.app import app
-    imports.over()
+    gc_at_import.over()
     app()
 
 

@@ -34,8 +34,7 @@ from herdmesh.statusstore.effects.store import make_store
 from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.worker.__main__ import Ground, ground
 from herdmesh.worker.__main__ import serve_on as serve_worker_on
-from herdmesh.worker.effects.plugins import discover
-from herdmesh.worker.effects.validation import validate
+from herdmesh.worker.effects.plugins import discover, validate
 from herdmesh.worker.errors import WorkerError
 from herdmesh.worker.settings import WorkerSettings
 

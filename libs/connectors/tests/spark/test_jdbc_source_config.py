@@ -13,9 +13,9 @@ from herdmesh.connectors.postgres.source.connector import PostgresSourceConnecto
 from herdmesh.connectors.spark.jdbc_source.connector import JdbcSource
 from herdmesh.connectors.spark.jdbc_source.settings import settings_of, topic_name
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects import validation
-from herdmesh.worker.effects.plan import planned_task_configs
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.plugins import validation
+from herdmesh.worker.effects.plugins.task_configs import planned_task_configs
+from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from herdmesh.kafka.repeats import PAUSE_S, Repeats
+from herdmesh.kafka.log_dedup import PAUSE_S, Repeats
 
 _REFUSED = (
     "FAIL [connector-consumer-a-0#consumer-3] [thrd:127.0.0.1:9092/bootstrap]: Connect to ipv4#127.0.0.1:9092 failed"

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.topics import transaction_topic
 from herdmesh.engine.fencing import hung_offsets_transaction
-from herdmesh.kafka.decisions import DecisionsNotRead, decisions
-from herdmesh.topicstore import kafka_hanging
+from herdmesh.kafka.transaction_outcomes import DecisionsNotRead, decisions
+from herdmesh.topicstore.kafka import hanging_transaction
 from herdmesh.topicstore.log import LogBlocked, LogUnavailable
 from herdmesh.topicstore.settings import TopicSettings
 
@@ -107,11 +107,11 @@ def _decided(asked: Busy, monkeypatch: pytest.MonkeyPatch) -> Any:
     def opened(_: TopicSettings) -> Busy:
         return asked
 
-    monkeypatch.setattr(kafka_hanging, "_open", opened)
-    monkeypatch.setattr(kafka_hanging, "_READ_S", 0.05)
+    monkeypatch.setattr(hanging_transaction, "_open", opened)
+    monkeypatch.setattr(hanging_transaction, "_READ_S", 0.05)
     try:
         settings = TopicSettings(topic="t", transactional_id=ID, election_group="g")
-        return kafka_hanging.decided(settings, [("t", 0), ("t", 1)])
+        return hanging_transaction.decided(settings, [("t", 0), ("t", 1)])
     finally:
         assert asked.closed
 

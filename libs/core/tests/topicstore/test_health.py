@@ -29,8 +29,8 @@ from herdmesh.topicstore.core import MayWrite, always
 from herdmesh.topicstore.errors import TakeOverBlocked
 from herdmesh.topicstore.health import HealthBook, Part, condition_of
 from herdmesh.topicstore.log import LogBlocked, LogUnavailable, Positions
-from herdmesh.topicstore.memory import MemoryLog, MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryLog, MemoryTopicStore
 from tests.contract.topicstore_harness import WAIT_S, Change, KeyValues, Watcher, put, suite_settings, until_role
 
 SETTINGS = suite_settings("t")

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from herdmesh.kafka.contact import Contact
-from herdmesh.topicstore import StoredRecord, kafka_election
+from herdmesh.kafka.broker_reachability import Contact
+from herdmesh.topicstore import StoredRecord
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
-from herdmesh.topicstore.kafka_election import Election
-from herdmesh.topicstore.kafka_reader import KafkaReader
-from herdmesh.topicstore.kafka_topics import TopicAdmin
+from herdmesh.topicstore.kafka import election as kafka_election
+from herdmesh.topicstore.kafka.election import Election
+from herdmesh.topicstore.kafka.reader import KafkaReader
+from herdmesh.topicstore.kafka.topics import TopicAdmin
 from herdmesh.topicstore.log import LogUnavailable, Positions
 from herdmesh.topicstore.settings import TopicSettings
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, suite_settings

@@ -30,7 +30,7 @@ from herdmesh.topicstore import (
     TopicStoreError,
     WriteDecision,
 )
-from herdmesh.topicstore.kafka import KafkaTopicStore
+from herdmesh.topicstore.kafka.kafka_store import KafkaTopicStore
 from tests.contract.topicstore_harness import (
     WAIT_S,
     Change,

@@ -26,11 +26,11 @@ from herdmesh.topicstore import (
     WriteDecision,
     WriteOutcomeUnknown,
     WriteStage,
-    kafka,
 )
-from herdmesh.topicstore.kafka_hanging import decided
-from herdmesh.topicstore.kafka_reader import KafkaReader
-from herdmesh.topicstore.kafka_topics import Shard
+from herdmesh.topicstore.kafka import kafka_store
+from herdmesh.topicstore.kafka.hanging_transaction import decided
+from herdmesh.topicstore.kafka.reader import KafkaReader
+from herdmesh.topicstore.kafka.topics import Shard
 from herdmesh.topicstore.settings import TopicSettings
 from libs.core.tests.engine.harness import Kafka
 from tests.contract.topicstore_harness import KafkaCluster, KeyValues, Store, suite_settings, until_role
@@ -130,7 +130,7 @@ async def _broker(folder: Path) -> AsyncGenerator[Broker]:
 async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(tmp_path: Path) -> None:
     begun: list[Half] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kafka, "decided", _decided)
+        patch.setattr(kafka_store, "decided", _decided)
         async with _broker(tmp_path) as broker:
             try:
                 begun += await asyncio.gather(

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.topicstore import NewRecord, StoredRecord, StoreRole, StoreTuning, WriteDecision, WriteOutcomeUnknown
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
-from herdmesh.topicstore.kafka_reader import KafkaReader
+from herdmesh.topicstore.kafka.reader import KafkaReader
 from herdmesh.topicstore.log import Positions
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, put, suite_settings, until_role
 

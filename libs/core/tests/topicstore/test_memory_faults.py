@@ -21,8 +21,8 @@ from herdmesh.topicstore import (
     WriteOutcomeUnknown,
     WriteStage,
 )
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from tests.contract.topicstore_harness import (
     Change,
     Entry,

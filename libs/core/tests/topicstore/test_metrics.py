@@ -10,7 +10,7 @@ import pytest
 
 from herdmesh.rpc.telemetry import MetricsPage
 from herdmesh.topicstore import StoreRole, StoreTuning, WriterFenced
-from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from herdmesh.topicstore.metrics import STORE_METRICS
 from tests.contract.topicstore_harness import Change, KeyValues, MemoryCluster, put, suite_settings, until_role
 

@@ -10,7 +10,7 @@ import pytest
 
 from herdmesh.topicstore.contract import Revision, StoreRole, WatchChange, WatchProgress
 from herdmesh.topicstore.errors import StoreClosed, WatchOverflow
-from herdmesh.topicstore.memory import MemoryBroker, MemoryTopicStore
+from herdmesh.topicstore.memory.memory_store import MemoryBroker, MemoryTopicStore
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.watch import WatchHub
 from tests.contract.topicstore_harness import Change, KeyValues, put, until_role

@@ -20,7 +20,7 @@ from herdmesh.topicstore import (
     WriteStage,
 )
 from herdmesh.topicstore.log import LogBlocked
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
 from tests.contract.topicstore_harness import WAIT_S, KeyValues, MemoryCluster, Store, suite_settings, until_role
 
 OWN, AUDIT = "topic", "topic-audit"

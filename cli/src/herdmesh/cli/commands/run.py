@@ -28,7 +28,7 @@ from herdmesh.cli.output import Format, colored, err, error_document, out, print
 from herdmesh.cli.runner import OutputOption, run
 from herdmesh.devstack.errors import AccessUnusable
 from herdmesh.devstack.readiness import serving_cluster
-from herdmesh.rpc import imports
+from herdmesh.rpc import gc_at_import
 from herdmesh.rpc.process import EXIT_FORCED, configure_logging
 from herdmesh.rpc.request_ids import new_request_id
 from herdmesh.standalone.errors import BadFiles, PartEnded, Problem
@@ -110,7 +110,7 @@ def _services() -> ModuleType:
     except ImportError as error:
         message = f"`herd run` needs all services in this environment, and {error.name} is missing"
         raise CommandError("USAGE", message, "Install herdmesh-cli[standalone].", EXIT_USAGE) from None
-    imports.over()
+    gc_at_import.over()
     return process
 
 

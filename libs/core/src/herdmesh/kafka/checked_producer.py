@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from herdmesh.kafka.pending import pending
+from herdmesh.kafka.callback_exceptions import pending
 
 _CATEGORY: Final = "eos"
 """Of the debug log: some twenty lines a transaction, one a partition, none a record."""

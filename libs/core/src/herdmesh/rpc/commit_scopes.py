@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.connect.topics import CommitScope
-from herdmesh.rpc import foreign
+from herdmesh.rpc import java_values
 
 
 def to_proto(scope: CommitScope | None) -> connector_pb2.CommitScope | None:
@@ -18,9 +18,9 @@ def to_proto(scope: CommitScope | None) -> connector_pb2.CommitScope | None:
     if scope is None:
         return None
     return connector_pb2.CommitScope(
-        group=foreign.text(scope.group),
-        topics=map(foreign.text, scope.topics),
-        elsewhere=map(foreign.text, scope.elsewhere),
+        group=java_values.text(scope.group),
+        topics=map(java_values.text, scope.topics),
+        elsewhere=map(java_values.text, scope.elsewhere),
         topic_ids=scope.topic_ids,
     )
 

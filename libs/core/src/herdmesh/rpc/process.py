@@ -22,7 +22,7 @@ import structlog
 from pydantic import ValidationError
 
 from herdmesh.connect.config import hide_in_output, redacted_value
-from herdmesh.rpc import imports
+from herdmesh.rpc import gc_at_import
 from herdmesh.rpc.errors import InvalidConfig
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
@@ -45,7 +45,7 @@ def run(main: Main, log_level: str | None = None) -> NoReturn:
     """
     configure_logging(log_level or os.environ.get("HERDMESH_LOG_LEVEL", "info"))
     hide_in_output()
-    imports.over()
+    gc_at_import.over()
     raise SystemExit(_run(main))
 
 

@@ -19,7 +19,7 @@ from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.engine.runtime.failure import classify
-from herdmesh.kafka.bounded import bounded
+from herdmesh.kafka.call_timeout import bounded
 from herdmesh.kafka.checked_producer import CheckedProducer
 from libs.core.tests.engine.harness import Kafka, make_spec
 
@@ -121,8 +121,8 @@ _ASKED: dict[str, Callable[[Fence], None]] = {
 def test_a_call_that_never_returns_is_given_up_and_its_client_left_alone(
     at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("herdmesh.kafka.bounded.HANG_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("herdmesh.kafka.bounded._SECOND_LOOK_S", 0.05)
+    monkeypatch.setattr("herdmesh.kafka.call_timeout.HANG_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("herdmesh.kafka.call_timeout._SECOND_LOOK_S", 0.05)
     stuck: Any = _Stuck(at)
     fence = Fence(stuck, "stuck-id")
     with pytest.raises(TaskFailed, match="stuck-id does not return") as failure:
@@ -134,7 +134,7 @@ def test_a_call_that_never_returns_is_given_up_and_its_client_left_alone(
 
 def test_closing_does_not_wait_for_an_abort_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence_module, "_CLOSE_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("herdmesh.kafka.bounded._SECOND_LOOK_S", 0.05)
+    monkeypatch.setattr("herdmesh.kafka.call_timeout._SECOND_LOOK_S", 0.05)
     stuck: Any = _Stuck("abort_transaction")
     fence = Fence(stuck, "stuck-id")
     fence.begin()
@@ -159,6 +159,6 @@ def test_an_answer_that_was_there_is_taken_by_a_process_that_stood_still(monkeyp
                 raise Empty
             return self._answers.get(timeout=timeout)
 
-    monkeypatch.setattr("herdmesh.kafka.bounded.SimpleQueue", Late)
+    monkeypatch.setattr("herdmesh.kafka.call_timeout.SimpleQueue", Late)
     bounded(late.wait, 0.01)
     assert len(looks) == 2

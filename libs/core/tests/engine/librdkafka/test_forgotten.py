@@ -28,7 +28,7 @@ from herdmesh.engine.runtime import failure
 from herdmesh.engine.runtime.contract import Command
 from herdmesh.engine.runtime.settings import ClientConfig
 from herdmesh.engine.source.source_cluster import BEGINNING, Reader, SourceCluster
-from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.broker_reachability import Contact
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH
 from tests.support.forgetful_proxy import ForgetfulProxy, forgetful_proxy

@@ -1,3 +1,3 @@
 """The config store. Imports one thing: what makes importing the rest cheap."""
 
-from herdmesh.rpc import lean as lean
+from herdmesh.rpc import import_tweaks as import_tweaks

@@ -28,31 +28,31 @@ from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.sdk.spark import task_session
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects.applications import Applications, SparkApplication
-from herdmesh.worker.effects.commands import Commands
-from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.dead_letters import DeadLetters
-from herdmesh.worker.effects.end_watch import EndWatch
-from herdmesh.worker.effects.idle_watch import IdleWatch
-from herdmesh.worker.effects.loggers import Loggers
-from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.plugins import Plugins, discover
-from herdmesh.worker.effects.processes import Processes
-from herdmesh.worker.effects.reloads import Reloads, Values
-from herdmesh.worker.effects.runs import Runs
-from herdmesh.worker.effects.session import HerderSession
-from herdmesh.worker.effects.specs import RunSpecs
-from herdmesh.worker.effects.statuses import StatusClient
-from herdmesh.worker.effects.threads import in_thread
+from herdmesh.worker.effects.offsets import OffsetFile, Offsets
+from herdmesh.worker.effects.plugins import ConnectorHost, Plugins, discover
+from herdmesh.worker.effects.runs import (
+    Applications,
+    EndWatch,
+    IdleWatch,
+    Processes,
+    Reloads,
+    Runs,
+    RunSpecs,
+    SparkApplication,
+    Values,
+)
+from herdmesh.worker.effects.stores import Commands, HerderSession, StatusClient
 from herdmesh.worker.errors import SparkUnavailable
 from herdmesh.worker.loop import Effects, WorkerLoop
 from herdmesh.worker.metrics.collector import WorkerMetrics
+from herdmesh.worker.run import Loggers
 from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.service.worker_service import WorkerServicer
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.spark.session import SparkHost, spark_conf
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events
+from herdmesh.worker.threads import in_thread
 
 WORKER_SERVICE: Final = "herdmesh.api.worker.v1.WorkerService"
 RUN_SERVICE: Final = "herdmesh.api.worker.v1.RunService"

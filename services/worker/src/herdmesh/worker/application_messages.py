@@ -1,6 +1,6 @@
-"""What a worker and a Spark application of a connector's own say to each other: JSON, a line each.
+"""Messages between a worker and a Spark application of a connector's own: JSON, a line each.
 
-Owns the messages. The two ends are `effects.applications` and `spark.application`.
+Owns the messages. The two ends are `effects.runs.applications` and `spark.application`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from herdmesh.worker.effects.run_link import Launch
+from herdmesh.worker.run import Launch
 
 #: A line has the stacks of all threads of a process that crashed.
 LINE_BYTES_MAX: Final = 16 << 20

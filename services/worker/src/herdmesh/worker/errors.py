@@ -1,4 +1,4 @@
-"""What can go wrong in a worker, as types. Owns no mapping to gRPC: `herdmesh.rpc` does that for its own tree.
+"""Errors of a worker, as types. Owns no mapping to gRPC: `herdmesh.rpc` does that for its own tree.
 
     WorkerError
     ├── SparkUnavailable   Spark did not start, or its JVM is gone; the process ends and its supervisor starts it anew

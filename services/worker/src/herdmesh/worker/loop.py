@@ -1,4 +1,4 @@
-"""The one owner of a worker's state: takes events in order, hands the state's instructions to the effects.
+"""Event loop of a worker's state: takes events in order, hands the state's instructions to the effects.
 
 Owns the event queue and the clock; decides nothing. Invariants: only the task in `run` touches the state; carrying out
 an instruction never waits; the queue is bounded, so whoever floods it waits itself.
@@ -18,18 +18,13 @@ from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import Holding, UnitId
 from herdmesh.worker import wire
-from herdmesh.worker.effects.commands import Commands
-from herdmesh.worker.effects.connectors import ConnectorHost
-from herdmesh.worker.effects.end_watch import EndWatch
-from herdmesh.worker.effects.idle_watch import IdleWatch
-from herdmesh.worker.effects.reloads import Reloads
-from herdmesh.worker.effects.runs import Runs
-from herdmesh.worker.effects.session import HerderSession
-from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.worker.effects.plugins import ConnectorHost
+from herdmesh.worker.effects.runs import EndWatch, IdleWatch, Reloads, Runs
+from herdmesh.worker.effects.stores import Commands, HerderSession, StatusClient
 from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.state import WorkerState, events, instructions
-from herdmesh.worker.state.held import Task
 from herdmesh.worker.state.reconfigurations import LIMITED
+from herdmesh.worker.state.task import Task
 
 _QUEUE_MAX: Final = 10_000
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -1,4 +1,4 @@
-"""The measures of a run as a message, both ways. Owns that mapping only; `wire` has all others.
+"""Wire form of a run's measures, both ways. Owns that mapping only; `wire` has all others.
 
 Invariant: what says nothing is not sent, and reads as saying nothing.
 """

@@ -1,7 +1,7 @@
-"""How much an author's code may print: a rate, and a line that says how much was left out.
+"""Output limit for an author's code: a rate, and a line that says how much was left out.
 
 Owns the counting, not the stream. Used where the output of plugins goes into the worker's: of their processes
-(`effects.plugin_processes`) and of runs (`spark.entry`).
+(`effects.plugins.plugin_processes`) and of runs (`spark.entry`).
 
 Invariant: over any time, no more passes than the burst and the rate for that time, but for the lines that say so;
 nothing is left out without such a line.

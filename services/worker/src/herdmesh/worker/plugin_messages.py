@@ -1,7 +1,7 @@
-"""What a worker and a plugin's process say to each other, as JSON, each message whole in one write.
+"""Messages between a worker and a plugin's process: JSON, each message whole in one write.
 
-Owns the messages. The two ends are `effects.plugin_processes` and `plugin_process`. Nothing of Python's own travels:
-what the plugin's classes are is told in words, so that none of them is ever made in the worker.
+Owns the messages. The two ends are `effects.plugins.plugin_processes` and `plugin_process`. Nothing of Python's own
+travels: what the plugin's classes are is told in words, so that none of them is ever made in the worker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plugin's own process: `python -m herdmesh.worker.plugin_process <descriptor> <imports>`, started by a worker.
+"""Process of a plugin: `python -m herdmesh.worker.plugin_process <descriptor> <imports>`, started by a worker.
 
 Owns the started connectors of one plugin folder, and calls the author's code: everything of it that is no task. Each
 call has a thread of its own, so one that does not return keeps no other waiting. Invariants: one call, one answer, also

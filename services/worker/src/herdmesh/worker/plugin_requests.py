@@ -1,4 +1,4 @@
-"""What a started connector says through the line of its plugin's process, as often as its worker has use for it.
+"""Requests that a started connector makes through its plugin's process, as often as its worker has use for them.
 
 Owns the pace. An author's code may call in a loop, and each call would be a message that the worker reads: it would be
 busy with one plugin, whatever its own limits (`state.reconfigurations`) make of the requests. Invariant: a request is

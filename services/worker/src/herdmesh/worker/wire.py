@@ -21,8 +21,8 @@ from herdmesh.session import wire as session_wire
 from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.measures_wire import measures_from, measures_to
 from herdmesh.worker.state import events
-from herdmesh.worker.state.held import Task
 from herdmesh.worker.state.model import Phase
+from herdmesh.worker.state.task import Task
 
 RUN_ENDS = WireEnum(run_service_pb2.RunEnd, RunEnd)
 _ERROR_COUNTS = tuple(one.name for one in fields(contract.ErrorCounts))

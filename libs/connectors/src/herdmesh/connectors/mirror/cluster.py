@@ -253,7 +253,7 @@ class Cluster:
 
     def _failed(self, error: KafkaException) -> RetriableError:
         if error.args[0].code() in _SILENT:
-            _shared_admin.cache_clear()  # it may have forgotten its brokers (`herdmesh.kafka.contact`)
+            _shared_admin.cache_clear()  # it may have forgotten its brokers (`herdmesh.kafka.broker_reachability`)
         return RetriableError(f"{self._called()}: {error.args[0].str()}", waits_for=self._waits_for())
 
     def _waits_for(self) -> str:

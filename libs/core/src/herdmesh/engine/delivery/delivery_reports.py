@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from herdmesh.connect.spi import RecordMetadata, SourceBatch, SourceTask
 from herdmesh.engine.runtime import TaskFailed, classify_kafka
-from herdmesh.kafka.pending import raise_pending
+from herdmesh.kafka.callback_exceptions import raise_pending
 
 Report = Callable[[KafkaError | None, Message], None]
 """Called from the producer's own calls."""

@@ -23,8 +23,8 @@ from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
 from herdmesh.engine.fencing import TRANSACTIONS_TOPIC, Fence, held
 from herdmesh.engine.librdkafka import RETRY_TIMEOUT_S, Unacknowledged, clients, column_queue
 from herdmesh.engine.runtime import RunSpec, SourceSettings, TaskFailed, failpoints, progress_ticks
+from herdmesh.kafka.broker_reachability import Contact
 from herdmesh.kafka.checked_producer import CheckedProducer
-from herdmesh.kafka.contact import Contact
 
 _TURN_S = 1.0
 

@@ -19,12 +19,12 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.spi import waits
 from herdmesh.engine.librdkafka import RETRY_TIMEOUT_S, Unacknowledged, clients, retried
 from herdmesh.engine.runtime import ClientConfig, RunSpec, TaskFailed, TaskFenced, is_fenced, kafka, progress_ticks
-from herdmesh.kafka.bounded import CallHangs, bounded
+from herdmesh.kafka.broker_reachability import Contact
+from herdmesh.kafka.call_timeout import CallHangs, bounded
 from herdmesh.kafka.checked_producer import CheckedProducer
-from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.transaction_errors import transaction_trouble
 from herdmesh.kafka.transaction_offsets import send_offsets
 from herdmesh.kafka.transient import may_be_repeated
-from herdmesh.kafka.trouble import transaction_trouble
 
 CALL_TIMEOUT_S = 2.0
 """One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers

@@ -4,8 +4,8 @@ Here, unlike for a sink, it matters how the transaction was decided: its data ma
 say otherwise would lose or double records. The transaction coordinator's own log tells, if the login may read it: the
 last decision of the task's id that names the partition, since any later one would have ended the hung one.
 
-Owns writing a marker of the same kind. How it was decided is read by `kafka.decisions`, when it is due is decided by
-`source_offsets`.
+Owns writing a marker of the same kind. How it was decided is read by `kafka.transaction_outcomes`, when it is due is
+decided by `source_offsets`.
 
 Invariant: nothing is finished whose decision was not read. What is written is the removal of an offset that no task has
 (a tombstone of a partition `{"herdmesh.hung": n}`): Connect and this engine both forget a key that they do not have.
@@ -22,7 +22,7 @@ from herdmesh.connect.topics import offsets_topic
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import progress_ticks
-from herdmesh.kafka.decisions import DecisionsNotRead, decisions
+from herdmesh.kafka.transaction_outcomes import DecisionsNotRead, decisions
 
 _DECISIONS_LIMIT_S = 30.0
 

@@ -21,12 +21,12 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi import waits
 from herdmesh.engine.runtime import FETCH_PARTITION_BYTES, ClientConfig, RunSpec, TaskFailed, note_error, progress_ticks
+from herdmesh.kafka.broker_reachability import Contact
+from herdmesh.kafka.callback_exceptions import raise_pending
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
-from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.log_dedup import Repeats
 from herdmesh.kafka.logins import ready
-from herdmesh.kafka.pending import raise_pending
-from herdmesh.kafka.repeats import Repeats
 from herdmesh.kafka.transient import is_transient
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Progress counter of a run's loop, by which a watchdog in another thread detects a stuck loop.
 
-Owns the count. Owns no clock and no verdict: the process that executes the run compares (`worker.effects.run_watch`). A
+Owns the count. Owns no clock and no verdict: the process that executes the run compares (`worker.run.run_watch`). A
 process executes one run at a time. Whoever waits for Kafka in turns counts each: Kafka being away is no standstill, and
 the wait has an end of its own.
 

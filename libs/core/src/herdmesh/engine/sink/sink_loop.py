@@ -49,7 +49,7 @@ from herdmesh.engine.sink.ledger import LedgerSinkTask
 from herdmesh.engine.sink.sink_assignment import SinkAssignment
 from herdmesh.engine.sink.sink_commits import SinkCommits
 from herdmesh.engine.sink.task_requests import Reading
-from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.broker_reachability import Contact
 from herdmesh.kafka.transient import STALE_TOPIC, is_transient
 
 WAIT_S = 0.1

@@ -45,8 +45,8 @@ from herdmesh.engine.librdkafka import (
 )
 from herdmesh.engine.runtime import FETCH_PARTITION_BYTES, ClientConfig, TaskFailed, kafka, note_error, progress_ticks
 from herdmesh.engine.sink import answered_ids
+from herdmesh.kafka.broker_reachability import Contact, accepts
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
-from herdmesh.kafka.contact import Contact, accepts
 from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.kafka.transient import is_transient
 
@@ -256,7 +256,7 @@ class _SharedAdmin:
 
     def renew(self, silent: AdminClient) -> None:
         """Ask with another client from now on, if a broker takes connections to which `silent` gave no answer: it may
-        have forgotten them (`herdmesh.kafka.contact`)."""
+        have forgotten them (`herdmesh.kafka.broker_reachability`)."""
         if not accepts(str(self._config["bootstrap.servers"])):
             return
         with self._lock:

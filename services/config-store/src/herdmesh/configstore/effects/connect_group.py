@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 from herdmesh.kafka.groups import describe_group
 from herdmesh.kafka.logins import ready
 from herdmesh.topicstore import ForeignWriter, TopicSettings
-from herdmesh.topicstore.calls import client_logger, on_client_error
-from herdmesh.topicstore.kafka_access import Need, refused
-from herdmesh.topicstore.kafka_topics import kafka_error
+from herdmesh.topicstore.kafka.access import Need, refused
+from herdmesh.topicstore.kafka.client_calls import client_logger, on_client_error
+from herdmesh.topicstore.kafka.topics import kafka_error
 
 _TIMEOUT_S = 2.0
 

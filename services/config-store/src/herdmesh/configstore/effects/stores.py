@@ -18,9 +18,9 @@ from herdmesh.configstore.state.changes import Change
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig
 from herdmesh.topicstore import TopicStore
-from herdmesh.topicstore.kafka import KafkaTopicStore
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.kafka.kafka_store import KafkaTopicStore
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 
 ConfigTopicStore = TopicStore[ConfigState, Change]
 

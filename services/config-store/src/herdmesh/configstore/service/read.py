@@ -31,7 +31,7 @@ from herdmesh.configstore.state.changes import (
 )
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.rpc import encoded, foreign, revisions
+from herdmesh.rpc import encoded, java_values, revisions
 from herdmesh.rpc.encoded import EncodedViews
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.rpc.store_status import meta_if_open, store_status
@@ -134,7 +134,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         # Both topics have one partition: the topic store opens them with no other number.
         latest = [
             store_pb2.UndecodableRecord(
-                topic=one.topic, offset=one.offset, key=one.key, reason=foreign.text(one.reason)
+                topic=one.topic, offset=one.offset, key=one.key, reason=java_values.text(one.reason)
             )
             for one in refused.latest
         ]

@@ -22,7 +22,7 @@ from herdmesh.configstore.state.redaction import redacted_names
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.json_text import jackson
 from herdmesh.connect.topics import AuditRecord, LoggerRecord, Properties, RestartRecord, SessionKeyRecord, TargetState
-from herdmesh.rpc import foreign, properties, revisions
+from herdmesh.rpc import java_values, properties, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
 from herdmesh.topicstore import Beside, GroupOffset, NewRecord, Revision
@@ -60,7 +60,7 @@ def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
         task_digests=[task.digest for task in tasks],
         task_count=state.task_count or 0,
         inconsistent=state.inconsistent,
-        incarnation=foreign.text(state.incarnation),
+        incarnation=java_values.text(state.incarnation),
         task_config_generation=state.task_config_generation,
         task_count_record=state.task_count_record,
         pending_fencing=state.pending_fencing,
@@ -95,8 +95,8 @@ def leadership(value: changes.Leadership | None) -> config_pb2.Leadership:
         return config_pb2.Leadership()
     return config_pb2.Leadership(
         epoch=value.epoch,
-        leader_id=foreign.text(value.leader_id),
-        leader_address=foreign.text(value.leader_address),
+        leader_id=java_values.text(value.leader_id),
+        leader_address=java_values.text(value.leader_address),
         generation_first=value.generation_first,
         generation_limit=value.generation_limit,
     )
@@ -106,8 +106,8 @@ def session_key(key: SessionKeyRecord, revision: int, store_id: str) -> config_p
     """A session key, `revision` being the offset after its record."""
     return config_pb2.SessionKey(
         key=key.key,
-        algorithm=foreign.text(key.algorithm),
-        create_time=foreign.timestamp(key.creation_timestamp_ms),
+        algorithm=java_values.text(key.algorithm),
+        create_time=java_values.timestamp(key.creation_timestamp_ms),
         revision=_revision(store_id, revision),
     )
 
@@ -202,7 +202,7 @@ def change(value: changes.Change, store_id: str) -> config_read_service_pb2.Watc
         case changes.LoggerLevelChanged():
             level = config_pb2.LoggerLevel(
                 logger=value.level.namespace,
-                level=foreign.text(value.level.level),
+                level=java_values.text(value.level.level),
                 revision=_revision(store_id, value.revision),
             )
             return _Read.WatchResponse(logger_level_changed=level)
@@ -225,12 +225,12 @@ def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
     config, changed, state = told.get("config"), told.get("changed"), told.get("target_state")
     count = told.get("tasks", told.get("task_count"))
     message = _Read.HistoryEntry(
-        time=foreign.timestamp(record.time_ms),
-        caller=foreign.text(record.caller),
-        operation=foreign.text(record.operation),
-        request_id=foreign.text(record.request_id),
+        time=java_values.timestamp(record.time_ms),
+        caller=java_values.text(record.caller),
+        operation=java_values.text(record.operation),
+        request_id=java_values.text(record.request_id),
         deleted=told.get("deleted") is True,
-        changed_properties=[foreign.text(name) for name in _texts(changed)],
+        changed_properties=[java_values.text(name) for name in _texts(changed)],
         task_count=count if type(count) is int and 0 <= count <= _INT32_MAX else None,
     )
     for field, text in ((message.revision, record.revision), (message.restored_revision, told.get("restored"))):
@@ -243,7 +243,7 @@ def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
     if isinstance(config, dict):
         properties_after = cast(Properties, config)
         message.config_after.CopyFrom(properties_to_proto(properties_after))
-        message.redacted_properties.extend(foreign.text(name) for name in redacted_names(properties_after))
+        message.redacted_properties.extend(java_values.text(name) for name in redacted_names(properties_after))
     if state in TargetState.__members__:
         message.target_state_after = _TARGET_STATES.to_wire(TargetState(state))
     return message
@@ -263,8 +263,8 @@ def properties_to_proto(config: Properties) -> connector_pb2.Properties:
     for half a surrogate pair, UTF-8 has not)."""
     return properties.to_proto(
         {
-            foreign.text(name): value
-            if value is None or (isinstance(value, str) and foreign.text(value) == value)
+            java_values.text(name): value
+            if value is None or (isinstance(value, str) and java_values.text(value) == value)
             else properties.JsonValue(_json_text(value))
             for name, value in config.items()
         }

@@ -11,9 +11,9 @@ from herdmesh.rpc.errors import FieldViolation, InvalidConfig
 from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.statusstore.state.statuses import Change, StatusState
 from herdmesh.topicstore.contract import TopicStore
-from herdmesh.topicstore.kafka import KafkaTopicStore
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker
+from herdmesh.topicstore.kafka.kafka_store import KafkaTopicStore
+from herdmesh.topicstore.memory.memory_broker import MemoryBroker
+from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 
 Store = TopicStore[StatusState, Change]
 

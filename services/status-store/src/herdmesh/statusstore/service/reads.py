@@ -19,7 +19,7 @@ from herdmesh.api.common.v1 import revision_pb2, store_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as pb2_grpc
-from herdmesh.rpc import encoded, foreign, revisions
+from herdmesh.rpc import encoded, java_values, revisions
 from herdmesh.rpc.encoded import EncodedViews
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.rpc.store_status import meta_if_open, store_status
@@ -114,7 +114,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
                 partition=one.partition,
                 offset=one.offset,
                 key=one.key,
-                reason=foreign.text(one.reason),
+                reason=java_values.text(one.reason),
             )
             for one in state.undecodable
         ]

@@ -17,7 +17,7 @@ from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
 from herdmesh.connect.spi import Wait
 from herdmesh.connect.topics import TOPICS_MAX, CommitScope, Condition, ConnectorStatus, State, TaskStatus, TopicStatus
-from herdmesh.rpc import commit_scopes, foreign, revisions
+from herdmesh.rpc import commit_scopes, java_values, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid, RevisionForeign
 from herdmesh.statusstore.effects.leases import ShownLease
@@ -186,28 +186,30 @@ def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> st
         connector=status.connector,
         task=stored.task,
         state=_STATES.to_wire(status.state),
-        trace=None if status.trace is None else foreign.text(status.trace),
-        worker_id=None if status.worker_id is None else foreign.text(status.worker_id),
+        trace=None if status.trace is None else java_values.text(status.trace),
+        worker_id=None if status.worker_id is None else java_values.text(status.worker_id),
         generation=status.generation,
-        version=None if status.version is None else foreign.text(status.version),
+        version=None if status.version is None else java_values.text(status.version),
         commit_scope=commit_scopes.to_proto(status.commit_scope),
-        worker_incarnation=foreign.text(status.worker_incarnation),
+        worker_incarnation=java_values.text(status.worker_incarnation),
         revision=revisions.to_proto(record_revision(stored, current)),
         effective_state=_STATES.to_wire(effective),
         effective_reason=reason,
     )
     message.update_time.FromMilliseconds(max(stored.timestamp_ms, 0))
     for condition in status.conditions:
-        added = message.conditions.add(type=foreign.text(condition.type), message=foreign.text(condition.message))
+        added = message.conditions.add(
+            type=java_values.text(condition.type), message=java_values.text(condition.message)
+        )
         if condition.since_ms:
-            added.since.CopyFrom(foreign.timestamp(condition.since_ms))
+            added.since.CopyFrom(java_values.timestamp(condition.since_ms))
         if (wait := condition.wait) is not None:
-            added.wait.waits_for, added.wait.message = foreign.text(wait.waits_for), foreign.text(wait.message)
+            added.wait.waits_for, added.wait.message = java_values.text(wait.waits_for), java_values.text(wait.message)
             added.wait.tries = min(max(wait.tries, 0), 2**63 - 1)
             if wait.since_ms:
-                added.wait.since.CopyFrom(foreign.timestamp(wait.since_ms))
+                added.wait.since.CopyFrom(java_values.timestamp(wait.since_ms))
             if wait.next_ms:
-                added.wait.next_time.CopyFrom(foreign.timestamp(wait.next_ms))
+                added.wait.next_time.CopyFrom(java_values.timestamp(wait.next_ms))
     return message
 
 
@@ -232,10 +234,10 @@ def topic_from(message: status_pb2.TopicStatus) -> TopicStatus:
 def topic_to(status: TopicStatus) -> status_pb2.TopicStatus:
     """A topic in use, under the names of its key."""
     return status_pb2.TopicStatus(
-        topic=foreign.text(status.topic),
-        connector=foreign.text(status.connector),
+        topic=java_values.text(status.topic),
+        connector=java_values.text(status.connector),
         task=status.task,
-        discover_time=foreign.timestamp(status.discover_timestamp_ms),
+        discover_time=java_values.timestamp(status.discover_timestamp_ms),
     )
 
 
@@ -247,7 +249,7 @@ def leases_to(leases: Iterable[ShownLease]) -> read_pb2.LeaseTable:
 def lease_to(lease: ShownLease) -> status_pb2.Lease:
     """One lease."""
     message = status_pb2.Lease(
-        worker_id=foreign.text(lease.worker_id), incarnation=foreign.text(lease.incarnation), live=lease.live
+        worker_id=java_values.text(lease.worker_id), incarnation=java_values.text(lease.incarnation), live=lease.live
     )
     message.expire_time.FromMilliseconds(lease.expire_time_ms)
     return message

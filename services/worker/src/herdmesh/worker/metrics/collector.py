@@ -1,4 +1,4 @@
-"""Sees what happens to a worker, and tells its metrics.
+"""Collector of a worker's metrics: sees its events and instructions.
 
 Owns which tasks and connectors are on the page. Reads events and instructions as they pass through the loop, and what
 the state holds; the state knows nothing of it, and nothing here decides anything.
@@ -36,8 +36,8 @@ from herdmesh.worker.metrics.names import (
 from herdmesh.worker.metrics.tasks import TaskMeter
 from herdmesh.worker.state import WorkerState, events, instructions
 from herdmesh.worker.state.connectors import Connector
-from herdmesh.worker.state.held import Task
 from herdmesh.worker.state.model import Config
+from herdmesh.worker.state.task import Task
 
 #: Events without a figure of their own.
 _NotMeasured = (

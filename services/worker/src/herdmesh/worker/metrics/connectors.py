@@ -1,4 +1,4 @@
-"""What a worker knows about its connectors, and about itself, for its metrics.
+"""Metrics of a worker's connectors, and of the worker itself.
 
 Owns these values. Invariant: every attribute that another thread reads is one value, replaced as a whole.
 """

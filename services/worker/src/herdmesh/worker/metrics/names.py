@@ -1,4 +1,4 @@
-"""Which metrics a worker has, what each is read from, and which of Connect's have no meaning here.
+"""Names of a worker's metrics, what each is read from, and which of Connect's have no meaning here.
 
 Owns the names. The rule: Connect's attribute A of group G (the MBean `kafka.connect:type=G`) is
 `kafka_connect_G_A`, each `-` a `_`, its tags the labels `connector` and `task`; an attribute that is a text is a series

@@ -1,4 +1,4 @@
-"""What a worker knows about one task for its metrics: its runs added up.
+"""Metrics of one task: its runs added up.
 
 Owns totals, windows and times in states of one task. A task's totals go on through the end, the loss and the failure of
 runs, through PAUSED, and through restarts in place; they end when the task leaves the worker (`collector` says how

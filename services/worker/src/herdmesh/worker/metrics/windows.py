@@ -1,4 +1,4 @@
-"""The last half minute to minute of a measurement, as Connect's metrics have it.
+"""Time window of a measurement: its last half minute to minute, as Connect's metrics have it.
 
 Owns the two samples of 30 s over which Connect takes maxima, means and rates (its defaults of `metrics.num.samples` and
 `metrics.sample.window.ms`). Time is passed in.

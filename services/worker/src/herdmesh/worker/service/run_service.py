@@ -1,4 +1,5 @@
-"""`worker.v1.RunService`: where the processes of runs dial in. Owns one stream per process, for as long as it lasts.
+"""`worker.v1.RunService`: the server that the processes of runs connect to. Owns one stream per process, for as long as
+it lasts.
 
 Invariants: a process whose id or token this worker did not give out hears STALE_GENERATION and does nothing;
 offsets are stored for a run only while it is the task's own, and in the order in which it hands them over.
@@ -15,11 +16,8 @@ import grpc.aio
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker import wire
-from herdmesh.worker.effects.applications import Applications
-from herdmesh.worker.effects.memory_watch import MemoryWatch
-from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.processes import LastWord, RunLine
-from herdmesh.worker.effects.runs import Runs
+from herdmesh.worker.effects.offsets import OffsetFile
+from herdmesh.worker.effects.runs import Applications, LastWord, MemoryWatch, RunLine, Runs
 from herdmesh.worker.state import events
 
 _LAST_WORDS: Final[dict[type[events.Event], LastWord]] = {

@@ -12,8 +12,8 @@ from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import UnitId
 from herdmesh.worker import wire
-from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.plugins import Plugins
+from herdmesh.worker.effects.stores import Commands
 from herdmesh.worker.loop import WorkerLoop
 
 _Context = grpc.aio.ServicerContext[Any, Any]

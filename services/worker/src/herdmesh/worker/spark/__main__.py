@@ -1,4 +1,5 @@
-"""`python -m herdmesh.worker.spark`: make the class-data archive that lets every worker of this environment start fast.
+"""Maker of the class-data archive that lets every worker of this environment start fast: `python -m
+herdmesh.worker.spark`.
 
 Part of set-up (or of building an image): starts one Spark as a worker does and lets its JVM write the archive when it
 ends, some 15 s. Done before, it does nothing. Whatever hinders it is told and ends with 0: workers only start slower.

@@ -1,8 +1,8 @@
-"""A Spark application of a connector's own: `python -m herdmesh.worker.spark.application FD`, started by its worker.
+"""Spark application of a connector's own: `python -m herdmesh.worker.spark.application FD`, started by its worker.
 
 Owns one `SparkHost`, beside the worker's, and nothing else: what a process is for, only the worker knows
-(`effects.applications`). Invariant: it ends, with its JVM and whatever runs there, when its line to the worker ends,
-and when its JVM does.
+(`effects.runs.applications`). Invariant: it ends, with its JVM and whatever runs there, when its line to the worker
+ends, and when its JVM does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from herdmesh.worker.application_messages import (
     Execute,
     line_of,
 )
-from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.errors import RunLost, SparkUnavailable
+from herdmesh.worker.run import Launch
 from herdmesh.worker.spark.session import SparkHost
 
 _STOP_S = 6.0

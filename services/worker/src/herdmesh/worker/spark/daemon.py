@@ -1,4 +1,4 @@
-"""Spark's Python daemon with our imports done: `python -m herdmesh.worker.spark.daemon pyspark.worker`.
+"""Python daemon of Spark with our imports done: `python -m herdmesh.worker.spark.daemon pyspark.worker`.
 
 Every run is a fork of this process, so what is imported and set up here is so once for all of them. Owns no state.
 Invariants: no gRPC channel, Kafka client or thread of ours exists at a fork, because none would survive it; what is
@@ -95,7 +95,7 @@ def rehearse() -> list[str]:
     (not Linux). Returns the names of those that stay: this process is not to be forked then.
     """
     from herdmesh.engine.librdkafka import clients
-    from herdmesh.worker.effects import run_link
+    from herdmesh.worker.run import run_link
 
     if not THREADS.is_dir():
         return []

@@ -1,4 +1,4 @@
-"""How the processes of runs ended: told by Spark's daemon, which is their parent, to the worker, which is not.
+"""Exit statuses of the processes of runs: sent by Spark's daemon, which is their parent, to the worker, which is not.
 
 Spark itself only sees that a process is gone. Owns a datagram socket of the worker's, in a folder that only its user
 can enter: a process says who it is when it begins, the daemon how each of its children ended, in that order. Owns no

@@ -1,4 +1,5 @@
-"""What a Spark task executes: a process that waits for one order, and the run it is ordered, to its last word.
+"""Entry point of a Spark task: a process that waits for one order, and executes the run it is ordered, to its last
+message.
 
 Owns the order of things in the executor's Python process. Runs after the daemon's fork, so what channels and Kafka
 clients it uses are made here: those of the daemon's rehearsal are given up before, with their threads. Invariant:
@@ -29,10 +30,8 @@ from herdmesh.rpc.process import configure_logging, log_with
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import Failure
 from herdmesh.worker import wire
-from herdmesh.worker.effects import loggers
-from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
-from herdmesh.worker.effects.run_spans import RunSpans
 from herdmesh.worker.output_limit import LimitedLoggers, LimitedStream, OutputLimit
+from herdmesh.worker.run import Launch, RunOrder, RunSpans, WorkerLink, loggers
 from herdmesh.worker.spark.deaths import say_begun
 
 #: Where a job says what its process is launched with (`Launch.to_text`).

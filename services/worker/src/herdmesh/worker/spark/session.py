@@ -1,4 +1,4 @@
-"""One SparkContext for the whole worker process, and the jobs on it.
+"""SparkContext of the worker process, and the jobs on it.
 
 Owns the JVM: starts it, notices its death, ends it. A SparkSession on top, which jobs without tables have no use for,
 would cost a third of the JVM's start (0.85 s of processor time) and 18 MB. All calls into it block and are made in
@@ -28,11 +28,11 @@ from pyspark.sql import SparkSession
 from herdmesh.scratch import WORKER, ScratchFolder, java_options, temporary_files_in
 from herdmesh.sdk.spark import class_archive
 from herdmesh.sdk.spark.py4j_log import limit_py4j_log
-from herdmesh.worker.effects.run_link import Launch
-from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
+from herdmesh.worker.run import Launch
 from herdmesh.worker.spark import deaths
 from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
+from herdmesh.worker.threads import in_thread
 
 #: How Spark says that a process is gone whose last word it did not hear.
 _CRASHED: Final = "Python worker exited unexpectedly"

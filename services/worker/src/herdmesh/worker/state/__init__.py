@@ -3,7 +3,7 @@
 No asyncio, gRPC, Kafka, Spark, threads, clock or randomness inside; see `machine` for the invariants.
 """
 
-from herdmesh.worker.state.held import TaskLimits
 from herdmesh.worker.state.machine import Limits, WorkerState
+from herdmesh.worker.state.task import TaskLimits
 
 __all__ = ["Limits", "TaskLimits", "WorkerState"]

@@ -1,4 +1,4 @@
-"""Connectors: instances of authors' classes that make task configs.
+"""Connector instances: objects of authors' classes that make task configs.
 
 Owns every connector the worker holds and the one call of its author's code that is under way. Owns no instance: calls
 are instructions, carried out in threads, because an author's code may take its time or never return.
@@ -18,10 +18,10 @@ from herdmesh.connect.spi import Wait
 from herdmesh.session.messages import GenerateTaskConfigs, StartUnit
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import instructions
-from herdmesh.worker.state.held import waiting
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Config, ConnectorSpec, PutMode
 from herdmesh.worker.state.reconfigurations import Reconfigurations
+from herdmesh.worker.state.task import waiting
 
 _RESTING = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.STOPPED}
 

@@ -1,4 +1,4 @@
-"""What can happen to a worker. Every event is data that can be logged and replayed; none carries code.
+"""Events of a worker. Every event is data that can be logged and replayed; none carries code.
 
 Owns the vocabulary between the outside (session, runs, Spark, watcher, clock) and the state, and no decision.
 """

@@ -1,4 +1,4 @@
-"""What the state wants done. Each instruction is data; `herdmesh.worker.loop` hands it to the effect that can do it.
+"""Instructions of the state. Each is data; `herdmesh.worker.loop` hands it to the effect that can do it.
 
 Owns the vocabulary only. Invariant: carrying out an instruction never blocks the loop and answers, if at all, by an
 event.

@@ -1,7 +1,7 @@
-"""What this process remembers of the logger levels it was told, so that each is carried out once.
+"""Log levels that this process was told to set, remembered so that each request is carried out once.
 
 Owns the revision of the newest level for the cluster, which hello tells, and what the newest levels changed. Pure; the
-levels themselves are `effects.loggers`'. All of it ends with the process, as the levels do.
+levels themselves are `run.loggers`'. All of it ends with the process, as the levels do.
 
 Invariant: a level for the cluster that is not newer than the newest one told is not carried out, nor is a request whose
 id was, so that a repeat takes nothing back that was set since.

@@ -1,4 +1,4 @@
-"""The worker's state: who leads, what is held, whether we are leaving.
+"""State machine of the worker: who leads, what is held, whether it is leaving.
 
 Owns the epoch, the session's life and the order of leaving; hands everything about tasks to `tasks` and about
 connectors to `connectors`. Pure: `handle(event, now) -> [Instruction]` is the only mutator, `now` is seconds of a
@@ -29,9 +29,9 @@ from herdmesh.session.model import Holding, RunState, UnitId
 from herdmesh.session.questions import SetDraining
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.connectors import Connectors
-from herdmesh.worker.state.held import TaskLimits
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.reloads import Reloads
+from herdmesh.worker.state.task import TaskLimits
 from herdmesh.worker.state.tasks import Tasks
 from herdmesh.worker.state.waiting import Waiting
 

@@ -1,4 +1,4 @@
-"""The words of the worker's state that its herder does not share: phases of a task, specs, modes of a status write.
+"""Values of the worker's state: units, assignments, failures; equal when their contents are.
 
 Owns no behaviour. What herder and worker both say is in `herdmesh.session.model`. Invariant: every value here is
 immutable, so events, instructions and state may share it.

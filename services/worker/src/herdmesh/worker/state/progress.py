@@ -1,4 +1,4 @@
-"""Adding up the progress of a task's runs. Owns the arithmetic; counts never go back while the task is held."""
+"""Sums of the progress of a task's runs. Owns the arithmetic; counts never go back while the task is held."""
 
 from __future__ import annotations
 

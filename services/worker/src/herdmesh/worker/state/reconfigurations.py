@@ -1,4 +1,4 @@
-"""How often a connector is asked for task configs because it asks for that (Java: `requestTaskReconfiguration`).
+"""Rate limit of a connector's requests for new task configs (Java: `requestTaskReconfiguration`).
 
 Owns the pace of one instance. Each request may become a task set in the config topic and a restart of all its tasks, so
 one that asks in a loop would write as fast as it asks and never let its tasks run.

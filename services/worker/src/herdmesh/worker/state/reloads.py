@@ -1,5 +1,4 @@
-"""When values that references were resolved to are to be looked up again (KIP-297's ttl,
-docs/reference/connect/configs.md, section 8.3).
+"""Schedule for looking up config references again (KIP-297's ttl, docs/reference/connect/configs.md, section 8.3).
 
 Owns the times, one for each unit that runs with values of limited life, or FAILED with them. Looks nothing up, and
 restarts nothing (`tasks`, `connectors`).

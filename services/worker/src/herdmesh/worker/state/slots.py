@@ -1,4 +1,4 @@
-"""Slots: which of the tasks that wait gets one, and which runs end or are asked to give theirs up.
+"""Slots: which of the waiting tasks gets one, and which runs end or are asked to give theirs up.
 
 Owns the rule of fair sharing, by numbers of runs and of waiting tasks alone. Does not own runs or tasks (`tasks`).
 
@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
 from herdmesh.session.model import UnitId
-from herdmesh.worker.state.runs import Run
+from herdmesh.worker.state.run import Run
 
 
 class Queue:

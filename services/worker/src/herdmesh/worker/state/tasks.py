@@ -1,4 +1,4 @@
-"""Tasks: from the herder's start to the run, idleness, pause, failure and giving up.
+"""Tasks from the herder's start order to the run, idleness, pause, failure and release.
 
 Owns every task the worker holds and what leads from one phase to another. Owns no session (`machine`), no connector, no
 slot (`running`), and not the words that are said of a task (`held`).
@@ -19,12 +19,12 @@ from herdmesh.engine.runtime import Progress, Rate, RunEnd
 from herdmesh.session.messages import StartUnit
 from herdmesh.session.model import Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.held import Task, TaskLimits, report, say, say_condition, status
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase, TaskSpec
 from herdmesh.worker.state.progress import added, caught_up, with_ends
-from herdmesh.worker.state.running import Running
-from herdmesh.worker.state.runs import Run
+from herdmesh.worker.state.run import Run
+from herdmesh.worker.state.run_scheduler import Running
+from herdmesh.worker.state.task import Task, TaskLimits, report, say, say_condition, status
 from herdmesh.worker.state.watchdog import Silence, Verdict
 
 _START_COUNTS_MAX = 10_000

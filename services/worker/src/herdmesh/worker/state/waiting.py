@@ -1,4 +1,4 @@
-"""What the worker's units wait for: found once a second, told to the status store and to the leader.
+"""Waits of the worker's units: found once a second, reported to the status store and the leader.
 
 Owns the reasons that are the worker's own (a slot, a process, a back-off), and when a change is told. What a run or a
 connector waits for it says itself (`herdmesh.connect.spi.waits`).
@@ -16,9 +16,9 @@ from typing import Final, assert_never
 from herdmesh.connect.spi import SHOWN_AFTER_S, Wait
 from herdmesh.session.model import UnitId
 from herdmesh.worker.state.connectors import Call, Connector, Connectors
-from herdmesh.worker.state.held import Task, say_condition
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase
+from herdmesh.worker.state.task import Task, say_condition
 from herdmesh.worker.state.tasks import Tasks
 
 REWRITE_S: Final = 10.0

@@ -1,4 +1,4 @@
-"""Whether the loop of a run moves: how long it has been silent, and what that means.
+"""Watchdog of a run's loop: how long it has been silent, and what that means.
 
 Owns the arithmetic and the words for an operator. What follows is up to `tasks`. Times are seconds of the worker's
 clock unless their names say otherwise.

@@ -1,7 +1,7 @@
 """Base of secret store providers: retries, time limits, paths with options, JSON secrets, errors.
 
 Owns what the four stores share. Each store says how to connect (`_open`), how to read one secret (`_read`) and what its
-library's errors mean (`_trouble`). Called in threads only, never on an event loop (`worker.effects.threads`).
+library's errors mean (`_trouble`). Called in threads only, never on an event loop (`worker.threads`).
 
 A path may have options, as in Confluent's providers: `${vault:secret/db?version=3&ttl=60000:password}`; `%3A` in it is
 a colon.

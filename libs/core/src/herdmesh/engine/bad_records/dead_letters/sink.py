@@ -26,9 +26,9 @@ from herdmesh.engine.bad_records.error_reports import context_headers, place_of
 from herdmesh.engine.bad_records.tolerance import Counts, ErrorSettings, Failure, SourceRecord
 from herdmesh.engine.librdkafka import forgotten, raise_guess
 from herdmesh.engine.runtime import RunSpec, TaskFailed, message_of
+from herdmesh.kafka.broker_reachability import Contact
+from herdmesh.kafka.callback_exceptions import raise_pending
 from herdmesh.kafka.checked_producer import CheckedProducer
-from herdmesh.kafka.contact import Contact
-from herdmesh.kafka.pending import raise_pending
 
 CLOSE_S: Final = 5.0
 _AGAIN_MAX: Final = 20

@@ -28,7 +28,7 @@ from herdmesh.engine.bad_records.error_reports import context_headers, place_of
 from herdmesh.engine.bad_records.tolerance import Counts, ErrorSettings, Failure, SourceRecord
 from herdmesh.engine.delivery import DeliveryFailures, SourceDelivery
 from herdmesh.engine.runtime import RunSpec, message_of
-from herdmesh.kafka.pending import raise_pending
+from herdmesh.kafka.callback_exceptions import raise_pending
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 

@@ -1,0 +1,328 @@
+"""Replay of dead letters: one transaction with the records and the log of what was sent again.
+
+Owns one step: take the replay's transactional id over, read what was put back before, choose the letters, produce, and
+remember. Where letters go is `letter_targets`'s.
+
+Invariant: a letter is remembered as put back exactly when its record is visible to readers of committed records; two
+replays of one connector never put the same letter back, whichever workers they run on: the later one cuts the earlier
+off, or sees all it did.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.connect.clients import client_settings
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine.fencing import Fence
+from herdmesh.engine.librdkafka import clients
+from herdmesh.engine.runtime import RunSpec, TaskFailed, TaskFenced, access_of, classify_kafka, is_fenced
+from herdmesh.worker.effects.dead_letters.queue_reader import Ranges, TopicLog, picked, positions, token_of
+from herdmesh.worker.effects.dead_letters.replay_log import Memory
+from herdmesh.worker.effects.dead_letters.replay_targets import Put, Refused, Targets, targets
+from herdmesh.worker.state import dead_letter_headers as letters
+from herdmesh.worker.state import dead_letter_replays
+from herdmesh.worker.state.dead_letter_headers import Letter
+from herdmesh.worker.state.dead_letter_replays import Outcome, Replays
+
+STEP_LETTERS_MAX: Final = 5_000
+STEP_BYTES_MAX: Final = 16 * 1024 * 1024
+STEP_S: Final = 10.0
+_FLUSH_S: Final = 30.0
+_PAUSE_S: Final = 0.05
+_NAMED_MAX: Final = 5
+
+Remembered = Mapping[bytes, bytes | None]
+"""Records of the offsets topic, for who keeps them in a file."""
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """The letters of a step, and what else it is done with: by partition the offsets from one to before another."""
+
+    letters: list[Letter] = field(default_factory=list[Letter])
+    looked_at: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    next_page_token: str = ""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a step does."""
+
+    chosen: _Chosen
+    puts: list[Put] = field(default_factory=list[Put])
+    refused: list[Refused] = field(default_factory=list[Refused])
+
+    def refuse(self, refused: Sequence[Refused]) -> None:
+        """Leave these letters out."""
+        gone = {one.letter.place for one in refused}
+        self.puts = [put for put in self.puts if put.letter.place not in gone]
+        self.refused += refused
+
+    @property
+    def done(self) -> list[Letter]:
+        """The letters that are put back, also those that come to no record because a transformation leaves it out."""
+        left = {one.letter.place for one in self.refused}
+        return [letter for letter in self.chosen.letters if letter.place not in left]
+
+    def response(self) -> admin_pb.ReplayDeadLettersResponse:
+        """What is told of it."""
+        told = admin_pb.ReplayDeadLettersResponse(
+            replayed_count=len(self.done), next_page_token=self.chosen.next_page_token
+        )
+        for put in self.puts:
+            place = admin_pb.DeadLetterPlace(partition=put.letter.partition, offset=put.letter.offset)
+            told.replayed.add(place=place, topic=put.topic, partition=put.partition)
+        for one in self.refused:
+            place = admin_pb.DeadLetterPlace(partition=one.letter.partition, offset=one.letter.offset)
+            told.refused.add(place=place, reason=one.reason)
+        return told
+
+
+class Replay:
+    """One step of one request. Used once, in one thread."""
+
+    def __init__(
+        self, spec: RunSpec, log: TopicLog, memory: Memory, request: admin_pb.ReplayDeadLettersRequest
+    ) -> None:
+        """`spec` and `memory`: with the replay's transactional id (`replay_spec`)."""
+        self._spec = spec
+        self._log = log
+        self._memory = memory
+        self._request = request
+
+    def run(self) -> tuple[admin_pb.ReplayDeadLettersResponse, Remembered]:
+        """The answer, and what a worker with an offsets file is to store. Raises as `DeadLetters.replayed`."""
+        with closing(targets(self._spec, self._log)) as to:
+            if self._request.dry_run:
+                return self._plan(self._memory.read(), to).response(), {}
+            fence = Fence(clients.producer(self._spec, self._producer_settings()), self._spec.transactional_id)
+            with closing(fence):
+                fence.take_over()
+                known = self._memory.read_fenced(fence)
+                before = known.outcome(self._request.request_id)
+                if before is None:
+                    return self._carry_out(fence, self._plan(known, to), known)
+                token = before.next_page_token
+                return admin_pb.ReplayDeadLettersResponse(
+                    replayed_count=before.replayed_count, next_page_token=token
+                ), {}
+
+    def _carry_out(
+        self, fence: Fence, plan: _Plan, known: Replays
+    ) -> tuple[admin_pb.ReplayDeadLettersResponse, Remembered]:
+        fence.begin()
+        while failed := _produced(fence.producer, plan):
+            fence.abort()  # what is left of it could not be committed
+            plan.refuse(failed)
+            self._refuse_named(plan.refused)
+            fence.begin()
+        self._refuse_named(plan.refused)
+        remembered = self._remembered(known, plan)
+        if self._memory.topic is not None:
+            for key, value in remembered.items():
+                fence.producer.produce(self._memory.topic, value, key)
+        fence.commit()
+        return plan.response(), remembered if self._memory.topic is None else {}
+
+    def _plan(self, known: Replays, to: Targets) -> _Plan:
+        """What goes where. Raises ConfigError when a letter that was named cannot be put back.
+
+        A sink that dies between a letter and its offsets' commit writes the letter again: of all letters of a step, one
+        for each record goes back.
+        """
+        ranges = self._log.ranges()
+        plan = _Plan(self._named(ranges, known) if self._request.letters else self._step(ranges, known))
+        twins: set[object] = set()
+        for letter in plan.chosen.letters:
+            twin = None if self._request.letters else letter.original
+            found = [] if twin in twins else to.put(letter)
+            if isinstance(found, Refused):
+                plan.refused.append(found)
+            else:
+                plan.puts += found
+                twins |= {twin} - {None}
+        self._refuse_named(plan.refused)
+        return plan
+
+    def _refuse_named(self, refused: Sequence[Refused]) -> None:
+        if refused and self._request.letters:
+            told = "; ".join(f"{one.letter.place}: {one.reason}" for one in refused[:_NAMED_MAX])
+            more = f"; and {len(refused) - _NAMED_MAX} more" if len(refused) > _NAMED_MAX else ""
+            raise ConfigError(f"nothing was put back: {told}{more}")
+
+    # --- which letters
+
+    def _named(self, ranges: Ranges, known: Replays) -> _Chosen:
+        named = {(one.partition, one.offset): one for one in self._request.letters}
+        if len(named) < len(self._request.letters):
+            raise ConfigError("nothing was put back: a letter is named twice")
+        found = {(letter.partition, letter.offset): letter for letter in picked(self._log, ranges, named)}
+        refused = [
+            Refused(Letter(*place, None, None, None), "there is no such letter (any more)")
+            for place in named
+            if place not in found
+        ]
+        for place, letter in found.items():
+            given = named[place]
+            if given.mended and any(one.name == letters.CUT for one in given.headers):
+                refused.append(
+                    Refused(
+                        letter,
+                        f"key and value of this letter were cut: put the whole ones into the file and take the header "
+                        f"{letters.CUT} out; or put it back by its place alone, as its topic has it",
+                    )
+                )
+            elif not letter.belongs_to(self._spec.connector):
+                refused.append(Refused(letter, f"it is a letter of connector {letter.error(letters.CONNECTOR)}"))
+            elif known.has(*place) and not self._request.again:
+                refused.append(Refused(letter, "it was put back before; --again puts it back once more"))
+        self._refuse_named(refused)
+        return _Chosen([mended(letter, named[place]) for place, letter in found.items()])
+
+    def _step(self, ranges: Ranges, known: Replays) -> _Chosen:
+        begun, untils = _places(self._request.page_token) if self._request.page_token else ({}, _ends(ranges))
+        chosen, size_bytes, deadline_s = _Chosen(), 0, time.monotonic() + STEP_S
+        nexts = {number: begun.get(number, 0) for number in untils}
+        for number, until in untils.items():
+            runs, beginning = known.of(number), ranges[number][0] if number in ranges else until
+            runs.forget_below(beginning)
+            first = max(beginning, nexts[number], 0 if self._request.again else runs.next)
+            nexts[number] = until
+            for letter in self._log.letters(number, first, until):
+                full = len(chosen.letters) >= STEP_LETTERS_MAX or size_bytes >= STEP_BYTES_MAX
+                if full or time.monotonic() > deadline_s:
+                    nexts[number] = letter.offset
+                    break
+                done = runs.has(letter.offset) and not self._request.again
+                if letter.belongs_to(self._spec.connector) and not done:
+                    chosen.letters.append(letter)
+                    size_bytes += letter.size_bytes
+            chosen.looked_at[number] = first, nexts[number]
+            if nexts[number] < until:
+                break
+        if any(nexts[number] < until for number, until in untils.items()):
+            chosen.next_page_token = f"{token_of(nexts)};{token_of(untils)}"
+        return chosen
+
+    # --- remembering
+
+    def _remembered(self, known: Replays, plan: _Plan) -> dict[bytes, bytes | None]:
+        """The records that remember this step. Raises DataError when it is too much."""
+        for number, (first, end) in plan.chosen.looked_at.items():
+            for offset in sorted(one.letter.offset for one in plan.refused if one.letter.partition == number):
+                known.of(number).add(first, offset - 1)
+                first = offset + 1
+            known.of(number).add(first, end - 1)
+        for letter in plan.done:
+            known.of(letter.partition).add(letter.offset, letter.offset)
+        token = plan.chosen.next_page_token
+        known.note(Outcome(self._request.request_id, len(plan.done), token))
+        touched = {*plan.chosen.looked_at, *(letter.partition for letter in plan.done)}
+        return self._memory.records(known, touched)
+
+    def _producer_settings(self) -> dict[str, str | int | float | bool]:
+        spec = self._spec
+        given = client_settings("producer", spec.worker_config, spec.connector_config).config
+        access = access_of(spec, "producer", "consumer")
+        return {**given, **access, "client.id": f"herdmesh-dlq-{spec.connector}"}
+
+
+def replay_spec(spec: RunSpec) -> RunSpec:
+    """The spec with the transactional id of the connector's replays."""
+    return replace(spec, transactional_id=f"{spec.group_id}-{dead_letter_replays.owner(spec.connector)}")
+
+
+def mended(letter: Letter, given: admin_pb.DeadLetter) -> Letter:
+    """The letter as a request has it, where it has more than its place."""
+    if not given.mended:
+        return letter
+    own = tuple((one.name, one.value if one.HasField("value") else None) for one in given.headers)
+    places = (letters.TOPIC, letters.PARTITION)
+    errors = tuple((name, text.encode()) for name, text in given.error_headers.items() if name in places)
+    key, value = (given.key if given.HasField("key") else None), (given.value if given.HasField("value") else None)
+    return replace(letter, key=key, value=value, headers=own, errors=errors)
+
+
+def _produced(producer: Producer, plan: _Plan) -> list[Refused]:
+    """Produce the records and wait until Kafka has them.
+
+    Returns the letters that Kafka does not take, which spoils the transaction; those that the client itself refuses are
+    left out of the plan already, and spoil nothing.
+
+    Raises:
+        KafkaException: nobody's record goes through.
+        TaskFenced: a later replay has taken over.
+        TaskFailed: RETRIABLE, when Kafka does not answer in time.
+    """
+    failed: list[tuple[Put, KafkaError]] = []
+    refused: list[Refused] = []
+    try:
+        for put in plan.puts:
+            error = _queued(producer, put, partial(_note, failed, put))
+            if error is not None:
+                refused.append(Refused(put.letter, _reason(put, error)))
+        deadline_s = time.monotonic() + _FLUSH_S
+        while producer.flush(1.0) and time.monotonic() < deadline_s:
+            pass
+        left = len(producer)
+    except SystemError as pending:  # a fatal error was pending while the client called back (`clients`)
+        raise pending.__cause__ or pending from None
+    if left:
+        raise TaskFailed(f"{left} records wait for Kafka for {_FLUSH_S:.0f} s", ErrorClass.RETRIABLE)
+    for _, error in failed:
+        if is_fenced(error):
+            raise TaskFenced("another replay of this connector's letters has begun")
+        if classify_kafka(error) is not ErrorClass.FATAL:
+            raise KafkaException(error)
+    if not failed:
+        plan.refuse(refused)
+        return []
+    return [*refused, *(Refused(put.letter, _reason(put, error)) for put, error in failed)]
+
+
+def _queued(producer: Producer, put: Put, on_delivery: Any) -> KafkaError | None:
+    """Hand a record to the client; what it refuses it with by itself."""
+    more: dict[str, Any] = {} if put.partition is None else {"partition": put.partition}
+    if put.letter.time_ms is not None:
+        more["timestamp"] = put.letter.time_ms
+    while True:
+        try:
+            producer.produce(put.topic, put.value, put.key, headers=list(put.headers), on_delivery=on_delivery, **more)
+        except BufferError:
+            producer.poll(_PAUSE_S)
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise
+            return cause
+        else:
+            return None
+
+
+def _note(failed: list[tuple[Put, KafkaError]], put: Put, error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        failed.append((put, error))
+
+
+def _reason(put: Put, error: KafkaError) -> str:
+    return f"Kafka does not take it for topic {put.topic}: {error.str()}"
+
+
+def _ends(ranges: Ranges) -> dict[int, int]:
+    return {number: end for number, (_, end) in ranges.items()}
+
+
+def _places(token: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Where a step begins and how far all go. Raises ConfigError."""
+    nexts, _, untils = token.partition(";")
+    return positions(nexts), positions(untils)

@@ -1,0 +1,361 @@
+"""Scan of the worker's plugin folders: when the worker starts, and again when one has changed.
+
+Owns the asking: one thread and one process for each folder that is asked, how long a worker that starts waits for them,
+the look for folders that are new or whose files changed, and what is known of those that cannot be used. What a folder
+is, `plugin_folders` knows; which of what was found can be used beside each other, whoever makes the registry.
+
+Invariants: a connector that runs goes on in the process it was started in, whatever becomes of its folder; a folder
+that hangs keeps no other waiting, nor the process from ending; a folder whose files do not change is not asked again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import structlog
+
+from herdmesh.connect.plugins import PluginRegistry, plugin_registry
+from herdmesh.connect.spi import PluginClass, PluginDescriptor
+from herdmesh.worker.effects.plugins.plugin_folders import (
+    OwnLibraries,
+    PluginEntry,
+    PluginFolder,
+    RefusedPlugin,
+    Signature,
+    find,
+    own_libraries,
+    signatures,
+)
+from herdmesh.worker.effects.plugins.plugin_processes import PluginProcess
+from herdmesh.worker.effects.plugins.remote_authored import remote_authored
+from herdmesh.worker.effects.plugins.remote_connectors import remote_class
+
+FoundPlugin = PluginDescriptor | PluginClass
+Joined = tuple[PluginRegistry, Sequence[RefusedPlugin]]
+"""All that can be used beside each other, and what of it cannot."""
+
+ANSWER_S: Final = 20.0
+"""How long a worker that starts waits for its plugin folders. One imported in some seconds each, on a busy machine."""
+LOOK_S: Final = 5.0
+"""Between two looks at the files of the folders."""
+STILL_S: Final = 0.5
+"""What has changed is asked once its files stood still for so long: an installer that is at work is let finish."""
+_PAUSE_MAX_S: Final = 60.0
+"""At most so long between two tries of a folder that changes all the time."""
+_AT_A_TIME: Final = 8
+_SLOT_S: Final = 5.0
+"""A folder that takes longer is taken for one that waits, and needs no processor."""
+_MEND: Final = "mend it in the folder: the worker sees that its files changed, and asks again"
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Folder:
+    """What is known of one, by where it really is."""
+
+    found: dict[PluginEntry, FoundPlugin] = field(default_factory=dict[PluginEntry, FoundPlugin])
+    refused: list[RefusedPlugin] = field(default_factory=list[RefusedPlugin])
+    #: nothing failed when it was last asked.
+    is_whole: bool = False
+    is_asked: bool = False
+    #: it is asked for longer than a worker that starts waits.
+    is_late: bool = False
+    is_gone: bool = False
+    #: of its files, when it was last asked. None = it never was.
+    asked_of: Signature | None = None
+    asked_s: float = 0.0
+    #: of its files, at the last look, and since when they are so.
+    seen: Signature | None = None
+    seen_s: float = 0.0
+    tries: int = 0
+    not_before_s: float = 0.0
+    #: in which what it has is asked and started.
+    process: PluginProcess | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its files are others than those it was asked of. Of one that works only code counts."""
+        if self.asked_of is None or self.seen is None or not self.is_whole:
+            return self.seen != self.asked_of
+        return self.seen.code != self.asked_of.code
+
+
+class AskedFolders:
+    """Used from any thread."""
+
+    def __init__(
+        self,
+        plugin_path: str,
+        joined: Callable[[list[FoundPlugin]], Joined],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask them all, and wait until they have answered, or `ANSWER_S` are over. `joined`: what there is with
+        this."""
+        self.tell: Callable[[], object] = _nothing
+        """Called each time that the registry or what is refused has changed."""
+        self._plugin_path = plugin_path
+        self._joined = joined
+        self._clock_s = clock_s
+        self._own: OwnLibraries = own_libraries()
+        self._changed = threading.Condition()
+        self._looking = threading.Lock()
+        self._folders: dict[str, _Folder] = {}
+        self._processes: list[PluginProcess] = []
+        #: of releases that others took the place of; each ends when nothing of it runs any more.
+        self._replaced: list[PluginProcess] = []
+        self._slots = threading.Semaphore(max(_AT_A_TIME, os.cpu_count() or 1))
+        self._closed = threading.Event()
+        self._registry: PluginRegistry | None = None
+        self._refused_folders: list[RefusedPlugin] = []
+        self._not_joined: Sequence[RefusedPlugin] = ()
+        seen = signatures(plugin_path)
+        for place, signature in seen.items():
+            self._folders[place] = _Folder(seen=signature)
+        self._ask([*seen])
+        self.wait(ANSWER_S)
+        with self._changed:
+            self._registry, self._not_joined = joined(self._found())
+            for folder in self._folders.values():
+                folder.is_late = folder.is_asked
+            late = self.asked()
+        for place in late:
+            _log.warning("plugin_folder_late", folder=place, why=_late(place).why, fix=_late(place).fix)
+        threading.Thread(target=self._look_on, name="plugin folders", daemon=True).start()
+
+    def registry(self) -> PluginRegistry:
+        """Of all that is found; it comes to know what is found later."""
+        assert self._registry is not None
+        return self._registry
+
+    def refused(self) -> list[RefusedPlugin]:
+        """What is in the folders and cannot be used now."""
+        with self._changed:
+            found = [*self._refused_folders, *self._not_joined]
+            for place, folder in self._folders.items():
+                found += folder.refused
+                if folder.is_gone and folder.found:
+                    found.append(_gone(place))
+                if folder.is_late and folder.is_asked:
+                    found.append(_late(place))
+        return sorted(set(found), key=lambda one: (one.folder, one.plugin, one.why))
+
+    def asked(self) -> list[str]:
+        """The folders that have not answered yet."""
+        return [place for place, folder in self._folders.items() if folder.is_asked]
+
+    def processes(self) -> list[PluginProcess]:
+        """Of the folders that were asked, each started when it is asked something."""
+        with self._changed:
+            return [*self._processes]
+
+    def wait(self, seconds: float) -> None:
+        """Until all that were asked have answered, but for those that are late, or that time is over."""
+
+        def is_answered() -> bool:
+            return not any(one.is_asked and not one.is_late for one in self._folders.values())
+
+        with self._changed:
+            self._changed.wait_for(is_answered, seconds)
+
+    def close(self) -> None:
+        """End the processes, and look no more."""
+        self._closed.set()
+        for one in self.processes():
+            one.close()
+
+    def catch_up(self, seconds: float) -> None:
+        """Look now, and wait until what is new or has changed was asked, or that time is over: somebody names a plugin
+        that is not known, and may have installed it a moment ago."""
+        until_s = time.monotonic() + seconds
+        while True:
+            is_at_work = self.look(at_once=True)
+            self.wait(max(0.0, until_s - time.monotonic()))
+            if not is_at_work or time.monotonic() >= until_s or self._closed.wait(STILL_S):
+                return
+
+    def look(self, *, at_once: bool = False) -> bool:
+        """Ask what is new or has changed since it was asked; also what failed only now (`at_once`). True when some
+        files are still being changed."""
+        with self._looking:
+            due, is_at_work, is_news = self._due(at_once=at_once)
+            before = self._refused_folders
+            if due:
+                self._ask(due)
+            is_news = is_news or self._refused_folders != before
+        if is_news:
+            self.tell()
+        return is_at_work
+
+    def _due(self, *, at_once: bool) -> tuple[list[str], bool, bool]:
+        """What is to be asked; whether other files are being changed; whether there is something to tell."""
+        there = signatures(self._plugin_path)
+        due: list[str] = []
+        is_at_work = is_news = False
+        with self._changed:
+            now_s = self._clock_s()
+            for place, folder in self._folders.items():
+                is_gone, is_late = place not in there, folder.is_asked and now_s - folder.asked_s > ANSWER_S
+                is_news = is_news or (is_gone and not folder.is_gone) or (is_late and not folder.is_late)
+                folder.is_gone, folder.is_late = is_gone, is_late or (folder.is_asked and folder.is_late)
+            for place, signature in there.items():
+                folder = self._folders.setdefault(place, _Folder())
+                if folder.seen != signature:
+                    folder.seen, folder.seen_s = signature, now_s
+                if folder.is_asked or not folder.is_changed:
+                    continue
+                if now_s - folder.seen_s < STILL_S:
+                    is_at_work = True
+                elif at_once or now_s >= folder.not_before_s:
+                    calm = now_s > folder.not_before_s + _PAUSE_MAX_S
+                    folder.tries = 1 if calm else folder.tries + 1
+                    folder.not_before_s = now_s + min(LOOK_S * 2**folder.tries, _PAUSE_MAX_S)
+                    due.append(place)
+        return due, is_at_work, is_news
+
+    def _look_on(self) -> None:
+        while not self._closed.wait(LOOK_S):
+            try:
+                self.look()
+                self._replaced = [one for one in self._replaced if not one.rest_if_idle()]
+            except Exception:  # noqa: BLE001 - a file system may answer anything, and does so again or not
+                _log.exception("plugin_folders_not_looked_at", plugin_path=self._plugin_path)
+
+    def _found(self) -> list[FoundPlugin]:
+        return [one for folder in self._folders.values() for one in folder.found.values()]
+
+    def _ask(self, places: Sequence[str]) -> None:
+        """Read these folders and have each asked in a daemon thread of its own. A few at a time, as they use the
+        processor."""
+        folders, refused = find(self._plugin_path, self._own)
+        with self._changed:
+            told_before, self._refused_folders = self._refused_folders, refused
+            for place in places:
+                known = self._folders[place]
+                known.asked_of, known.asked_s, known.is_whole, known.refused = known.seen, self._clock_s(), False, []
+        for one in refused:
+            if one not in told_before:
+                _log.warning("plugin_folder_refused", folder=one.folder, why=one.why, fix=one.fix)
+        for one in folders:
+            place = os.path.realpath(one.imports.folder)
+            if place not in places:
+                continue
+            process = PluginProcess(one.imports)
+            with self._changed:
+                self._folders[place].is_asked = True
+                self._processes.append(process)
+            name = f"plugins of {one.imports.folder}"
+            threading.Thread(target=self._ask_one, args=(place, one, process), name=name, daemon=True).start()
+
+    def _ask_one(self, place: str, folder: PluginFolder, process: PluginProcess) -> None:
+        answer: dict[PluginEntry, FoundPlugin] = {}
+        refused: list[RefusedPlugin] = []
+        held = threading.Lock()
+
+        def free() -> None:
+            if held.acquire(blocking=False):
+                self._slots.release()
+
+        try:
+            self._slots.acquire()
+            timer = threading.Timer(_SLOT_S, free)
+            timer.daemon = True
+            timer.start()
+            try:
+                answer, refused = _described(folder, process)
+            finally:
+                timer.cancel()
+                free()
+        finally:
+            self._answered(self._folders[place], folder, process, answer, refused)
+
+    def _answered(
+        self,
+        known: _Folder,
+        folder: PluginFolder,
+        process: PluginProcess,
+        answer: dict[PluginEntry, FoundPlugin],
+        refused: list[RefusedPlugin],
+    ) -> None:
+        with self._changed:
+            before = known.found
+            # What worked before its files changed stays known: connectors of it run. Of a release that another one took
+            # the place of, nothing is left.
+            known.found = {entry: one for entry, one in before.items() if entry in folder.entries} | answer
+            known.is_whole, known.refused = not refused, refused
+            if answer:
+                if known.process is not None:
+                    self._replaced.append(known.process)
+                known.process = process
+            is_late = self._registry is not None
+            if self._registry is not None:
+                registry, self._not_joined = self._joined(self._found())
+                self._registry.become(registry)
+        if is_late:
+            if before and answer:
+                _log.info(
+                    "plugin_folder_changed", folder=folder.imports.folder,
+                    fix="what runs of it goes on as it was started; `herd restart` runs what is there now",
+                )  # fmt: skip
+            self.tell()
+        with self._changed:  # after it was told: whoever waits may use it
+            known.is_asked = known.is_late = False
+            self._changed.notify_all()
+
+
+def _nothing() -> None:
+    return
+
+
+def _late(place: str) -> RefusedPlugin:
+    return RefusedPlugin(
+        place,
+        f"it did not say within {ANSWER_S:g} s what is in it; the worker serves without it, and goes on asking",
+        "look what its modules do when they are imported: they may wait for something",
+    )
+
+
+def _gone(place: str) -> RefusedPlugin:
+    return RefusedPlugin(
+        place, "the folder is not there any more, so nothing of it can be started", "put it back, or restart the worker"
+    )
+
+
+def _described(
+    folder: PluginFolder, process: PluginProcess
+) -> tuple[dict[PluginEntry, FoundPlugin], list[RefusedPlugin]]:
+    """The plugins of a folder that can be imported, and those that cannot."""
+    found: dict[PluginEntry, FoundPlugin] = {}
+    refused: list[RefusedPlugin] = []
+    for entry in folder.entries:
+        described: FoundPlugin
+        try:
+            if entry.group == plugin_registry.ENTRY_POINT_GROUP:
+                described = plugin_registry.describe(remote_class(process, entry.value, entry.version))
+                described = replace(described, imports=folder.imports)
+            else:
+                described = remote_authored(process, entry.value, entry.version, folder.imports)
+        except Exception as error:  # noqa: BLE001 - importing an author's code may raise anything
+            ended = process.ended()
+            why = f"importing it ended its process ({ended})" if ended else str(error) or type(error).__name__
+            refused.append(RefusedPlugin(folder.imports.folder, why, _MEND, entry.value))
+            _log.warning(
+                "plugin_refused", folder=folder.imports.folder, plugin=entry.value, why=why,
+                distribution=f"{entry.distribution} {entry.version}", fix=_MEND,
+            )  # fmt: skip
+            process.rest()  # what it began may hang, or hold what the next one needs
+            continue
+        found[entry] = described
+    process.rest()
+    for one in found.values():
+        _log.info(
+            "plugin_found", folder=folder.imports.folder, version=one.version,
+            plugin=one.class_name if isinstance(one, PluginDescriptor) else one.name,
+            other_versions_in_it=list(folder.differing),
+        )  # fmt: skip
+    return found, refused

@@ -1,0 +1,306 @@
+"""Processes of plugins, as the worker sees them: one for each plugin folder in use.
+
+Owns the processes and their lines. What is asked and what an answer means is `effects.plugins.remote_connectors`'.
+Calls block, so they are made in threads; any number at a time. Invariants: every call is answered or raises, at the
+latest when the process dies; a process that died is started anew by the next call, and what was started in it is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import IO, Any, Final, assert_never
+
+import msgspec
+import structlog
+
+from herdmesh.connect.config import redacted, secrets_kept_for_this_answer
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.spi import ConnectorContext, PluginImports, Wait
+from herdmesh.engine.runtime import TaskFailed
+from herdmesh.worker.output_limit import OutputLimit
+from herdmesh.worker.plugin_messages import (
+    Answer,
+    Call,
+    OffsetsTold,
+    OffsetsWanted,
+    Raised,
+    TasksOutdated,
+    ToldFailure,
+    WaitTold,
+    raised,
+    told_failure,
+)
+
+_OUTPUT_LINE_MAX_BYTES: Final = 65_536
+_ENDS_WITHIN_S: Final = 2.0
+"""A process whose end of the line is closed is killed after so long; callers hear only then that it is gone."""
+_FROM_PLUGIN: Final = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    done: threading.Event = field(default_factory=threading.Event)
+    answer: Answer | None = None
+
+
+class Line:
+    """One process, from its start to its death."""
+
+    def __init__(self, imports: PluginImports) -> None:
+        """Start it. Raises OSError."""
+        self._imports = imports
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._waiting: dict[int, _Waiting] = {}
+        self._instances: dict[str, ConnectorContext] = {}
+        self._number = 0
+        self._closed = False
+        self._over = ""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-P", "-m", "herdmesh.worker.plugin_process", str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                [*command, msgspec.json.encode(imports).decode()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(theirs.fileno(),),
+            )
+        self._connection = Connection(ours.detach())
+        assert self._process.stdout is not None
+        name = f"plugin {imports.folder}"
+        threading.Thread(target=self._read, name=name, daemon=True).start()
+        output = self._process.stdout, imports.folder
+        threading.Thread(target=_pass_on, args=output, name=f"{name} output", daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """False once it is known to have died."""
+        return not self._over
+
+    @property
+    def ended(self) -> str:
+        """How it died, "" = it is not known to have."""
+        return self._over
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing that was started in it runs, and nobody waits for an answer."""
+        with self._lock:
+            return not self._instances and not self._waiting
+
+    def lend(self, instance: str, context: ConnectorContext) -> None:
+        """From now on that instance may use the context; it fails when the process dies."""
+        with self._lock:
+            if not self._over:
+                self._instances[instance] = context
+                return
+        context.raise_error(self._died())
+
+    def take_back(self, instance: str) -> None:
+        """Nothing that the instance asks for is heard any more."""
+        with self._lock:
+            self._instances.pop(instance, None)
+
+    def call(self, what: str, entry: str, *arguments: Any, instance: str = "", timeout_s: float | None = None) -> Any:
+        """Have it done, and return what came of it.
+
+        Raises:
+            ConfigError, RetriableError, ImportError: as the author's code did.
+            TaskFailed: for anything else that it raised, in its class; RETRIABLE when the process died or (`timeout_s`)
+                did not answer in time.
+        """
+        waiting = _Waiting()
+        with self._lock:
+            if self._over:
+                raise self._died()
+            self._number += 1
+            number = self._number
+            self._waiting[number] = waiting
+        call = Call(
+            number=number, what=what, entry=entry, instance=instance, arguments=arguments,
+            secrets=secrets_kept_for_this_answer(),
+        )  # fmt: skip
+        self._send(call)
+        if not waiting.done.wait(timeout_s):
+            raise TaskFailed(
+                f"the plugin {self._imports.folder} did not answer within {timeout_s:g} s", ErrorClass.RETRIABLE
+            )
+        if waiting.answer is None:
+            raise self._died()
+        if waiting.answer.failure is not None:
+            raise raised(waiting.answer.failure)
+        return waiting.answer.value
+
+    def close(self) -> None:
+        """Kill it. Whoever started something in it has stopped it before."""
+        self._closed = True
+        self._process.kill()
+        self._process.wait()
+
+    def _ended(self) -> str:
+        """How the process ended, once its end of the line is closed. One that goes on without it is of no use any more
+        and is killed, but not at once: a process that ends by itself closes the line before it can say how it ended."""
+        try:
+            code = self._process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return "it closed its line to the worker, and was ended"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._heard(msgspec.json.decode(self._connection.recv_bytes(), type=_FROM_PLUGIN))
+        except (EOFError, OSError):
+            pass  # it ended
+        except Exception:  # noqa: BLE001 - whoever waits for an answer is to hear that none comes
+            _log.exception("plugin_line_unreadable", folder=self._imports.folder)
+        how = self._ended()
+        with self._lock:
+            self._over = how
+            waiting_now, self._waiting = list(self._waiting.values()), {}
+            instances, self._instances = list(self._instances.values()), {}
+        with self._sending:  # whoever still sends hears that nobody reads
+            self._connection.close()
+        for waiting in waiting_now:
+            waiting.done.set()
+        if self._closed:
+            return
+        _log.error("plugin_process_died", folder=self._imports.folder, how=how, connectors=len(instances))
+        for context in instances:
+            context.waits.told_elsewhere(None)
+            context.raise_error(self._died())
+
+    def _heard(self, message: Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold) -> None:
+        if isinstance(message, Answer):
+            with self._lock:
+                waiting = self._waiting.pop(message.number, None)
+            if waiting is not None:
+                waiting.answer = message
+                waiting.done.set()
+            return
+        with self._lock:
+            context = self._instances.get(message.instance)
+        if context is None:
+            if isinstance(message, OffsetsWanted):
+                failure = ToldFailure(kind="failed", message="the connector was stopped", error_class="UNKNOWN")
+                self._send(OffsetsTold(number=message.number, failure=failure))
+            return
+        match message:
+            case TasksOutdated():
+                context.request_task_reconfiguration()
+            case Raised(failure=failure):
+                context.raise_error(raised(failure))
+            case WaitTold():
+                context.waits.told_elsewhere(_wait_of(message))
+            case OffsetsWanted():  # asks Kafka: the line goes on meanwhile
+                threading.Thread(target=self._tell_offsets, args=(message, context), daemon=True).start()
+            case _:
+                assert_never(message)
+
+    def _tell_offsets(self, wanted: OffsetsWanted, context: ConnectorContext) -> None:
+        try:
+            offsets = tuple(None if one is None else dict(one) for one in context.committed_offsets(wanted.partitions))
+            self._send(OffsetsTold(number=wanted.number, offsets=offsets))
+        except Exception as error:  # noqa: BLE001 - raised where it was asked
+            self._send(OffsetsTold(number=wanted.number, failure=told_failure(error)))
+
+    def _send(self, message: Call | OffsetsTold) -> None:
+        packed = msgspec.json.encode(message)
+        with self._sending, contextlib.suppress(OSError):  # it is dying: the reader says so
+            self._connection.send_bytes(packed)
+
+    def _died(self) -> TaskFailed:
+        return TaskFailed(
+            f"the process of the plugin {self._imports.folder} died ({self._over}) with all connectors that ran in it; "
+            "restart the connector, which starts it anew",
+            ErrorClass.RETRIABLE,
+        )
+
+
+class PluginProcess:
+    """The process of one plugin folder, whenever there is one."""
+
+    def __init__(self, imports: PluginImports) -> None:
+        self._imports = imports
+        self._lock = threading.Lock()
+        self._line: Line | None = None
+        self._closed = False
+        self._was_idle = False
+
+    def line(self) -> Line:
+        """Of the process, which is started if there is none. Raises TaskFailed when it cannot be."""
+        with self._lock:
+            if self._closed:
+                raise TaskFailed("the worker ends", ErrorClass.RETRIABLE)
+            if self._line is None or not self._line.alive:
+                try:
+                    self._line = Line(self._imports)
+                except OSError as error:
+                    raise TaskFailed(
+                        f"no process for the plugin {self._imports.folder}: {error}", ErrorClass.RETRIABLE
+                    ) from error
+            return self._line
+
+    def ended(self) -> str:
+        """How the process ended by itself; "" = it has not."""
+        with self._lock:
+            return self._line.ended if self._line is not None else ""
+
+    def rest(self) -> None:
+        """End the process until the next call."""
+        with self._lock:
+            line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def rest_if_idle(self) -> bool:
+        """End the process when it was idle at the last call, too: between two messages of one it also looks idle. True
+        when there is none."""
+        with self._lock:
+            line = self._line
+        if line is None or not line.alive:
+            return True
+        was_idle, self._was_idle = self._was_idle, line.is_idle
+        if not (was_idle and self._was_idle):
+            return False
+        self.rest()
+        return True
+
+    def close(self) -> None:
+        """End the process for good."""
+        with self._lock:
+            self._closed = True
+        self.rest()
+
+
+def _wait_of(told: WaitTold) -> Wait | None:
+    if not told.waits_for:
+        return None
+    return Wait(told.waits_for, told.message, told.since_ms, told.tries, told.next_ms)
+
+
+def _pass_on(output: IO[bytes], folder: str) -> None:
+    """What the plugin prints or logs, into this process' standard error, without the secrets this process knows, and
+    no more than `OutputLimit` lets pass."""
+    limit = OutputLimit(f"the plugin {folder}")
+    with output:
+        while said := output.readline(_OUTPUT_LINE_MAX_BYTES):
+            if passed := limit.passed(said.decode(errors="replace")):
+                sys.stderr.write(redacted(passed))
+    sys.stderr.write(limit.rest())

@@ -1,0 +1,189 @@
+"""Connector classes whose code runs in a plugin's process: to the worker a connector like any other, to the author's
+code a caller in its own process.
+
+Owns the translation of each method to a call and back. The author's class is never imported here. Invariant: what an
+instance started, it goes on asking in the same process; when that one is gone, it says so and starts nothing by itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, cast
+
+import msgspec
+
+from herdmesh.connect.config import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    FieldViolation,
+    Importance,
+    Recommender,
+    Type,
+    Validator,
+)
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.spi import (
+    Config,
+    Connector,
+    ConnectorKind,
+    OffsetMap,
+    PartitionId,
+    SinkConnector,
+    SourceConnector,
+)
+from herdmesh.worker.effects.plugins.plugin_processes import Line, PluginProcess
+from herdmesh.worker.plugin_messages import ToldConnector, ToldKey
+
+DESCRIBED_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """One connector class of a plugin, and where it is asked."""
+
+    process: PluginProcess
+    entry: str
+    """Its entry point's value."""
+    definition: ConfigDef
+
+
+def remote_class(process: PluginProcess, entry: str, version: str) -> type[Connector]:
+    """The class at an entry point. Starts the plugin's process. `version` of its distribution, for a class that has
+    none of its own.
+
+    Raises what importing it raises, and ConfigError for a definition that cannot be told.
+    """
+    line = process.line()
+    told = msgspec.convert(
+        line.call("describe", entry, version, timeout_s=DESCRIBED_TIMEOUT_S), ToldConnector, strict=False
+    )
+    kind = ConnectorKind(told.kind)
+    definition = definition_of(told.keys, process, entry)
+    attributes = {
+        "__doc__": f"{told.class_name} {told.version}, in a process of its own.",
+        "__module__": __name__,
+        "class_name": told.class_name,
+        "aliases": told.aliases,
+        "version": told.version,
+        "java_task_class": told.java_task_class,
+        "default_converters": told.default_converters,
+        "remote": Remote(process, entry, definition),
+    }
+    base = RemoteSink if kind is ConnectorKind.SINK else RemoteSource
+    return cast("type[Connector]", type(f"{base.__name__}({entry})", (base,), attributes))
+
+
+class RemoteConnector(Connector):
+    """What sources and sinks have in common."""
+
+    remote: ClassVar[Remote]
+    _started: tuple[Line, str] | None = None
+    """The process this instance was started in, and its name there."""
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        """As the class had it when it was found; its rules are asked in the process."""
+        return cls.remote.definition
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        """Asked in the process, like all that follows."""
+        return [ConfigError(message, field=field, fix=fix) for field, message, fix in self._ask("validate", config)]
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        return [FieldViolation(field, message, fix) for field, message, fix in self._ask("warnings", config)]
+
+    def start(self, config: Config) -> None:
+        self.config = dict(config)
+        line, instance = self.remote.process.line(), uuid.uuid4().hex
+        if self.context is not None:  # before: it may ask while it starts
+            line.lend(instance, self.context)
+        try:
+            line.call("start", self.remote.entry, dict(config), instance=instance)
+        except BaseException:
+            line.take_back(instance)
+            raise
+        self._started = line, instance
+
+    def task_class(self) -> str:
+        return str(self._ask("task_class"))
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return msgspec.convert(self._ask("task_configs", max_tasks), list[dict[str, str | None]])
+
+    def stop(self) -> None:
+        """Of an instance whose process died: nothing, it holds nothing any more."""
+        assert self._started is not None
+        (line, instance), self._started = self._started, None
+        line.take_back(instance)
+        if line.alive:
+            line.call("stop", self.remote.entry, instance=instance)
+
+    def _ask(self, what: str, *arguments: Any) -> Any:
+        line, instance = self._started or (self.remote.process.line(), "")
+        return line.call(what, self.remote.entry, *map(_plain, arguments), instance=instance)
+
+
+class RemoteSource(RemoteConnector, SourceConnector):
+    """A source."""
+
+    def exactly_once_support(self, config: Config) -> bool | None:
+        return self._ask("exactly_once_support", config)
+
+    def can_define_transaction_boundaries(self, config: Config) -> bool | None:
+        return self._ask("can_define_transaction_boundaries", config)
+
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
+    ) -> bool:
+        return bool(self._ask("alter_offsets", config, list(offsets)))
+
+    def offsets_at(
+        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
+    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
+        told = self._ask("offsets_at", config, time_ms, list(committed))
+        return None if told is None else [(partition, offset) for partition, offset in told]
+
+    def offsets_note(self, config: Config, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]) -> str:
+        return self._ask("offsets_note", config, list(committed))
+
+    def sign(self, task_config: Config) -> str | None:
+        return self._ask("sign", task_config)
+
+
+class RemoteSink(RemoteConnector, SinkConnector):
+    """A sink."""
+
+    def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
+        named = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        return bool(self._ask("alter_offsets", config, named))
+
+
+def definition_of(keys: Iterable[ToldKey], process: PluginProcess, entry: str) -> ConfigDef:
+    """A definition whose rules are asked in the process."""
+    return ConfigDef(*(_key(key, process, entry) for key in keys))
+
+
+def _plain(argument: Any) -> Any:
+    return dict(cast("Mapping[str, Any]", argument)) if isinstance(argument, Mapping) else argument
+
+
+def _key(told: ToldKey, process: PluginProcess, entry: str) -> ConfigKey:
+    def asking(what: str) -> Callable[[str, Any], Any]:
+        def ask(name: str, about: Any) -> Any:
+            return process.line().call(what, entry, name, _plain(about))
+
+        return ask
+
+    rule = None
+    if told.rule is not None:
+        refine, strict = asking("refine") if told.refines else None, asking("strict") if told.strict else None
+        rule = Validator(told.rule, asking("check"), refine, strict)
+    recommender = Recommender(asking("values"), asking("visible")) if told.recommends else None
+    default = REQUIRED if told.required else told.default
+    return ConfigKey(
+        told.name, Type(told.type), default, Importance(told.importance), told.doc, rule, told.group, told.order,
+        told.width, told.display_name, told.dependents, recommender,
+    )  # fmt: skip

@@ -1,0 +1,56 @@
+"""Runs of tasks: started, watched and ended on Spark.
+
+Owns the processes of runs, what they are given (`specs`), and how the worker learns that a run is idle, stuck, over
+its memory or over. Decides nothing: `state` does. Invariant: the end of a run is told after everything else that the
+run said.
+"""
+
+from __future__ import annotations
+
+from herdmesh.worker.effects.runs.applications import (
+    Applications,
+    SparkApplication,
+)
+from herdmesh.worker.effects.runs.end_watch import (
+    EndWatch,
+)
+from herdmesh.worker.effects.runs.fencing import (
+    fence,
+)
+from herdmesh.worker.effects.runs.idle_watch import (
+    IdleWatch,
+)
+from herdmesh.worker.effects.runs.memory_watch import (
+    MemoryWatch,
+)
+from herdmesh.worker.effects.runs.processes import (
+    LastWord,
+    Processes,
+    RunLine,
+)
+from herdmesh.worker.effects.runs.reloads import (
+    Reloads,
+    Values,
+)
+from herdmesh.worker.effects.runs.run_executor import (
+    Runs,
+)
+from herdmesh.worker.effects.runs.specs import (
+    RunSpecs,
+)
+
+__all__ = [
+    "Applications",
+    "EndWatch",
+    "IdleWatch",
+    "LastWord",
+    "MemoryWatch",
+    "Processes",
+    "Reloads",
+    "RunLine",
+    "RunSpecs",
+    "Runs",
+    "SparkApplication",
+    "Values",
+    "fence",
+]

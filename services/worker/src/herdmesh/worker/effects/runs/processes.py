@@ -1,0 +1,290 @@
+"""Processes that execute runs: launched, connected, given one order each, ended.
+
+Owns how many wait for an order, and which process an order goes to. Does not know what a run is for (`runs`). With
+`standbys`, so many processes are there before a run needs one; without, one is launched when an order comes, and the
+rest is the same.
+
+Invariants: a process gets at most one order, and none once its line is broken; for every order that waits a process is
+on its way, and one that ends before it dialled in takes the oldest such order with it, so that no order waits for ever;
+a process that dies while it waits is replaced, later each time, and concerns no run; one whose run has said its last
+word goes, by itself or killed; a run is over only when nothing of it can write any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol
+
+import structlog
+
+from herdmesh.api.worker.v1 import run_service_pb2
+from herdmesh.rpc.errors import Superseded
+from herdmesh.session.model import Failure
+from herdmesh.worker.errors import RunLost
+from herdmesh.worker.run import Launch, RunOrder
+
+_COMMANDS_MAX: Final = 100
+#: A launch takes 100 ms of processor time. The run that begins has it to itself for so long, unless nobody waits.
+_YIELD_S: Final = 0.1
+#: After its run's last word a process has nothing to do but to end, which takes some 50 ms.
+_LEAVE_TIMEOUT_S: Final = 5.0
+_BACKOFF_S: Final = 0.5
+_BACKOFF_S_MAX: Final = 30.0
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class JobRunner(Protocol):
+    """What launches processes. Spark, or in tests without it plain subprocesses."""
+
+    async def run_job(self, launch: Launch) -> None:
+        """Launch a process; returns when it is over. Raises RunLost when it did not end in order."""
+        ...
+
+    def cancel(self, process_id: str) -> None:
+        """Kill the process; its `run_job` then ends. Never blocks."""
+        ...
+
+
+class LastWord(Enum):
+    """How a run said that it ends."""
+
+    FINISHED = auto()
+    """No commit of it hangs and its task is stopped: nothing of the run writes any more."""
+    FAILED = auto()
+    """Perhaps because a call hangs; it is left to a thread and may yet do what it was asked for (`engine.bounded`)."""
+
+
+class RunLine:
+    """The worker's end of one run's stream."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.opened = False
+        self.last_word: LastWord | None = None
+        """None until it was heard."""
+        self.ended_for: Failure | None = None
+        """Why the worker killed it, when that is the task's fault."""
+        self.closed = asyncio.Event()
+        self._commands: asyncio.Queue[run_service_pb2.RunResponse | None] = asyncio.Queue(_COMMANDS_MAX)
+
+    def say(self, response: run_service_pb2.RunResponse) -> None:
+        """Queue a command; it waits for a run that has no process yet."""
+        if not self._commands.full():
+            self._commands.put_nowait(response)
+
+    def end(self) -> None:
+        """No more commands: `next` returns None after those queued."""
+        if self._commands.full():
+            self._commands.get_nowait()
+        self._commands.put_nowait(None)
+
+    async def next(self) -> run_service_pb2.RunResponse | None:
+        """The next command, None at the end."""
+        return await self._commands.get()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The order of a process, and the line of the run that it is."""
+
+    line: RunLine
+    order: RunOrder
+
+
+class RunProcess:
+    """One process. `given` becomes its order, or None when it is to go home."""
+
+    def __init__(self, process_id: str) -> None:
+        self.process_id = process_id
+        self.token = secrets.token_hex(16)
+        self.given: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[RunLost | None] = asyncio.get_running_loop().create_future()
+        """What was wrong with its end, None = nothing."""
+        self.leaving: asyncio.TimerHandle | None = None
+        """Kills it, should it not go once its run is over."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    given: Given
+    process: asyncio.Future[RunProcess]
+
+
+class Processes:
+    """All processes of this worker's runs, from `start` to `close`."""
+
+    def __init__(self, jobs: JobRunner, standbys: int) -> None:
+        """`standbys` is how many processes wait for an order."""
+        self._jobs = jobs
+        self._standbys = standbys
+        self._address = ""
+        self._launched = 0
+        self._prefix = uuid.uuid4().hex[:12]
+        self._on_their_way: dict[str, RunProcess] = {}
+        self._ready: deque[RunProcess] = deque()
+        self._by_run: dict[str, RunProcess] = {}
+        self._orders: deque[_Waiting] = deque()
+        self._yielding: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._pause: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, address: str) -> None:
+        """Processes dial in at `address`; launch those that are to wait."""
+        self._address = address
+        self._settle()
+
+    async def execute(self, line: RunLine, order: RunOrder) -> None:
+        """Give the order to a process; returns when the run is over: one that finished with its last word, since its
+        process has only to end, one that failed with its process. Raises RunLost when it ended without a last word, or
+        no process could be launched."""
+        waiting = _Waiting(Given(line, order), asyncio.get_running_loop().create_future())
+        self._orders.append(waiting)
+        self._settle()
+        process = await waiting.process
+        hung_up = asyncio.ensure_future(line.closed.wait())
+        try:
+            await asyncio.wait((process.over, hung_up), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hung_up.cancel()
+        if line.closed.is_set() and line.last_word is not None:
+            self._see_off(process)
+            if line.last_word is LastWord.FINISHED:
+                return
+        lost = await asyncio.shield(process.over)
+        if lost is not None and line.last_word is None:
+            raise lost
+
+    def cancel(self, run_id: str) -> None:
+        """Kill the process of a run, or have no process begin it. Never blocks."""
+        process = self._by_run.get(run_id)
+        if process is not None:
+            self._jobs.cancel(process.process_id)
+            return
+        for waiting in self._orders:
+            if waiting.given.line.run_id == run_id:
+                self._refuse(waiting, "it was cancelled before a process began it")
+                return
+
+    def awaits(self, process_id: str) -> bool:
+        """True for one that was launched and has not dialled in."""
+        return process_id in self._on_their_way
+
+    def open(self, process_id: str, token: str) -> RunProcess:
+        """The process that dialled in. Raises Superseded for one this worker did not launch, or that is over."""
+        process = self._on_their_way.get(process_id)
+        if process is None or not secrets.compare_digest(process.token, token):
+            raise Superseded(f"this worker does not wait for process {process_id}")
+        del self._on_their_way[process_id]
+        self._ready.append(process)
+        self._settle()
+        return process
+
+    def left(self, process: RunProcess) -> None:
+        """Its line is broken or ended: no order for it any more."""
+        if process in self._ready:
+            self._ready.remove(process)
+
+    async def close(self, timeout_s: float) -> None:
+        """Send home what waits, launch nothing any more, wait for what ends within `timeout_s`."""
+        self._closing = True
+        for timer in (self._pause, self._yielding):
+            if timer is not None:
+                timer.cancel()
+        self._settle()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _settle(self) -> None:
+        """Give orders to those that wait, send home who is too many, launch who is missing."""
+        while self._orders and self._ready:
+            waiting = self._orders.popleft()
+            if not waiting.process.done():
+                self._give(waiting, self._ready.popleft())
+        standbys = 0 if self._closing else self._standbys
+        while len(self._ready) > standbys:
+            self._ready.popleft().given.set_result(None)
+        if self._closing or not self._address:
+            return
+        may_launch = self._pause is None and (self._yielding is None or not self._ready)
+        wanted = len(self._orders) + (standbys if may_launch else 0)
+        for _ in range(wanted - len(self._on_their_way) - len(self._ready)):
+            self._launch()
+
+    def _give(self, waiting: _Waiting, process: RunProcess) -> None:
+        self._failures = 0
+        self._by_run[waiting.given.line.run_id] = process
+        if self._yielding is None:
+            self._yielding = asyncio.get_running_loop().call_later(_YIELD_S, self._yielded)
+        process.given.set_result(waiting.given)
+        waiting.process.set_result(process)
+
+    def _see_off(self, process: RunProcess) -> None:
+        if not process.over.done():
+            later = asyncio.get_running_loop().call_later
+            process.leaving = later(_LEAVE_TIMEOUT_S, self._jobs.cancel, process.process_id)
+
+    def _refuse(self, waiting: _Waiting, error: str) -> None:
+        self._orders.remove(waiting)
+        if not waiting.process.done():
+            waiting.process.set_exception(RunLost(error))
+
+    def _launch(self) -> None:
+        self._launched += 1
+        process = RunProcess(f"{self._prefix}-{self._launched}")
+        self._on_their_way[process.process_id] = process
+        task = asyncio.create_task(self._live(process), name=f"process {process.process_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _live(self, process: RunProcess) -> None:
+        lost: RunLost | None = None
+        try:
+            await self._jobs.run_job(Launch(process.process_id, self._address, process.token))
+        except RunLost as found:
+            lost = found
+        finally:
+            self._ended(process, lost)
+
+    def _ended(self, process: RunProcess, lost: RunLost | None) -> None:
+        error = None if lost is None else str(lost)
+        self.left(process)
+        process.over.set_result(lost)
+        if process.leaving is not None:
+            process.leaving.cancel()
+        given = process.given.result() if process.given.done() else None
+        if given is not None:
+            self._by_run.pop(given.line.run_id, None)
+            if error is not None and given.line.last_word is not None:
+                _log.warning("process_ended_badly", process_id=process.process_id, error=error)
+        unheard = self._on_their_way.pop(process.process_id, None) is not None
+        if unheard and len(self._orders) > len(self._on_their_way):
+            self._refuse(self._orders[0], error or "its process ended before it was heard of")
+        elif not process.given.done() and not self._closing:
+            self._pause_after(error or "it ended by itself")
+        self._settle()
+
+    def _pause_after(self, error: str) -> None:
+        """A process ended that no run had: replace it, later each time it happens in a row."""
+        pause_s = min(_BACKOFF_S * 2**self._failures, _BACKOFF_S_MAX)
+        self._failures += 1
+        _log.warning("standby_lost", error=error, again_s=pause_s)
+        if self._pause is not None:
+            self._pause.cancel()
+        self._pause = asyncio.get_running_loop().call_later(pause_s, self._resume)
+
+    def _yielded(self) -> None:
+        self._yielding = None
+        self._settle()
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._settle()

@@ -1,0 +1,131 @@
+"""Headers of a dead letter, and what becomes of them when it is sent again.
+
+Owns the reading of Connect's `__connect.errors.*` headers (docs/reference/connect/data-model.md, section 5.4), the
+header that a letter carries once it was put back, and which letters a request asks for. Reads and writes no Kafka.
+
+A record that fails a second time keeps the headers of the first failure, and new ones of the same names come after
+them. So the last of each name tells of the failure that made the letter.
+
+Invariant: a letter that was put back and fails again is told from one that fails for the first time by its own headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from herdmesh.connect.topics import ERROR_HEADER_PREFIX
+from herdmesh.worker.state.model import Config
+
+Header = tuple[str, bytes | None]
+
+TOPIC, PARTITION, OFFSET = (f"{ERROR_HEADER_PREFIX}{name}" for name in ("topic", "partition", "offset"))
+CONNECTOR, STAGE = f"{ERROR_HEADER_PREFIX}connector.name", f"{ERROR_HEADER_PREFIX}stage"
+EXCEPTION, MESSAGE = f"{ERROR_HEADER_PREFIX}exception.class.name", f"{ERROR_HEADER_PREFIX}exception.message"
+STACK_TRACE = f"{ERROR_HEADER_PREFIX}exception.stacktrace"
+REPLAYED = "__herdmesh.replayed"
+"""Says which letter a record was: `<queue>-<partition>@<offset>`."""
+CUT = "__herdmesh.cut"
+"""A letter that was too large for its queue has it, and only the beginning of its record
+(`engine.bad_records.dead_letters`)."""
+QUEUE_KEY = "errors.deadletterqueue.topic.name"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One record of a queue; `time_ms` None = it has none."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    time_ms: int | None
+    headers: tuple[Header, ...] = ()
+    """Without those of the last failure."""
+    errors: tuple[Header, ...] = ()
+    """Those of the last failure, one of each name."""
+    replayed: bool = False
+
+    def error(self, name: str) -> str | None:
+        """One of the last failure's headers as text; None where it is missing or null."""
+        found = next((value for known, value in self.errors if known == name), None)
+        return None if found is None else found.decode("utf-8", "replace")
+
+    @property
+    def place(self) -> str:
+        """As users write it."""
+        return f"{self.partition}:{self.offset}"
+
+    @property
+    def size_bytes(self) -> int:
+        """Of everything in it."""
+        headers = sum(len(name) + len(value or b"") for name, value in (*self.headers, *self.errors))
+        return len(self.key or b"") + len(self.value or b"") + headers
+
+    @property
+    def original(self) -> object | None:
+        """Equal for letters of the same record; None where that cannot be told."""
+        place = self.error(TOPIC), self.error(PARTITION), self.error(OFFSET)
+        return (*place, self.key, self.value) if (place[2] or "").isdecimal() else None
+
+    @property
+    def is_cut(self) -> bool:
+        """True when it may not be the whole record, or its record is such a letter itself."""
+        return any(name == CUT for name, _ in self.headers)
+
+    def belongs_to(self, connector: str) -> bool:
+        """True when it is the connector's, and when it does not say whose it is."""
+        return self.error(CONNECTOR) in (None, connector)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which letters of a connector are asked for."""
+
+    connector: str
+    replayed: bool = False
+    """Also those that were put back."""
+    stage: str = ""
+    error: str = ""
+    since_ms: int | None = None
+    stage_folded: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stage_folded", self.stage.strip().upper())
+
+    def takes(self, letter: Letter) -> bool:
+        """True when it is one of them."""
+        return (
+            letter.belongs_to(self.connector)
+            and (self.replayed or not letter.replayed)
+            and (not self.stage_folded or letter.error(STAGE) == self.stage_folded)
+            and (not self.error or self._names(letter))
+            and (self.since_ms is None or (letter.time_ms is not None and letter.time_ms >= self.since_ms))
+        )
+
+    def _names(self, letter: Letter) -> bool:
+        text = self.error.casefold()
+        return any(text in (letter.error(name) or "").casefold() for name in (EXCEPTION, MESSAGE))
+
+
+def queue_of(config: Config) -> str:
+    """The queue's topic, "" = there is none."""
+    return (config.get(QUEUE_KEY) or "").strip()
+
+
+def split(headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:
+    """A record's own headers with those of earlier failures, and those of the last one."""
+    last = {name: at for at, (name, _) in enumerate(headers) if name.startswith(ERROR_HEADER_PREFIX)}
+    taken = set(last.values())
+    own = tuple(header for at, header in enumerate(headers) if at not in taken)
+    return own, tuple(headers[at] for at in sorted(taken))
+
+
+def replayed_text(letter: Letter, queue: str) -> bytes:
+    """The value of `REPLAYED` for a letter."""
+    return f"{queue}-{letter.partition}@{letter.offset}".encode()
+
+
+def put_back_headers(letter: Letter, queue: str) -> list[Header]:
+    """The headers it gets when it is put back."""
+    return [*letter.headers, (REPLAYED, replayed_text(letter, queue))]

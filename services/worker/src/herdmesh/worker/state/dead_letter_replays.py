@@ -1,0 +1,151 @@
+"""Record of which dead letters of a queue were sent again, and its stored form.
+
+It is remembered as the offset of a source: a replay reads a queue as a source reads its system, and its offset shares
+a transaction with the records it puts back (ADR 0003). The record is in Connect's offsets topic, or in the offsets
+file of standalone mode, under a name of its own. Not in a consumer group: Kafka forgets the offsets of a group that
+nobody is in after a week, and queues live longer. Not in the queue: others read it.
+
+Owns that form. Reads and writes no Kafka.
+
+Invariant: a letter is remembered until the queue's topic is deleted, or made anew under the same name (its id tells).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from herdmesh.connect.errors import DataError
+
+OffsetMap = Mapping[str, Any]
+
+REQUESTS_MAX = 8
+"""Outcomes kept; a retry comes soon."""
+RUNS_BYTES_MAX = 500_000
+_QUEUE, _PARTITION, _TOPIC_ID = "herdmesh.dlq", "partition", "topic.id"
+_NEXT, _RUNS, _REQUESTS = "next", "runs", "requests"
+
+
+def owner(connector: str) -> str:
+    """The name the offsets of a connector's replays stand under."""
+    return f"herdmesh-dlq-{connector}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a request came to. `next_page_token` "" = nothing is left to do."""
+
+    request_id: str
+    replayed_count: int
+    next_page_token: str = ""
+
+
+class Runs:
+    """Offsets of one partition: all below `next`, and runs of some above it."""
+
+    def __init__(self, next_offset: int = 0, runs: list[tuple[int, int]] | None = None) -> None:
+        """`runs`: first and last of each, sorted and apart."""
+        self.next = next_offset
+        self.runs = runs or []
+
+    def has(self, offset: int) -> bool:
+        """True when the letter there was put back."""
+        at = bisect_right(self.runs, (offset, offset)) - 1
+        inside = any(first <= offset <= last for first, last in self.runs[max(0, at) : at + 2])
+        return offset < self.next or inside
+
+    def add(self, first: int, last: int) -> None:
+        """Remember these too; empty when `last` is below `first`."""
+        if last < first:
+            return
+        merged: list[tuple[int, int]] = []
+        for begin, end in sorted([*self.runs, (first, last)]):
+            if merged and begin <= merged[-1][1] + 1:
+                merged[-1] = merged[-1][0], max(merged[-1][1], end)
+            else:
+                merged.append((begin, end))
+        while merged and merged[0][0] <= self.next:
+            self.next = max(self.next, merged.pop(0)[1] + 1)
+        self.runs = merged
+
+    def forget_below(self, beginning: int) -> None:
+        """Nothing below is in the queue any more."""
+        self.add(0, beginning - 1)
+
+
+@dataclass(slots=True)
+class Replays:
+    """All that is remembered of one connector's replays from one queue."""
+
+    topic: str
+    topic_id: str
+    partitions: dict[int, Runs] = field(default_factory=dict[int, Runs])
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+
+    def has(self, partition: int, offset: int) -> bool:
+        """True when the letter was put back."""
+        runs = self.partitions.get(partition)
+        return runs is not None and runs.has(offset)
+
+    def of(self, partition: int) -> Runs:
+        """What is remembered of a partition, to be added to."""
+        return self.partitions.setdefault(partition, Runs())
+
+    def outcome(self, request_id: str) -> Outcome | None:
+        """What a request came to that was carried out before."""
+        return next((one for one in self.outcomes if request_id and one.request_id == request_id), None)
+
+    def note(self, outcome: Outcome) -> None:
+        """Remember what a request came to."""
+        if outcome.request_id:
+            self.outcomes = [*self.outcomes, outcome][-REQUESTS_MAX:]
+
+    # --- written down
+
+    def source_partition(self, partition: int | None) -> OffsetMap:
+        """Under which source partition a partition of the queue stands; None = the requests."""
+        return {_QUEUE: self.topic} if partition is None else {_QUEUE: self.topic, _PARTITION: partition}
+
+    def offset_of(self, partition: int | None) -> OffsetMap:
+        """The offset to be written there. Raises DataError when there is too much to remember."""
+        if partition is None:
+            kept = [[one.request_id, one.replayed_count, one.next_page_token] for one in self.outcomes]
+            return {_TOPIC_ID: self.topic_id, _REQUESTS: json.dumps(kept, separators=(",", ":"))}
+        runs = self.of(partition)
+        text = ",".join(_run_text(first - runs.next, last - first) for first, last in runs.runs)
+        if len(text) > RUNS_BYTES_MAX:
+            raise DataError(
+                f"too many single letters of partition {partition} were put back, with others in between, to be "
+                "remembered; put all of them back"
+            )
+        return {_TOPIC_ID: self.topic_id, _NEXT: runs.next, _RUNS: text}
+
+    def take(self, partition: int | None, offset: OffsetMap | None) -> None:
+        """Take what was written. What speaks of an earlier topic of that name counts for nothing.
+
+        Raises DataError for what this release did not write."""
+        if offset is None or offset.get(_TOPIC_ID) != self.topic_id:
+            return
+        try:
+            if partition is None:
+                kept = cast("list[tuple[str, int, str]]", json.loads(str(offset[_REQUESTS])))
+                self.outcomes = [Outcome(*one) for one in kept]
+            else:
+                next_offset = int(offset[_NEXT])
+                texts = filter(None, str(offset[_RUNS]).split(","))
+                self.partitions[partition] = Runs(next_offset, [_run_of(text, next_offset) for text in texts])
+        except (KeyError, ValueError, TypeError) as error:
+            raise DataError(f"what is remembered of replays from {self.topic} cannot be read: {offset}") from error
+
+
+def _run_text(gap: int, more: int) -> str:
+    return f"{gap}+{more}" if more else str(gap)
+
+
+def _run_of(text: str, next_offset: int) -> tuple[int, int]:
+    gap, _, more = text.partition("+")
+    first = next_offset + int(gap)
+    return first, first + int(more or 0)

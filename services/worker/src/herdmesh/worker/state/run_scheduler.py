@@ -1,0 +1,161 @@
+"""Runs of the worker, and the tasks that wait for a slot.
+
+Owns which task has which run, from SubmitRun to RunEnded, the queue, whether runs may begin at all, and how much each
+may take. Does not own the rule of who is next (`slots`), nor what a run's end means (`tasks`).
+
+Invariant: there are never more runs than slots; a run id is used once in the life of all workers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from herdmesh.engine.runtime import Rate
+from herdmesh.session.model import UnitId
+from herdmesh.worker.state import instructions
+from herdmesh.worker.state.instructions import Instruction
+from herdmesh.worker.state.model import Phase
+from herdmesh.worker.state.run import Run
+from herdmesh.worker.state.slots import Queue, left_waiting, to_ask, to_rest
+from herdmesh.worker.state.task import Task, TaskLimits
+
+
+class Running:
+    """All runs of one worker, and who waits for one."""
+
+    def __init__(self, run_prefix: str, limits: TaskLimits) -> None:
+        """`run_prefix` is new for each life of the process."""
+        self._prefix = run_prefix
+        self._slots = limits.slots
+        self._share_ms = limits.share_ms
+        self._warm_max = limits.warm_runs_max
+        self._by_run: dict[str, Task] = {}
+        self._waiting: dict[UnitId, Task] = {}
+        self._queue = Queue()
+        self._runs_made = 0
+        self._rates: dict[str, Rate] = {}
+        self.held_until: float | None = None
+        """No run begins before; None = any may."""
+
+    def __iter__(self) -> Iterator[tuple[Task, Run]]:
+        """Each run with its task; runs may begin and end meanwhile."""
+        return iter([(task, task.run) for task in self._by_run.values() if task.run is not None])
+
+    def get(self, run_id: str) -> tuple[Task, Run] | None:
+        """Whose run it is, None when it is over."""
+        task = self._by_run.get(run_id)
+        return None if task is None or task.run is None else (task, task.run)
+
+    @property
+    def slots(self) -> int:
+        """How many runs there may be."""
+        return self._slots
+
+    def has_waiting(self) -> bool:
+        """True while a task waits for a slot."""
+        return bool(self._queue)
+
+    def enqueue(self, task: Task, now: float) -> list[Instruction]:
+        """It waits for a slot from now on, and gets one that is free."""
+        task.phase = Phase.QUEUED
+        self._waiting[task.unit] = task
+        self._queue.append(task.unit)
+        return self.fill(now)
+
+    def leave_queue(self, task: Task) -> None:
+        """It waits no more, if it did."""
+        if task.phase is Phase.QUEUED:
+            self._queue.remove(task.unit)
+            del self._waiting[task.unit]
+
+    def end(self, run_id: str) -> tuple[Task, Run] | None:
+        """The run is over and its slot free, until `fill`."""
+        found = self.get(run_id)
+        self._by_run.pop(run_id, None)
+        if found is not None:
+            found[0].run = None
+            found[0].moved = True
+        return found
+
+    def hold(self, until: float) -> None:
+        """Begin no run before `until` or `release`."""
+        self.held_until = max(until, self.held_until or until)
+
+    def release(self, now: float) -> list[Instruction]:
+        """Go on."""
+        self.held_until = None
+        return self.fill(now)
+
+    def close(self) -> None:
+        """Begin no run any more."""
+        self._slots = 0
+
+    def fill(self, now: float) -> list[Instruction]:
+        """Begin runs while there are slots and tasks that wait; make room when there are too few."""
+        out: list[Instruction] = []
+        while self._queue and len(self._by_run) < self._slots and self.held_until is None:
+            running = Counter(task.unit.connector for task in self._by_run.values())
+            out.append(self._submit(self._waiting.pop(self._queue.pop(running)), now))
+        return [*out, *self.make_room(now)]
+
+    def make_room(self, now: float) -> list[Instruction]:
+        """End as many warm runs as tasks wait, and those above the bound; then ask as many as could go on in place of
+        others."""
+        out: list[Instruction] = []
+        for run in to_rest([run for _, run in self], len(self._queue), self._warm_max):
+            run.resting = True
+            out.append(instructions.RestRun(run.run_id))
+        if not self._queue:
+            return out
+        runs: dict[str, list[Run]] = {}
+        ending = 0
+        for task, run in self:
+            if run.resting:
+                ending += 1
+            else:
+                runs.setdefault(task.unit.connector, []).append(run)
+        waiting = left_waiting(self._queue.counts(), runs, ending)
+        for run, run_ms in to_ask(runs, waiting, self._share_ms, now):
+            run.share_by = run.since + run_ms / 1000
+            out.append(instructions.ShareRun(run.run_id, run_ms))
+        return out
+
+    def set_rate(self, connector: str, rate: Rate) -> list[Instruction]:
+        """Tell the connector's runs how much each may take; those that come later are told when they begin.
+
+        Remembered until the session ends, also without a task: the leader does not repeat what it has told.
+        """
+        self._rates[connector] = rate
+        return [
+            instructions.RateRun(run.run_id, rate)
+            for task, run in self
+            if task.unit.connector == connector and run.took_over
+        ]
+
+    def forget_rates(self) -> list[Instruction]:
+        """Nobody tells how much other workers' tasks take: each goes back to its equal part."""
+        out: list[Instruction] = []
+        for connector in list(self._rates):
+            out += self.set_rate(connector, Rate())
+        self._rates.clear()
+        return out
+
+    def tell_rate(self, task: Task, run: Run) -> list[Instruction]:
+        """What was told of its connector, to a run that has begun."""
+        rate = self._rates.get(task.unit.connector)
+        return [] if rate is None else [instructions.RateRun(run.run_id, rate)]
+
+    def _submit(self, task: Task, now: float) -> Instruction:
+        self._runs_made += 1
+        task.run_count += 1
+        run_id = f"{self._prefix}-{self._runs_made}"
+        task.run = Run(run_id, now, task.progress)
+        task.values_of = run_id
+        task.phase = Phase.STARTING
+        task.moved = True
+        self._by_run[run_id] = task
+        traceparent, task.traceparent = task.traceparent, ""
+        return instructions.SubmitRun(
+            run_id, task.unit, task.spec, task.commit_scope, task.assignment, task.progress.config_offset, traceparent
+        )
