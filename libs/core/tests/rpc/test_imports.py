@@ -27,7 +27,7 @@ _ENDS = {
     "forgotten": "kept = [[] for _ in range(200_100)]; assert collections() > before",
 }
 _PAUSE = """
-from herdmesh.rpc import imports
+from herdmesh.rpc import gc_at_import as imports
 
 imports.begin()
 imports.begin()

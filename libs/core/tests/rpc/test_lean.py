@@ -8,10 +8,10 @@ import sys
 _PROCESS = """
 import importlib, sys
 
-from herdmesh.rpc import lean
+from herdmesh.rpc import import_tweaks
 
 for name in ("configstore", "statusstore", "herder", "worker"):
-    assert importlib.import_module(f"herdmesh.{name}").lean is lean
+    assert importlib.import_module(f"herdmesh.{name}").import_tweaks is import_tweaks
 
 import structlog.dev
 import structlog.tracebacks
