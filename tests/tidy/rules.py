@@ -37,6 +37,7 @@ ASK_SAFELY = (
     "libs/core/src/herdmesh/kafka/listed_offsets.py",
     "libs/core/src/herdmesh/kafka/groups.py",
     "libs/core/src/herdmesh/engine/librdkafka/group_offsets.py",
+    "libs/core/src/herdmesh/kafka/committed_offsets.py",
 )
 #: Which errors of Kafka pass by themselves.
 TRANSIENT_HOME = "libs/core/src/herdmesh/kafka/transient.py"
@@ -166,7 +167,7 @@ def kafka_only_in_effects(source: Source) -> Iterator[str]:
 
 
 def offsets_asked_safely(source: Source) -> Iterator[str]:
-    """Some questions of librdkafka's may end the process (docs/internals/bugs.md)."""
+    """Some calls of the client may end the process, or read behind a text's end (docs/internals/bugs.md)."""
     if not source.is_python or source.path in ASK_SAFELY:
         return
     for line, name in _calls(source):
@@ -175,6 +176,8 @@ def offsets_asked_safely(source: Source) -> Iterator[str]:
         if name.endswith(".list_consumer_group_offsets"):
             safe = "herdmesh.engine.librdkafka.group_offsets"
             yield f"line {line}: asks a client for a group's offsets; {safe} does that safely"
+        if source.is_shipped and name.endswith("onsumer.committed"):
+            yield f"line {line}: reads committed offsets; herdmesh.kafka.committed_offsets reads metadata by its length"
         if source.is_shipped and name.rpartition(".")[2] in ABOUT_GROUPS:
             yield f"line {line}: asks a client about a group; herdmesh.kafka.groups does that safely"
 

@@ -41,6 +41,12 @@ CASES: list[tuple[Rule, str, str, str]] = [
     (
         rules.offsets_asked_safely,
         f"{WORKER}/effects/a.py",
+        "self._consumer.committed(asked, timeout=1)\n",
+        "committed_offsets(consumer, asked, 1)\n",
+    ),
+    (
+        rules.offsets_asked_safely,
+        f"{WORKER}/effects/a.py",
         "admin.describe_consumer_groups([group])\n",
         "describe_group(admin, group, 1)\n",
     ),

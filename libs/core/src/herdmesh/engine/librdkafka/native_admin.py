@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import native
+from herdmesh.kafka.committed_offsets import metadata_text
 from herdmesh.kafka.groups import QUESTION_S
 from herdmesh.kafka.librdkafka import Partitions
 
@@ -128,10 +129,8 @@ def _told(library: Any, call: str, event: int | None) -> Iterator[Told]:
         listed = library.rd_kafka_group_result_partitions(of_group)
         for one in listed.contents.elems[: listed.contents.cnt] if listed else ():
             topic, number = one.topic.decode(), one.partition
-            # As confluent-kafka reads it, whose own commits have a zero at the end.
-            metadata = ctypes.string_at(one.metadata, one.metadata_size).partition(b"\0")[0] if one.metadata else b""
             error = KafkaError(one.err, f"{topic}-{number}: {KafkaError(one.err).str()}") if one.err else None
-            yield Told((topic, number), one.offset, metadata.decode("utf-8", "replace"), error)
+            yield Told((topic, number), one.offset, metadata_text(one), error)
 
 
 @cache
@@ -153,9 +152,6 @@ def _library() -> Any:
     ]
     for name, result, arguments in (
         *calls,
-        ("topic_partition_list_new", pointer, [number]),
-        ("topic_partition_list_add", pointer, [pointer, text, ctypes.c_int32]),
-        ("topic_partition_list_destroy", None, [pointer]),
         ("AdminOptions_new", pointer, [pointer, number]),
         ("AdminOptions_set_request_timeout", number, [pointer, number, text, size]),
         ("AdminOptions_destroy", None, [pointer]),

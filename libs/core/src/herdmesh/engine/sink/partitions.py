@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
@@ -28,6 +28,7 @@ from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.runtime import ForeignMembers, SinkSettings, TaskFailed
 from herdmesh.engine.sink.ownership import owns
 from herdmesh.engine.sink.positions import PartitionRange
+from herdmesh.kafka.committed_offsets import CommittedOffset, committed_offsets
 from herdmesh.kafka.groups import describe_group
 from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 
@@ -152,7 +153,7 @@ def committed(
     Raises:
         TaskFailed: RETRIABLE, when somebody else's transaction stays open: a human has to end it.
     """
-    asked = [TopicPartition(topic, number) for topic, number in partitions]
+    asked = list(partitions)
     if not asked:
         return {}
     stable = _Stable(hung)
@@ -167,13 +168,7 @@ def committed(
             f"--partition {hung.offsets_partition(consumer)} and end it with kafka-transactions.sh abort",
             ErrorClass.RETRIABLE,
         ) from error
-    return {
-        (answer.topic, answer.partition): (
-            None if answer.offset == OFFSET_INVALID else answer.offset,
-            answer.metadata or "",
-        )
-        for answer in answered
-    }
+    return {(one.topic, one.partition): (one.offset, one.metadata) for one in answered}
 
 
 def forgotten(
@@ -210,15 +205,15 @@ class _Stable:
         self._timeout_s = UNSTABLE_S
         self.hangs = False
 
-    def ask(self, consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+    def ask(self, consumer: Consumer, asked: list[PartitionId]) -> list[CommittedOffset]:
         try:
-            return consumer.committed(asked, timeout=self._timeout_s)
+            return committed_offsets(consumer, asked, self._timeout_s)
         except KafkaException as error:
             if error.args[0].code() in _UNSTABLE:
                 self.hangs = self._hung.is_readable_unstable(consumer)
                 if self.hangs and self._timeout_s == UNSTABLE_S:
                     self._timeout_s = CALL_TIMEOUT_S
-                    self._hung.finish(consumer, (asked[0].topic, asked[0].partition))
+                    self._hung.finish(consumer, asked[0])
             raise
 
 
