@@ -3,7 +3,8 @@
 Owns construction and release. The loops are `sink` and `source`.
 
 Invariant: whatever happens, the task's `stop` is called once and the clients are given up. What outlives a call that
-returned writes nothing: threads in which clients end. One that raised may leave a call to Kafka that hangs (`bounded`).
+returned writes nothing: threads in which clients end. One that raised may leave a call to Kafka that hangs
+(`kafka.call_timeout`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Kafka engine: a `TopicStore` over a topic of a real broker.
 
 Owns the assembly of reader, election, writer and admin client into a `Log`. Their work is in `kafka_reader`,
-`kafka_election`, `kafka_writer` and `kafka_topics`; the rules of a store are in `core`. No call here blocks the event
+`election`, `writer` and `topics`; the rules of a store are in `core`. No call here blocks the event
 loop.
 """
 

@@ -1,7 +1,7 @@
 """Tasks from the herder's start order to the run, idleness, pause, failure and release.
 
 Owns every task the worker holds and what leads from one phase to another. Owns no session (`machine`), no connector, no
-slot (`running`), and not the words that are said of a task (`held`).
+slot (`run_scheduler`), and not the words that are said of a task (`task`).
 
 Invariant: a task has at most one run, from SubmitRun to RunEnded; a task is given up (reported UNASSIGNED) only without
 one, so a new owner that hears the report meets nobody who still writes: at most a process that finished its run and is

@@ -23,7 +23,7 @@ from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import RunSpec, TaskFailed, access_of
 from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 from herdmesh.kafka.transient import is_transient
-from herdmesh.worker.state import dead_letter_headers as letters
+from herdmesh.worker.state import dead_letter_headers
 from herdmesh.worker.state.dead_letter_headers import Header, Letter
 
 Keep = Callable[[Letter], Letter | None]
@@ -92,7 +92,7 @@ class TopicLog:
                 raise
             raise ConfigError(
                 f"its dead letter queue {self.topic} does not exist: a task makes it when it starts",
-                field=letters.QUEUE_KEY,
+                field=dead_letter_headers.QUEUE_KEY,
             ) from error
         return str(found.topic_id)
 
@@ -181,7 +181,7 @@ class TopicLog:
 def letter_of(message: Message) -> Letter:
     """A record of a queue as a letter."""
     headers = cast("list[Header]", message.headers() or [])
-    own, errors = letters.split(headers)
+    own, errors = dead_letter_headers.split(headers)
     kind, time_ms = message.timestamp()
     number, offset = message.partition(), message.offset()
     assert number is not None

@@ -1,7 +1,7 @@
 """Replay of dead letters: one transaction with the records and the log of what was sent again.
 
 Owns one step: take the replay's transactional id over, read what was put back before, choose the letters, produce, and
-remember. Where letters go is `letter_targets`'s.
+remember. Where letters go is `replay_targets`'s.
 
 Invariant: a letter is remembered as put back exactly when its record is visible to readers of committed records; two
 replays of one connector never put the same letter back, whichever workers they run on: the later one cuts the earlier
@@ -29,8 +29,7 @@ from herdmesh.engine.runtime import RunSpec, TaskFailed, TaskFenced, access_of, 
 from herdmesh.worker.effects.dead_letters.queue_reader import Ranges, TopicLog, picked, positions, token_of
 from herdmesh.worker.effects.dead_letters.replay_log import Memory
 from herdmesh.worker.effects.dead_letters.replay_targets import Put, Refused, Targets, targets
-from herdmesh.worker.state import dead_letter_headers as letters
-from herdmesh.worker.state import dead_letter_replays
+from herdmesh.worker.state import dead_letter_headers, dead_letter_replays
 from herdmesh.worker.state.dead_letter_headers import Letter
 from herdmesh.worker.state.dead_letter_replays import Outcome, Replays
 
@@ -174,16 +173,18 @@ class Replay:
         ]
         for place, letter in found.items():
             given = named[place]
-            if given.mended and any(one.name == letters.CUT for one in given.headers):
+            if given.mended and any(one.name == dead_letter_headers.CUT for one in given.headers):
                 refused.append(
                     Refused(
                         letter,
                         f"key and value of this letter were cut: put the whole ones into the file and take the header "
-                        f"{letters.CUT} out; or put it back by its place alone, as its topic has it",
+                        f"{dead_letter_headers.CUT} out; or put it back by its place alone, as its topic has it",
                     )
                 )
             elif not letter.belongs_to(self._spec.connector):
-                refused.append(Refused(letter, f"it is a letter of connector {letter.error(letters.CONNECTOR)}"))
+                refused.append(
+                    Refused(letter, f"it is a letter of connector {letter.error(dead_letter_headers.CONNECTOR)}")
+                )
             elif known.has(*place) and not self._request.again:
                 refused.append(Refused(letter, "it was put back before; --again puts it back once more"))
         self._refuse_named(refused)
@@ -247,7 +248,7 @@ def mended(letter: Letter, given: admin_pb.DeadLetter) -> Letter:
     if not given.mended:
         return letter
     own = tuple((one.name, one.value if one.HasField("value") else None) for one in given.headers)
-    places = (letters.TOPIC, letters.PARTITION)
+    places = (dead_letter_headers.TOPIC, dead_letter_headers.PARTITION)
     errors = tuple((name, text.encode()) for name, text in given.error_headers.items() if name in places)
     key, value = (given.key if given.HasField("key") else None), (given.value if given.HasField("value") else None)
     return replace(letter, key=key, value=value, headers=own, errors=errors)

@@ -1,7 +1,7 @@
 """Requests about a connector's dead letters: list them, and send them again.
 
 Owns the questions' life: one queue looked at in a thread, a few at a time, and messages to values and back. Reading is
-`letter_log`'s, putting back `letter_replay`'s.
+`queue_reader`'s, putting back `replay`'s.
 
 In standalone mode what was put back is remembered in the offsets file, after the records' transaction: a crash between
 the two leaves letters that look as if they had not been put back.

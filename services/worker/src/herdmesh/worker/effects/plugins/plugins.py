@@ -1,6 +1,6 @@
 """Plugins that this worker can load, found when it starts and later, and as messages for hello and ListPlugins.
 
-Owns what is taken of the plugin folders (`plugin_folders`, asked by `asked_folders`) beside what is installed, and the
+Owns what is taken of the plugin folders (`plugin_folders`, asked by `folder_scan`) beside what is installed, and the
 messages. The list and the search by name and version are the registry's (`herdmesh.connect.plugins.plugin_registry`).
 
 Invariants: what is listed can be described, by its class name and by each alias. No plugin folder, whatever is in it,

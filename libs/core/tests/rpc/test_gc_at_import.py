@@ -22,15 +22,15 @@ assert collections() - before < 20, collections() - before  # 140 otherwise
 assert len(gc.get_objects()) > 50 * usual[0]
 """
 _ENDS = {
-    "said": "imports.over(); assert gc.get_freeze_count() > 1_000",
+    "said": "gc_at_import.over(); assert gc.get_freeze_count() > 1_000",
     "asked": "gc.collect(0)",
     "forgotten": "kept = [[] for _ in range(200_100)]; assert collections() > before",
 }
 _PAUSE = """
-from herdmesh.rpc import gc_at_import as imports
+from herdmesh.rpc import gc_at_import
 
-imports.begin()
-imports.begin()
+gc_at_import.begin()
+gc_at_import.begin()
 before = collections()
 made = [[] for _ in range(50_000)]
 assert collections() == before
