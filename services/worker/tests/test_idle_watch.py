@@ -298,7 +298,9 @@ async def test_a_sign_that_does_not_return_keeps_no_task_from_running(monkeypatc
     with capture_logs() as logs:
         for unit in (UnitId("hangs", 0), UnitId("exits", 0)):
             assert await asyncio.to_thread(found.before_run, unit, spec) is None
+            threads = threading.active_count()
             assert await found.now(unit, spec) is None
+            assert threading.active_count() <= threads, "the second call must not start a thread"
     assert [one["unit"] for one in logs if one["event"] == "sign_late"] == ["[hangs|task-0]", "[exits|task-0]"]
     assert len(asked) == 2
     go_on.set()

@@ -1,9 +1,9 @@
-"""Change signs of sources, asked of authors' code that may not return.
+"""Change signs of sources, called in threads of their own because an author's code may not return.
 
-Owns how long a sign is waited for. What a sign is, `SourceConnector.sign` says; what follows from one, `idle_watch`.
+Owns how long a caller waits for a sign. `SourceConnector.sign` defines what a sign is; `idle_watch` acts on it.
 
-Invariant: of each task no more than one call is under way, and nobody waits for it longer than `SIGN_MAX_S`: what is
-not known by then is None, as of a source whose tasks only can tell.
+Invariant: each task has at most one call, and one thread, under way, and no caller waits longer than `SIGN_MAX_S`. A
+sign that is not known by then is None, as for a source that only its tasks can ask.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Signs:
-    """Of the tasks of a worker; used from any thread."""
+    """Signs of a worker's tasks. Thread-safe."""
 
     def __init__(self, ask: Callable[[UnitId, TaskSpec], str | None]) -> None:
         """`ask` as `RunSpecs.sign`."""
@@ -35,7 +35,9 @@ class Signs:
         self._asking: set[UnitId] = set()
 
     async def now(self, unit: UnitId, spec: TaskSpec) -> str | None:
-        """The sign, None = it is not known. Raises RetriableError while the source is away."""
+        """The sign, or None if it is not known. Raises RetriableError while the source cannot be reached."""
+        if not self._begins(unit):
+            return None
         try:
             async with asyncio.timeout(SIGN_MAX_S):
                 return await in_thread(f"sign of {unit.log_context}", lambda: self._asked(unit, spec))
@@ -44,6 +46,8 @@ class Signs:
 
     def before_run(self, unit: UnitId, spec: TaskSpec) -> str | None:
         """As `now`, for a caller in a thread. Blocks."""
+        if not self._begins(unit):
+            return None
         done, found = threading.Event(), list[str | RetriableError | None]()
 
         def ask() -> None:
@@ -62,11 +66,15 @@ class Signs:
             raise sign
         return sign
 
-    def _asked(self, unit: UnitId, spec: TaskSpec) -> str | None:
+    def _begins(self, unit: UnitId) -> bool:
+        """False while an earlier call has not returned: another would leave one more thread behind."""
         with self._lock:
             if unit in self._asking:
-                return None
+                return False
             self._asking.add(unit)
+            return True
+
+    def _asked(self, unit: UnitId, spec: TaskSpec) -> str | None:
         try:
             with as_exceptions():
                 return self._ask(unit, spec)
