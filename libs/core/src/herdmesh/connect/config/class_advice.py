@@ -1,8 +1,8 @@
 """Replacement advice for unknown classes: what to write for a connector, transformation, predicate or converter of
-another project that is not built here.
+another project that Herdmesh does not have.
 
-Owns the list of widely used Java classes without a counterpart, what does their work here, and the wording. Callers
-pass the names that are known, so that no plugin is imported here.
+Owns the list of widely used Java classes without a counterpart, the replacement for each, and the wording. Callers
+pass the known names, so that no plugin is imported here.
 
 Invariant: every class that an advice names exists (`test_class_advice.py`).
 """
@@ -102,7 +102,7 @@ TWINS: Mapping[str, str] = {
     "com.amazonaws.kafka.config.providers.SsmParamStoreConfigProvider": "SecretsManagerConfigProvider asks another of "
     "AWS's stores",
 }  # fmt: skip
-"""By Java class, without `$Key` and `$Value`: what does its work here."""
+"""Replacement by Java class, without `$Key` and `$Value`."""
 
 _PACKAGES: Mapping[str, str] = {
     "io.lenses.connect.smt.header.": "Lenses' transformations of headers are not built; " + _OWN,
@@ -113,7 +113,7 @@ _PACKAGES: Mapping[str, str] = {
     _DEBEZIUM: "this one of Debezium's transformations is not built; " + _OWN,
     _CONFLUENT: "this one of Confluent's transformations is not built; " + _OWN,
 }
-"""Advice by the beginning of a class name, for classes without an entry of their own."""
+"""Advice by the beginning of a class name, for classes without an entry in `TWINS`."""
 
 
 _SPARK_JDBC = "SparkSink with spark.format=jdbc writes to other databases, SparkJdbcSource reads them, through Spark"
@@ -121,7 +121,7 @@ _FILES = "FileSink writes files to a folder, S3Sink to S3 and what speaks like i
 _QUEUES = "message queues are not built"
 _STORES = "it is not built; HttpSink sends records to what speaks HTTP, SparkSink to what Spark has a format for"
 _TOOLS = "it is a tool of Kafka's own tests; Datagen makes records, FileStreamSink writes them down"
-#: By a part of a connector's class in small letters, the first that is in it: what does its work here.
+#: Replacement by a part of a connector's class in lower case; the first part that the class contains decides.
 _CONNECTORS: tuple[tuple[str, str], ...] = (
     ("debezium.connector.jdbc", "PostgresSink, with pk.mode, pk.fields, table.name.format and auto.create for "
      "primary.key.mode, primary.key.fields, collection.name.format and schema.evolution"),
@@ -170,15 +170,18 @@ WRITE_YOUR_OWN = "write a connector of your own (docs/tutorials/connector.md)"
 
 
 def _misspelt_connector(name: str, names: Iterable[str]) -> str:
-    """The connector name that a misspelt one most likely means, compared without packages and the words that all
-    connectors have, which make unlike names look alike (`RabbitMQSourceConnector`, `JdbcSourceConnector`)."""
+    """The connector name that a misspelt one most likely means. The comparison leaves out packages and the words that
+    all connectors have, which make unlike names look alike (`RabbitMQSourceConnector`, `JdbcSourceConnector`).
+    """
     own = {_own_part(one): one for one in sorted(names, key=len, reverse=True)}
     found = closest(_own_part(name), own)
     return own[found] if found else ""
 
 
 def _misspelt_class(class_name: str, part: str, known: Iterable[str]) -> str:
-    """The class that was meant, of another package too: by its simple name, as packages are long and alike."""
+    """The class that was most likely meant, compared by its simple name, because packages are long and alike. The class
+    may be in another package.
+    """
     package = class_name.rpartition(".")[0]
     with_part = {one for one in known if part and one.partition("$")[2] == part}
     for names in (with_part, {one for one in known if "$" not in one}, set(known)):
@@ -199,13 +202,13 @@ def _own_part(name: str) -> str:
 
 
 _TYPO = 0.93
-"""Of `difflib`: full names of classes differ by a letter or two, and not by MySql and Postgres."""
+"""Cutoff for `difflib`: full class names may differ by a letter or two, but not by MySql and Postgres."""
 
 
 def connector_advice(name: str, known: Iterable[str]) -> str:
-    """What to write as `connector.class` instead of a class that no worker has; "" = nothing is like it.
+    """Advice for an unknown `connector.class`; "" = no known class is similar.
 
-    `known`: class names and aliases that there are.
+    `known`: class names and aliases of all connectors.
     """
     names, small = sorted(known), name.lower()
     typo = difflib.get_close_matches(name, names, n=1, cutoff=_TYPO)
@@ -219,18 +222,18 @@ def connector_advice(name: str, known: Iterable[str]) -> str:
 
 
 def advice(name: str, known: Collection[str]) -> str:
-    """The fix for a class name that nothing here answers to; "" = none.
+    """The fix for an unknown class name; "" = no fix.
 
     Args:
-        name: as the config has it.
-        known: the names that the key takes: Java classes, and simple names without a package.
+        name: as in the config.
+        known: the names that the key accepts: Java classes, and simple names without a package.
     """
     class_name, _, part = name.strip().partition("$")
     twin = TWINS.get(class_name)
     if twin is not None:
         return f"not built here: {twin}"
     if name in known:
-        return ""  # whoever looked does not have it
+        return ""  # the name is known, but the caller did not find it
     both = [one for one in (f"{name}$Key", f"{name}$Value") if one in known]
     meant = " or ".join(both) or _misspelt_class(class_name, part, known)
     if meant:

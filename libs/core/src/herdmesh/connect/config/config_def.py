@@ -22,7 +22,7 @@ from herdmesh.connect.java import double_text
 
 _R = TypeVar("_R")
 RawConfig = Mapping[str, Any]
-"""A configuration as submitted: text values, null allowed."""
+"""A configuration as submitted: text values; null is allowed."""
 
 
 class Type(StrEnum):
@@ -40,7 +40,7 @@ class Type(StrEnum):
 
 
 class Importance(StrEnum):
-    """How much a key matters to most users."""
+    """Importance of a key to most users."""
 
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"
@@ -53,7 +53,7 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-"""The default of a key that has none."""
+"""Marks a key without a default."""
 HIDDEN_PASSWORD: Final = "[hidden]"
 """The text in place of a password, as Connect prints it."""
 _IMPORTANCES = tuple(Importance)
@@ -67,15 +67,15 @@ class KnownClasses(Protocol):
         ...
 
     def class_advice(self, field: str, name: str) -> str:
-        """The fix for a class name at `field` that is unknown; "" = none."""
+        """The fix for an unknown class name at `field`; "" = no fix."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """A rule on one parsed value. `check(key, value)` raises ConfigError; `text` is how Connect describes the rule.
+    """Rule for one parsed value. `check(key, value)` raises ConfigError; `text` is how Connect describes the rule.
 
-    `refine` may change what `parse` returns (Connect removes duplicates from some lists there); `strict` holds checks
+    `refine` may change the result of `parse` (Connect removes duplicates from some lists there); `strict` has checks
     that only `validate` makes.
     """
 
@@ -85,7 +85,7 @@ class Validator:
     strict: Callable[[str, Any], None] | None = None
 
     def below(self, prefix: str) -> Validator:
-        """The same rule for keys under a prefix: it sees, and names, the short key."""
+        """The same rule for keys under a prefix: the rule receives and names the key without the prefix."""
         return Validator(
             self.text,
             _below(self.check, prefix),
@@ -117,7 +117,7 @@ class Problem:
 
 @dataclass(slots=True)
 class ConfigValue:
-    """What became of one key: its parsed value, what might be chosen instead, and everything wrong with it."""
+    """Result for one key: its parsed value, recommended values, and all its problems."""
 
     name: str
     value: Any = None
@@ -126,7 +126,7 @@ class ConfigValue:
     visible: bool = True
 
     def add(self, message: str, fix: str = "") -> None:
-        """One more thing wrong."""
+        """Add a problem."""
         self.problems.append(Problem(message, fix))
 
 
@@ -141,8 +141,9 @@ class Recommender:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `default` is REQUIRED or a value of the key's type (None allowed). `order` is within `group`.
-    `dependents` are keys that are validated after this one, and whose recommendations may rely on it."""
+    """One key. `default` is REQUIRED or a value of the key's type (None allowed). `order` is the position within
+    `group`. `dependents` are keys that are validated after this one, and whose recommendations may use its value.
+    """
 
     name: str
     type: Type
@@ -163,8 +164,9 @@ class ConfigKey:
         return self.default is REQUIRED
 
     def embedded(self, prefix: str, group: str, order: int) -> ConfigKey:
-        """The key as part of a larger definition: its validator and recommender still see the short name, as in
-        Connect (data-model 4.5)."""
+        """The key as part of a larger definition: its validator and recommender still see the name without the prefix,
+        as in Connect (data-model 4.5).
+        """
         return ConfigKey(
             prefix + self.name,
             self.type,
@@ -216,11 +218,13 @@ class ConfigDef:
         return frozenset(str(value) for value in found if value)
 
     def extended(self, *keys: ConfigKey) -> ConfigDef:
-        """A new definition with more keys; one of a name that exists takes its place."""
+        """A new definition with these keys added; a key with an existing name replaces the existing key."""
         return ConfigDef(*{**self._keys, **{key.name: key for key in keys}}.values())
 
     def sorted_keys(self) -> list[ConfigKey]:
-        """In the order Connect embeds and documents them: by group, order, required first, importance, name."""
+        """The keys in the order in which Connect embeds and documents them: by group, order, required first,
+        importance, name.
+        """
         places = {group: place for place, group in enumerate(self.groups)}
 
         def rank(key: ConfigKey) -> tuple[int, int, bool, int, str]:
@@ -246,10 +250,10 @@ class ConfigDef:
         return values
 
     def validate(self, config: RawConfig, classes: KnownClasses | None = None) -> dict[str, ConfigValue]:
-        """Every key's value with everything wrong with it (Java: `ConfigDef.validateAll`; data-model 4.2, 4.3).
+        """Values and problems of all keys (Java: `ConfigDef.validateAll`; data-model 4.2, 4.3).
 
-        A value that cannot be parsed is validated again as null, so one key may have two problems. `classes` finds
-        the classes that values of type CLASS name; without it they are taken as they are written.
+        A value that cannot be parsed is validated again as null, so one key may have two problems. `classes` resolves
+        values of type CLASS; without it those values stay as they are written.
         """
         values = {name: ConfigValue(name) for name in self._keys}
         for name in self._undefined:
@@ -299,7 +303,7 @@ class ConfigDef:
             found = values[name]
             try:
                 offered = key.recommender.values(name, parsed)
-                if found.recommended:  # a key with two parents: what both allow
+                if found.recommended:  # a key with two parents: the values that both allow
                     offered = [value for value in offered if value in found.recommended]
                 found.recommended = offered
                 found.visible = key.recommender.visible(name, parsed)
@@ -338,7 +342,7 @@ _INT_BITS = {Type.INT: 32, Type.SHORT: 16, Type.LONG: 64}
 
 
 def parse_value(field: str, value: Any, kind: Type, classes: KnownClasses | None = None) -> Any:
-    """One value as Java's `ConfigDef.parseType`; null stays null for every type. `classes` as in `validate`.
+    """Parse one value as Java's `ConfigDef.parseType`; null stays null for every type. `classes` as in `validate`.
 
     Raises:
         ConfigError: `Invalid value <v> for configuration <field>: <why>`.

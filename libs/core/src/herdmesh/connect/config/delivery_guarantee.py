@@ -3,7 +3,7 @@
 Owns the key, its values and the keys that contradict it, for validation and for runs alike. The engine delivers
 accordingly (`herdmesh.engine.delivery.source_delivery`).
 
-Invariant: at least once holds only when the user asked for it, and never beside a key that asks for more.
+Invariant: at least once applies only when the user requested it, and never beside a key that requests exactly once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from herdmesh.connect.config.config_def import FieldViolation, RawConfig
 
 GUARANTEE = "herdmesh.delivery.guarantee"
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
-#: What needs transactions of records, and what to write instead.
+#: Settings that need transactions of records, and the replacement for each.
 _MORE = (
     ("exactly.once.support", "required", "exactly.once.support=requested"),
     ("transaction.boundary", "connector", "transaction.boundary=poll or interval"),
@@ -20,12 +20,12 @@ _MORE = (
 
 
 def is_at_least_once(config: RawConfig) -> bool:
-    """True when the connector's config requests it."""
+    """True when the connector's config requests at-least-once delivery."""
     return _text(config, GUARANTEE) == AT_LEAST_ONCE
 
 
 def contradictions(config: RawConfig, *, is_source: bool) -> list[FieldViolation]:
-    """Why the connector cannot be so."""
+    """Contradictions between at-least-once delivery and the rest of the config; empty when it is not requested."""
     if not is_at_least_once(config):
         return []
     if not is_source:

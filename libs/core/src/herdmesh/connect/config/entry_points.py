@@ -14,16 +14,16 @@ from typing import Any
 from herdmesh.connect.errors import error_text
 
 LeftOut = Callable[[metadata.EntryPoint, Exception], None]
-"""Called with an unusable entry point and the reason: it is skipped, and the others are used."""
+"""Callback for an unusable entry point and the reason: the entry point is skipped, and the others are used."""
 
 
 def loaded_entry(entry: metadata.EntryPoint) -> Any:
-    """The object that it names.
+    """Import and return the object that the entry point names.
 
     Raises:
-        ImportError: the value is no `module:Class`; the module cannot be imported, or does not have it; or importing it
-            raised anything past Exception, such as SystemExit.
-        Exception: whatever else importing it raises.
+        ImportError: the value is no `module:Class`; the module cannot be imported, or does not have the class; or the
+            import raised an error that is no Exception, such as SystemExit.
+        Exception: any other error of the import.
     """
     named = f"entry point {entry.name} = {entry.value}" if entry.name else f"entry point {entry.value}"
     if entry.pattern.match(entry.value) is None:

@@ -1,8 +1,8 @@
 """Escaping of lone surrogates: text that a message, a JSON document or a log can carry.
 
-Python's `str` can hold halves of surrogate pairs (from `surrogateescape`, a cut UTF-16 text, a bad JSON escape); UTF-8,
-and so protobuf, JSON and Kafka, cannot. Owns the one way such text is shown: each half as its escape, `\\ud83d`. Text
-that is stored, such as a task config, is refused instead of escaped (`spi.author_checks`).
+Python's `str` can contain halves of surrogate pairs (from `surrogateescape`, a cut UTF-16 text, a bad JSON escape).
+UTF-8, and so protobuf, JSON and Kafka, cannot. Owns the one form in which such text is shown: each half as its escape,
+`\\ud83d`. Text that is stored, such as a task config, is refused instead of escaped (`spi.author_checks`).
 
 Invariant: `escaped` never raises, and text without such halves stays the same object.
 """
@@ -19,7 +19,7 @@ def escaped(text: str) -> str:
 
 
 def is_encodable(text: str) -> bool:
-    """Whether UTF-8 has it."""
+    """True when the text can be encoded in UTF-8."""
     if text.isascii():
         return True
     try:
@@ -30,7 +30,7 @@ def is_encodable(text: str) -> bool:
 
 
 def escaped_within(value: Any) -> Any:
-    """The same for all texts within a value of lists and dicts."""
+    """A value of lists and dicts with all its texts escaped."""
     if isinstance(value, str):
         return escaped(value)
     if isinstance(value, Mapping):

@@ -1,16 +1,16 @@
-"""Redaction of secrets: texts that leave the process lose every secret that the process has come to know.
+"""Redaction of secrets: every secret that the process knows is removed from texts that leave it.
 
 Owns the secrets of this process, their replacement, and the detection of passwords in URLs. Every text for the outside
-goes through `redacted`: failures, traces, log lines, answers, printed output. Where a secret comes from is not known
-here (`config_providers`, values of type PASSWORD in `config_def`, a run's order).
+passes through `redacted`: failures, traces, log lines, replies, printed output. The sources of secrets are elsewhere
+(`config_providers`, values of type PASSWORD in `config_def`, a run's order).
 
 A secret that is an ordinary word (`secret`, `postgres`, `true` from a config provider) or has two or three characters
-occurs in many texts that do not disclose it. It is hidden where it stands as a value (`password=secret`, `"secret"`,
-`user:secret@`, `password secret`), and the word in a sentence stays. A short number is hidden where it stands as a
-number of its own.
+occurs in many texts that do not disclose it. It is hidden where it is a value (`password=secret`, `"secret"`,
+`user:secret@`, `password secret`), and the same word in a sentence stays. A short number is hidden where no other digit
+touches it.
 
-Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret, apart from such a
-word in a sentence. A secret of `secrets_of_one_answer` is hidden in texts of the same thread, until that block ends.
+Invariant: once `keep_secret` has returned, no text that passed through `redacted` contains the secret, apart from such
+a word in a sentence. A secret of `secrets_of_one_answer` is hidden in texts of the same thread, until that block ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from urllib.parse import unquote
 
 HIDDEN: Final = "***"
 LENGTH_MIN: Final = 4
-"""Shorter values are found within the words of every text."""
+"""Minimum length of a secret that is hidden everywhere: shorter values occur within the words of every text."""
 _SHORTEST: Final = 2
 _NUMBER_LENGTH_MAX: Final = 8
 _ORDINARY: Final = frozenset((
@@ -96,18 +96,19 @@ _ORDINARY: Final = frozenset((
     "whitelist", "whole", "whose", "will", "with", "within", "without", "work", "worker", "workers", "would",
     "write", "writer", "writes", "written", "yellow", "zone",
 ))  # fmt: skip
-"""Words of four letters and more that occur in a dozen or more of our own texts, and those that are often a password,
-or that a config provider gives for a setting."""
+"""Words of four letters and more that occur in a dozen or more of Herdmesh's own texts, and words that are often a
+password, or that a config provider gives for a setting.
+"""
 KEPT_MAX: Final = 20_000
-#: `//user:password@` of a URL, up to the last @ before its path; not where a reference is the password.
+#: `//user:password@` of a URL, up to the last @ before its path; no match where the password is a reference.
 _URL_PASSWORD = re.compile(r"(?<=//)([^\s/?#:@]*):(?!\$\{[^{}]*\}@)([^\s/?#]+)@")
-#: `password=` among a URL's parameters, as databases' drivers take it, up to the next one; not where it is a reference.
+#: `password=` among a URL's parameters, as database drivers read it, up to the next parameter; no match where the value
+#: is a reference.
 _URL_PARAMETER = re.compile(r"([?&;]password=)(?!\$\{[^{}]*\}(?:[&;\s]|$))([^&;\s]+)", re.IGNORECASE)
 
 
 def is_ordinary(value: str) -> bool:
-    """Whether the value occurs in many texts that do not disclose it, and so is hidden only where it stands as a
-    value."""
+    """True for a value that occurs in many texts that do not disclose it: it is hidden only where it is a value."""
     return len(value) < LENGTH_MIN or value.lower() in _ORDINARY or _is_short_number(value)
 
 
@@ -116,18 +117,19 @@ def _is_short_number(value: str) -> bool:
 
 
 class Secrets:
-    """Values and how to hide them. An old one is kept on, because a text about it may be on its way still: the last
-    20,000, so that values that change all the time do not fill the memory."""
+    """Secrets to hide. An older secret stays, because a text with it may still be on its way. Only the last 20,000 are
+    kept, so that values that change all the time do not fill the memory.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, frozenset[str]] = OrderedDict()
-        """By value, how it may stand in a text; nothing of those that are ordinary."""
+        """Each secret's possible forms in a text; no form for ordinary values."""
         self._forms: tuple[str, ...] = ()
         self._ordinary: tuple[str, ...] = ()
 
     def keep(self, values: Iterable[str]) -> None:
-        """From now on these are hidden."""
+        """Add secrets to hide."""
         with self._lock:
             new = False
             for value in values:
@@ -144,13 +146,13 @@ class Secrets:
                 self._ordinary = tuple(value for value, forms in self._known.items() if not forms)
 
     def values(self) -> tuple[str, ...]:
-        """All that is kept."""
+        """All secrets."""
         with self._lock:
             return tuple(self._known)
 
     def hidden_in(self, text: str, more: Secrets | None = None) -> str:
-        """The text with `***` for each of them, and of `more`."""
-        # many times faster than one pattern of all
+        """The text with `***` in place of each of these secrets and those of `more`."""
+        # Many times faster than one regular expression of all forms.
         found = [form for form in chain(self._forms, more._forms if more else ()) if form in text]
         if found:
             text = re.sub(_any_of(found), HIDDEN, text)
@@ -163,7 +165,7 @@ def _any_of(texts: Iterable[str]) -> str:
 
 
 def _without_ordinary(text: str, values: Sequence[str]) -> str:
-    """The text with `***` for each of these where it stands as a value."""
+    """The text with `***` in place of each of these values where it is a value."""
     numbers = [value for value in values if _is_short_number(value)]
     if numbers:
         text = re.sub(rf"(?:(?<![0-9])|(?<=%[0-9A-Fa-f]{{2}}))(?:{_any_of(numbers)})(?![0-9])", HIDDEN, text)
@@ -171,8 +173,8 @@ def _without_ordinary(text: str, values: Sequence[str]) -> str:
     if not words:
         return text
     word = f"(?:{_any_of(words)})"
-    # password=secret, "secret" (no member's name in JSON), user:secret@host; password: secret; the password secret;
-    # a line of its own.
+    # In order: password=secret, "secret" (not as the name of a JSON member), user:secret@host; password: secret; the
+    # password secret; alone on its line.
     pattern = re.compile(
         rf"""
         (?<=[=:"'`\[,&?;@|]){word}(?![\w/-]|\.\w)(?!\\?["'`]\s*:\s*(?:\\?["'\[{{0-9-]|true|false|null|None|True|False))
@@ -191,8 +193,9 @@ _of_one_answer: ContextVar[Secrets | None] = ContextVar("secrets of one answer",
 
 @contextmanager
 def secrets_of_one_answer() -> Generator[None]:
-    """Secrets kept by this thread inside the block are hidden in this thread's texts until the block ends, and nowhere
-    else: no caller may remove words from the texts of others, or evict the secrets of running tasks."""
+    """Hide secrets that this thread keeps inside the block in this thread's texts until the block ends, and nowhere
+    else: no caller may remove words from the texts of others, or evict the secrets of running tasks.
+    """
     token = _of_one_answer.set(Secrets())
     try:
         yield
@@ -201,8 +204,10 @@ def secrets_of_one_answer() -> Generator[None]:
 
 
 def keep_secret(values: Iterable[str]) -> None:
-    """From now on this process hides them, or within `secrets_of_one_answer` that answer. Ordinary ones are only
-    hidden where they stand as values (`is_ordinary`), single characters and numbers below 1,000 nowhere."""
+    """Add secrets that this process hides from now on, or within `secrets_of_one_answer` those that this answer hides.
+    Ordinary values are hidden only where they are values (`is_ordinary`); single characters and numbers below 1,000
+    are never hidden.
+    """
     (_of_one_answer.get() or _secrets).keep(values)
 
 
@@ -214,25 +219,27 @@ def secrets_kept_for_this_answer() -> tuple[str, ...]:
 
 
 def redacted(text: str) -> str:
-    """The text with `***` for every secret in it."""
+    """The text with `***` in place of every secret."""
     return _secrets.hidden_in(text, _of_one_answer.get())
 
 
 def url_passwords(text: str) -> frozenset[str]:
-    """The passwords within the URLs of a text, as they are written and as they are meant (`%40` is an @): those of
-    `//user:password@` and of a parameter `password=`."""
+    """The passwords within the URLs of a text, both as written and decoded (`%40` is an @): those of `//user:password@`
+    and of a parameter `password=`.
+    """
     found = {match[2] for pattern in (_URL_PASSWORD, _URL_PARAMETER) for match in pattern.finditer(text)}
     return frozenset(found | {unquote(one) for one in found})
 
 
 def without_url_passwords(text: str) -> str:
-    """The text with `***` for each of them, however short it is and whether it is kept or not."""
+    """The text with `***` in place of each password in a URL, however short it is, whether or not it is a known
+    secret."""
     return _URL_PARAMETER.sub(rf"\1{HIDDEN}", _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text))
 
 
 def redacted_value(value: Any) -> Any:
-    """A log line's value without secrets: texts in lists and dicts too; other values by the text that they would be
-    shown as."""
+    """A log line's value without secrets: in texts, also those in lists and dicts, and in other values by their
+    `str`."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -247,13 +254,15 @@ def redacted_value(value: Any) -> Any:
 
 
 class _Hiding:
-    """A text stream without secrets, for output of an author's code, and of Python for a thread that died."""
+    """Text stream that redacts secrets, for output of an author's code, and for Python's message about a thread that
+    died.
+    """
 
     def __init__(self, to: TextIO) -> None:
         self._to = to
 
     def write(self, text: str, /) -> int:
-        """Write it, redacted; the length of the text as given."""
+        """Write the redacted text; returns the length of the original text."""
         self._to.write(redacted(text))
         return len(text)
 
@@ -262,7 +271,7 @@ class _Hiding:
 
 
 def hide_in_output() -> None:
-    """From now on standard output and standard error of this process show no secret."""
+    """Redact standard output and standard error of this process from now on."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Hiding):
@@ -270,7 +279,8 @@ def hide_in_output() -> None:
 
 
 def _forms(value: str) -> frozenset[str]:
-    """How a value may stand in a text: as it is, in quotes of JSON or Python, on one line, each of its long lines."""
+    """Possible forms of a value in a text: as it is, quoted in JSON or Python, on one line, and each of its long
+    lines."""
     forms = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
     forms |= {" ".join(value.split()), value.strip()}
     if "\n" in value:

@@ -1,4 +1,4 @@
-"""Sizes in bytes in the notation of people: `512MB`, `2g`, `1.5 GiB`, `1073741824`.
+"""Sizes in bytes with units: `512MB`, `2g`, `1.5 GiB`, `1073741824`.
 
 Owns parsing and formatting. Units are powers of 1024, whether written `MB`, `MiB` or `m`: as the JVM, Spark and
 container engines count memory.
@@ -14,13 +14,13 @@ _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNOR
 
 
 def bytes_of(text: str) -> int | None:
-    """The size in bytes, None when the text is none."""
+    """The size in bytes; None when the text is no size."""
     found = _SIZE.fullmatch(text.strip())
     return None if found is None else int(float(found[1]) * _UNITS[found[2].lower()])
 
 
 def text_of_bytes(size_bytes: int) -> str:
-    """As people write it: exact where it is whole in a unit, else in MB."""
+    """The size with a unit: exact where it is a whole number of a unit, else in MB."""
     for unit, factor in reversed(_UNITS.items()):
         if unit and size_bytes >= factor and size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit.upper()}B"

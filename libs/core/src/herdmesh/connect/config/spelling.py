@@ -10,11 +10,11 @@ import difflib
 from collections.abc import Iterable
 
 _ALIKE = 0.75
-"""Of `difflib`: one or two letters of ten may differ."""
+"""Cutoff for `difflib`: one or two letters of ten may differ."""
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known key that is most like it; "" = none is."""
+    """The most similar known name; "" = no name is similar enough."""
     lowered = {one.lower(): one for one in sorted(known)}
     found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_ALIKE)
     return lowered[found[0]] if found else ""

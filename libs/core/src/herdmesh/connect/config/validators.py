@@ -30,7 +30,7 @@ def at_least(minimum: int) -> Validator:
 
 
 def positive_or_broker_default(what: str, valid: str) -> Validator:
-    """A number from 1, or -1 for what the broker takes by itself; null passes."""
+    """A number from 1, or -1 for the broker's default; null passes."""
 
     def check(field: str, value: Any) -> None:
         if value is not None and value != -1 and value < 1:
@@ -163,7 +163,7 @@ def non_empty_list() -> Validator:
 
 
 def all_of(*parts: Validator) -> Validator:
-    """Every rule, in order; the first that fails speaks."""
+    """All of these rules, in order; the first one that fails reports its error."""
 
     def check(field: str, value: Any) -> None:
         for part in parts:
@@ -174,7 +174,8 @@ def all_of(*parts: Validator) -> Validator:
 
 def distinct_values(*, empty_allowed: bool) -> Validator:
     """A list of non-blank values, null no list. Duplicates: `parse` removes them silently, `validate` reports them
-    (seen on 4.3.1)."""
+    (observed on 4.3.1).
+    """
 
     def check(field: str, value: Any) -> None:
         if value is None:
@@ -198,10 +199,10 @@ def distinct_values(*, empty_allowed: bool) -> Validator:
 
 
 def plugin_version() -> Validator:
-    """A version or a range of versions of a plugin; null passes."""
+    """A plugin version or a range of versions; null passes."""
 
     def check(field: str, value: Any) -> None:
-        from herdmesh.connect.config.versions import version_range  # not needed where records move
+        from herdmesh.connect.config.versions import version_range  # not needed where records are processed
 
         version_range(value)
 
@@ -209,7 +210,7 @@ def plugin_version() -> Validator:
 
 
 def unique_aliases(what: str) -> Validator:
-    """A list of distinct names; null fails. `what` is their kind, in the plural of Connect's text."""
+    """A list of distinct names; null fails. `what` is the kind of name, in the plural of Connect's text."""
 
     def check(field: str, value: Any) -> None:
         if value is None:
@@ -221,10 +222,10 @@ def unique_aliases(what: str) -> Validator:
 
 
 def regex() -> Validator:
-    """A regular expression Java compiles; null fails."""
+    """A regular expression that Java compiles; null fails."""
 
     def check(field: str, value: Any) -> None:
-        from herdmesh.connect.java import REGEX_FIX, syntax_error  # not needed where records move
+        from herdmesh.connect.java import REGEX_FIX, syntax_error  # not needed where records are processed
 
         if value is None:
             wrong = 'Cannot invoke "String.isEmpty()" because "this.pattern" is null'
@@ -248,8 +249,9 @@ def regexes() -> Validator:
 
 
 def cast_spec() -> Validator:
-    """What Cast casts: one type for the whole value, or `field:type` pairs
-    (docs/reference/connect/transforms-converters.md, section 2.1)."""
+    """Types for Cast: one type for the whole value, or `field:type` pairs
+    (docs/reference/connect/transforms-converters.md, section 2.1).
+    """
 
     def check(field: str, value: Any) -> None:
         if not value:
@@ -299,7 +301,7 @@ def rename_pairs() -> Validator:
 
 
 def check_pairs(field: str, values: Iterable[str]) -> dict[str, str]:
-    """Old name -> new name. Raises ConfigError with Connect's text for anything but `old:new`."""
+    """Map old names to new names. Raises ConfigError with Connect's text for an item that is not `old:new`."""
     pairs: dict[str, str] = {}
     items = list(values)
     for item in items:

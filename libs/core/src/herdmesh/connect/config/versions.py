@@ -2,7 +2,7 @@
 
 Owns the notation, the order of versions and the error texts.
 
-Invariant: a text is understood as Maven understands it, or refused with Maven's words.
+Invariant: a text is parsed as Maven parses it, or refused with Maven's error text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class VersionRange:
 
 def version_range(text: str | None) -> VersionRange | None:
     """The request in a `*.plugin.version`; None = any version, for an empty value and for `latest`. Raises ConfigError
-    with Maven's text when it is no range."""
+    with Maven's text when the value is no range.
+    """
     if text is None or text == LATEST:
         return None
     spec = text.strip()
@@ -105,8 +106,9 @@ def _compare(one: str, other: str) -> int:
 
 
 def rank(version: str) -> list[tuple[int, int, str]]:
-    """The sort key of versions, oldest first. Numbers in order; words, which mark pre-releases, below them; trailing
-    zeros mean nothing."""
+    """The sort key of versions, oldest first. Numbers sort by value; words, which mark pre-releases, sort below
+    numbers; trailing zeros are ignored.
+    """
     parts = [(1, int(part), "") if part.isdigit() else (-1, 0, part.lower()) for part in _PART.findall(version)]
     while parts and parts[-1] == (1, 0, ""):
         parts.pop()
@@ -114,7 +116,7 @@ def rank(version: str) -> list[tuple[int, int, str]]:
 
 
 def not_there(class_name: str, wanted: VersionRange | None, there: Iterable[str]) -> str:
-    """Connect's words for a version that does not exist."""
+    """Connect's error text for a version that does not exist."""
     return (
         f"Plugin {class_name} not found that matches the version range {wanted}, available versions: "
         f"[{', '.join(there)}]"

@@ -1,7 +1,7 @@
 """JDK classes in Python: number text and parsing, regular expressions, dates, time zones, properties files.
 
-Owns what Java's own classes accept, refuse and print, in Java's words. Knows nothing of Kafka Connect, its values or
-its configs; JSON as the Jackson library writes it is in `json_text`.
+Owns the inputs that Java's own classes accept and refuse, and their output and error texts. Has no rule of Kafka
+Connect, its values or its configs; JSON as the Jackson library writes it is in `json_text`.
 
 Invariant: imports no other room.
 """

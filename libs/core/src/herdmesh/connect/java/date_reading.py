@@ -1,7 +1,7 @@
 """Date parsing by a pattern of Java's SimpleDateFormat (JDK 17, en_US, lenient).
 
-Owns what each pattern letter accepts, and the instant that the parsed fields mean. Patterns, formatting and the short
-cuts: `simple_date_format`.
+Owns what each pattern letter accepts, and the instant for the parsed fields. Patterns, formatting and the fast paths:
+`simple_date_format`.
 
 Invariant: a text is accepted, up to the same position, where Java accepts it.
 """
@@ -18,18 +18,18 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
            "December")  # fmt: skip
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NOT_OBEYED = "GEazZX"
-"""Letters that do not make the number before them stop at its count."""
+"""Letters before which a number may have more digits than its pattern count."""
 _FIELDS = {"L": "M", "k": "H", "h": "K", "u": "E"}
-"""Letters that set the field of another."""
+"""Letters that set the field of another letter."""
 _INT_MAX = 2**31 - 1
 
 Token = tuple[str, int, str]
-"""A letter, how often it stands there, and "" for a literal: ("y", 4, ""); ("", 0, "text")."""
+"""A pattern letter, its count, and "" in place of a literal: ("y", 4, ""); ("", 0, "text")."""
 _Fields = dict[str, tuple[int, int]]
 
 
 class Reading:
-    """One text on its way through a pattern."""
+    """Parser state for one text and the fields read from it."""
 
     def __init__(self, text: str, century: tuple[int, int]) -> None:
         self._text = text
@@ -39,7 +39,7 @@ class Reading:
         self.zone = UTC
 
     def read(self, tokens: list[Token]) -> bool:
-        """Whether the text fits, which may go on after it."""
+        """Parse the text; returns False where it does not fit. Text after the last token is ignored."""
         text, at = self._text, 0
         for place, (letter, count, literal) in enumerate(tokens):
             if not letter:
@@ -56,7 +56,7 @@ class Reading:
         return True
 
     def _field(self, letter: str, count: int, start: int, *, obey: bool) -> int | None:
-        """The position behind the field; None = the field is not there."""
+        """Parse a field; returns the position behind it, None = the field is not there."""
         text, at = self._text, start
         while text[at : at + 1] in (" ", "\t") and at < len(text):
             at += 1
@@ -85,7 +85,7 @@ class Reading:
                 return found[1]
 
     def _meant(self, letter: str, count: int, start: int, value: int, end: int) -> int:
-        """The value of a field that such a number stands for."""
+        """The field's value for a parsed number."""
         match letter:
             case "y" | "Y":
                 if count > 2 or end - start != 2 or not self._text[start:end].isdigit():
@@ -109,7 +109,7 @@ class Reading:
         self._set[field] = (max((when for when, _ in self._set.values()), default=0) + 1, value)
 
     def _name(self, field: str, start: int, names: tuple[str, ...], first: int) -> int | None:
-        """In full, or else its first three letters."""
+        """Parse a name in full, or else by its first three letters."""
         for short in (None, 3):
             for place, name in enumerate(names):
                 wanted = name[:short]
@@ -149,7 +149,7 @@ class Reading:
         return self._offset(at, count, colon=count == 3) if self._text[at] in "+-" else None
 
     def _offset(self, at: int, count: int, *, colon: bool) -> int | None:
-        """`+hh[[:]mm]`; count 1: hours alone."""
+        """Parse `+hh[[:]mm]`; count 1: hours alone."""
         hours = "[0-9]{1,2}" if colon and not count else "[0-9]{2}"
         minutes = "" if count == 1 else ":([0-9]{2})" if colon else "([0-9]{2})"
         found = re.compile(f"([+-])({hours}){minutes}").match(self._text, at)
@@ -161,7 +161,7 @@ class Reading:
         return found.end()
 
     def milliseconds(self, more_years: int) -> int | None:
-        """The instant that the fields mean; None = there is no such era."""
+        """The instant for the parsed fields; None = there is no such era."""
         fields = dict(self._set)
         for year in ("y", "Y"):
             if year in fields:
@@ -173,9 +173,12 @@ class Reading:
             weekday = fields["E"][1] if "E" in fields else 1
             if not 1 <= weekday <= 7:
                 more_weeks, weekday = divmod(weekday - 1, 7)
-                week, weekday = week + more_weeks, (weekday + 1) % 7 + 1  # Java takes it for an ISO day from here on
+                week, weekday = (
+                    week + more_weeks,
+                    (weekday + 1) % 7 + 1,
+                )  # from here on Java treats the weekday as an ISO day
             fixed = more + week_day(fields["Y"][1], week, weekday)
-            if "zone" in fields:  # Java's calendar is complete then, and keeps the offset for printing this date
+            if "zone" in fields:  # Java's calendar is complete then, and keeps the offset to print this date
                 self.zone = self.zone.at_offset(fields["zone"][1])
         else:
             fixed = day_of(fields, fields["G"][1] if "G" in fields else 1, more)
@@ -203,8 +206,9 @@ _INTEGER = re.compile(r"(-?)(\d+)(?:E(-?)(\d+))?")
 
 
 def read_integer(text: str, start: int) -> tuple[int, int] | None:
-    """The int that DecimalFormat reads there (digits of any script, an exponent, NaN and infinity included), and where
-    it ends."""
+    """The int that DecimalFormat reads at that position (digits of any script, an exponent, NaN and infinity included),
+    and its end.
+    """
     if text.startswith("NaN", start):
         return 0, start + 3
     if text.startswith(("∞", "-∞"), start):

@@ -1,9 +1,9 @@
 """Java's GregorianCalendar: Julian before 15 October 1582, lenient, weeks from Sunday (en_US).
 
-Owns the arithmetic between days and calendar fields, and which fields count when several were set. Days are counted as
-Java's "fixed dates": 1 is 1 January of year 1, Gregorian. Text is parsed and formatted by `simple_date_format`.
+Owns the arithmetic between days and calendar fields, and the choice among fields when several were set. Days are
+counted as Java's "fixed dates": 1 is 1 January of year 1, Gregorian. `simple_date_format` parses and formats text.
 
-Invariant: `day_of` of the fields that `Day` gives is that day.
+Invariant: `day_of` of the fields of a `Day` is that day.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 EPOCH = 719_163
-"""1 January 1970."""
+"""Fixed date of 1 January 1970."""
 DAY_MS = 86_400_000
 CUTOVER = 577_736
-"""The first Gregorian day, 15 October 1582."""
+"""Fixed date of the first Gregorian day, 15 October 1582."""
 _CUTOVER_YEAR = 1582
 _BEFORE_MONTH = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
 
@@ -26,48 +26,48 @@ class Day:
 
     fixed: int
     year: int
-    """0 is 1 BC."""
+    """0 is 1 BC, -1 is 2 BC."""
     month: int
-    """From 1."""
+    """Month from 1."""
     day: int
 
     @property
     def day_of_year(self) -> int:
-        """From 1."""
+        """Day of the year, from 1."""
         return self.fixed - first_of_year(self.year) + 1
 
     @property
     def weekday(self) -> int:
-        """1 is Sunday."""
+        """Day of the week, 1 is Sunday."""
         return self.fixed % 7 + 1
 
     @property
     def week_of_month(self) -> int:
-        """From 1; a week begins on Sunday."""
+        """Week of the month, from 1; a week begins on Sunday."""
         return _week(self.fixed - self._day_in_month() + 1, self.fixed)
 
     @property
     def weekday_in_month(self) -> int:
-        """The how many-th such weekday of its month."""
+        """Number of this weekday's occurrence in its month, from 1."""
         return (self._day_in_month() - 1) // 7 + 1
 
     @property
     def week(self) -> tuple[int, int]:
-        """Week year and week: the first week is the one with 1 January."""
+        """Week year and week number: the first week is the one with 1 January."""
         following = first_of_year(self.year + 1)
         if self.fixed >= _on_or_before(following, 1):
             return self.year + 1, 1
         return self.year, _week(first_of_year(self.year), self.fixed)
 
     def _day_in_month(self) -> int:
-        # Ten days of October 1582 are missing.
+        # October 1582 lacks ten days.
         return self.day - 10 if self.fixed >= CUTOVER and (self.year, self.month) == (1582, 10) else self.day
 
 
 def day_at(fixed: int) -> Day:
-    """The fields of a day."""
+    """The calendar fields of a fixed date."""
     julian = fixed < CUTOVER
-    # Years from March have their leap day at the end.
+    # Counted from March, a year has its leap day at its end.
     days = fixed + 306 - (1 if not julian else -1)
     if julian:
         cycle, rest = divmod(days, 1461)
@@ -83,7 +83,7 @@ def day_at(fixed: int) -> Day:
 
 
 def first_of_month(year: int, month: int, *, julian: bool) -> int:
-    """The day a month begins on in one calendar."""
+    """Fixed date of a month's first day in one calendar."""
     before = year - 1
     days = 365 * before + before // 4 + _BEFORE_MONTH[month - 1] + 1
     if julian:
@@ -96,22 +96,25 @@ def first_of_month(year: int, month: int, *, julian: bool) -> int:
 
 
 def first_of_year(year: int) -> int:
-    """1 January, in the calendar of that year."""
+    """Fixed date of 1 January, in the calendar of that year."""
     return first_of_month(year, 1, julian=year <= _CUTOVER_YEAR)
 
 
 def week_day(week_year: int, week: int, weekday: int) -> int:
-    """The day of a week of a week year; 1 is Sunday."""
+    """Fixed date of a weekday in a week of a week year; weekday 1 is Sunday."""
     return _on_or_before(first_of_year(week_year), 1) + (weekday - 1) + 7 * (week - 1)
 
 
 Fields = Mapping[str, tuple[int, int]]
-"""Pattern letter of a field (`y` year, `M` month from 0, `d`, `D`, `E` weekday, `F`, `w`, `W`) -> when it was set, from
-1, and its value."""
+"""Pattern letter of a field (`y` year, `M` month from 0, `d`, `D`, `E` weekday, `F`, `w`, `W`) -> the number of the
+assignment that set it, from 1, and its value.
+"""
 
 
 def day_of(fields: Fields, era: int, more: int) -> int:
-    """The day that the fields mean, plus `more` days. The field set last decides between two ways to define it."""
+    """Fixed date for the fields, plus `more` days. Where the fields define the day in two ways, the field set last
+    decides.
+    """
     chosen = _chosen(fields)
     year = fields["y"][1] if "y" in fields else 1970
     year = 1 - year if era == 0 else year
@@ -131,7 +134,7 @@ def day_of(fields: Fields, era: int, more: int) -> int:
 
 
 def _chosen(fields: Fields) -> str:
-    """The letters that count."""
+    """The letters of the fields that decide."""
 
     def when(letter: str) -> int:
         return fields[letter][0] if letter in fields else 0

@@ -1,10 +1,10 @@
 """Java regular expressions (`java.util.regex`, JDK 17): the syntax check with Java's error texts, and a compiled
-pattern that matches as Java's does.
+pattern that matches as in Java.
 
-Owns the syntax. The library `regex` does the matching, on the pattern that `regex_translation` makes.
+Owns the syntax. The library `regex` does the matching, with the pattern from `regex_translation`.
 
-Invariant: an invalid pattern is refused at the position that Java names, for the faults seen in configs of connectors.
-Not every name of a Unicode property or character is known here.
+Invariant: an invalid pattern is refused at the position that Java reports, for the faults seen in configs of
+connectors. Some names of Unicode properties and characters are not known here.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class _Wrong(Exception):
 
 
 def syntax_error(pattern: str) -> str | None:
-    """The message of Java's PatternSyntaxException, None when it compiles."""
+    """The message of Java's PatternSyntaxException; None when the pattern compiles."""
     try:
         _Parser(pattern).parse()
     except RecursionError:
-        return None  # hundreds of groups within groups; Java's own depth is bounded too
+        return None  # hundreds of nested groups; Java's own depth is bounded too
     except _Wrong as wrong:
         near = f" near index {wrong.at}" if wrong.at >= 0 else ""
         caret = "\n" + " " * wrong.at + "^" if 0 <= wrong.at < len(pattern) else ""
@@ -52,10 +52,10 @@ REGEX_FIX = "correct the expression; \\ before a character takes it as it is"
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """The compiled expression, which matches as Java's does.
+    """The compiled expression, which matches as in Java.
 
     Raises:
-        ConfigError: Java does not compile it, or it uses a feature that only Java has; the text says which.
+        ConfigError: Java does not compile the pattern, or it uses a feature that only Java has; the text says which.
     """
     wrong = syntax_error(pattern)
     if wrong is not None:
@@ -70,12 +70,12 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """True when the whole text matches. Raises as `compiled`."""
+    """True when the whole text matches. Raises ConfigError as `compiled` does."""
     return compiled(pattern).fullmatch(text) is not None
 
 
 class _Parser:
-    """Walks once over the pattern; `at` is the next character."""
+    """Syntax checker that reads the pattern once; `_at` is the position of the next character."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
@@ -92,7 +92,7 @@ class _Parser:
         return self._text[self._at + ahead : self._at + ahead + 1]
 
     def _alternatives(self) -> None:
-        """Up to the closing bracket or the end."""
+        """Parse up to the closing bracket or the end."""
         while self._at < len(self._text) and self._peek() != ")":
             self._atom()
 
@@ -105,7 +105,7 @@ class _Parser:
             return
         if char == "(":
             if self._group():
-                return  # flags alone are nothing that could be repeated
+                return  # flags alone cannot be repeated
         elif char == "[":
             self._class()
         elif char == "\\":
@@ -151,7 +151,7 @@ class _Parser:
         return number
 
     def _group(self) -> bool:
-        """True when it was only flags, `(?i)`."""
+        """Parse a group; returns True when it was only flags, `(?i)`."""
         self._at += 1
         if self._peek() == "?":
             self._at += 1
@@ -176,7 +176,7 @@ class _Parser:
         return False
 
     def _flags(self) -> bool:
-        """True when the bracket closes after them."""
+        """Parse flags; returns True when the bracket closes after them."""
         while self._peek() and self._peek() in _FLAGS:
             self._at += 1
         if self._peek() == "-":
@@ -206,7 +206,7 @@ class _Parser:
         self._at += 1
 
     def _class(self) -> None:
-        """A character class, with classes within."""
+        """Parse a character class and the classes nested in it."""
         self._at += 1
         if self._peek() == "^":
             self._at += 1
@@ -240,7 +240,7 @@ class _Parser:
             raise _Wrong("Illegal character range", self._at - 1)
 
     def _class_char(self) -> str | None:
-        """One character of a class; None for an escape that stands for several."""
+        """Parse one character of a class; None for an escape that stands for several characters."""
         if self._peek() != "\\":
             self._at += 1
             return self._text[self._at - 1]

@@ -15,7 +15,7 @@ from decimal import Decimal
 from herdmesh.connect.java.number_text import wrap_int64
 
 BLANKS = "".join(map(chr, range(0x21)))
-"""What `String.trim` cuts off."""
+"""Characters that `String.trim` removes."""
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?(\d*)|\.(\d+))(?:[eE]([+-]?)(\d+))?")
@@ -25,7 +25,7 @@ _HEXADECIMAL = re.compile(
     r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
 )  # fmt: skip
 _INT32 = range(-(1 << 31), 1 << 31)
-_EXPONENT_DIGITS = 10  # more than these BigDecimal refuses
+_EXPONENT_DIGITS = 10  # BigDecimal refuses more digits
 
 
 def read_integer(text: str, bits: int) -> int:
@@ -98,7 +98,8 @@ def exact_float32(value: int | Decimal) -> float:
 
 
 def float_to_integer(value: float, bits: int) -> int:
-    """`(byte) value`, ..., `(long) value`: towards zero, held within an int (a long for 64 bits), then narrowed."""
+    """`(byte) value`, ..., `(long) value`: rounded towards zero, clamped to an int (a long for 64 bits), then
+    narrowed."""
     if value != value:
         return 0
     edge = 1 << max(bits, 32) - 1
@@ -107,10 +108,10 @@ def float_to_integer(value: float, bits: int) -> int:
 
 
 def decimal_to_long(value: Decimal) -> int:
-    """`BigDecimal.longValue()`: towards zero, the low 64 bits."""
+    """`BigDecimal.longValue()`: rounded towards zero, the low 64 bits."""
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int) or exponent >= 64 or value.adjusted() < 0:
-        return 0  # 64 tens or more have 64 low bits of zero
+        return 0  # with 64 or more factors of ten the low 64 bits are zero
     return wrap_int64(int(value))
 
 
@@ -121,8 +122,9 @@ def narrow(value: int, bits: int) -> int:
 
 
 def _nearest(wide: float, exact: int | Decimal | str) -> float:
-    """Round to 32 bits a double that was itself rounded. Only where it lies half-way between two floats can the
-    first rounding have hidden which one is nearer."""
+    """Round to 32 bits a double that was itself rounded. Only for a double half-way between two floats can the first
+    rounding have hidden which float is nearer.
+    """
     rounded = float32(wide)
     if math.isinf(rounded) or rounded == wide:
         return rounded
@@ -140,5 +142,5 @@ def _is_half_way(wide: float) -> bool:
 
 
 def _beyond_bmp(text: str) -> bool:
-    """Java looks at UTF-16 units, and a surrogate is no digit."""
+    """True for a text with characters above U+FFFF: Java reads UTF-16 units, and a surrogate is no digit."""
     return not text.isascii() and any(char > "\uffff" for char in text)

@@ -1,9 +1,9 @@
 """Number formatting and wrapping as in Java 17: `Double.toString`, `Float.toString`, 64-bit and 32-bit overflow.
 
-Does not know JSON. Parsing of numbers: `number_reading`.
+Has no rule of JSON. Parsing of numbers: `number_reading`.
 
-Invariant: `double_text(x)` is the text that `Double.toString(x)` gives on the JVM which recorded the golden vectors:
-Java 17, whose digits are not always the shortest (JDK-4511638, changed in Java 19), so `repr` alone does not suffice.
+Invariant: `double_text(x)` equals `Double.toString(x)` of the JVM which recorded the golden vectors: Java 17, whose
+digits are not always the shortest (JDK-4511638, changed in Java 19), so `repr` alone does not suffice.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ _FRACTION_BITS = 52  # stored bits of a double's significand
 _STEPS_MAX = 18
 _TEXT_MAX = 16  # characters
 PRINTS_SHORTEST_FROM = 1.0
-"""Of a double of at least this and below 1e7 Java finds the shortest digits: `_stays_exact` holds for all of them that
-are not whole, whose digits are few."""
+"""From this size on, below 1e7, Java finds the shortest digits of every double: whole numbers have few digits, and
+`_stays_exact` is true for all others.
+"""
 _SMALL_EXPONENTS = range(-21, 63)  # binary exponents for which Java tries plain long arithmetic first
 
 
@@ -43,9 +44,10 @@ def double_text(value: float) -> str:
 
 
 def prints_shortest(value: float) -> bool:
-    """True when `repr` and msgspec print the double as Java does: in Java's plain range, where its layout is theirs, of
-    up to 15 digits (both algorithms agree there, checked over millions; "-1234567.12345678" is the longest such text)
-    or of more where Java finds the shortest digits."""
+    """True when `repr` and msgspec print the double as Java does: the double is in Java's plain range, where the
+    layouts are equal, and has up to 15 digits (both algorithms agree there, checked over millions; "-1234567.12345678"
+    is the longest such text), or more digits where Java finds the shortest ones.
+    """
     size = abs(value)
     return PRINTS_SHORTEST_FROM <= size < 1e7 or (
         1e-3 <= size < 1e7 and (len(repr(value)) <= _TEXT_MAX or _is_shortest(value))
@@ -66,8 +68,7 @@ def float_text(value: float) -> str:
 
 
 def _text(negative: bool, fraction: int, exponent: int, bias: int, stored_bits: int) -> str:
-    """Text of a float given its parts; `fraction` is aligned to 52 bits, `stored_bits` how many of them the type
-    has."""
+    """Text of a float from its parts; `fraction` is aligned to 52 bits, of which the type stores `stored_bits`."""
     sign = "-" if negative else ""
     if exponent == 0:
         if fraction == 0:
@@ -97,11 +98,12 @@ def _digits(exponent2: int, fraction: int, significant_bits: int) -> tuple[str, 
 
 @functools.lru_cache(4096)
 def _scaled(exponent2: int, exponent10: int, tail_zeros: int, significant_bits: int) -> tuple[int, int, int, bool]:
-    """The value is b / s, half a unit in the last place m / s, where b is the fraction without its zeros, times the
-    first of what is returned; then s, m and whether Java has them in longs."""
+    """Scale to whole numbers. Returns a factor, s, m and whether Java computes in longs: the value is b / s, where b is
+    the fraction without its trailing zero bits times the factor, and half a unit in the last place is m / s.
+    """
     fraction_bits = _FRACTION_BITS + 1 - tail_zeros
     tiny_bits = max(0, fraction_bits - exponent2 - 1)
-    # All are scaled by common powers of 2 and 5.
+    # All three are scaled by common powers of 2 and 5.
     five_b = max(0, -exponent10)
     two_b = five_b + tiny_bits + exponent2
     five_s = max(0, exponent10)
@@ -111,7 +113,7 @@ def _scaled(exponent2: int, exponent10: int, tail_zeros: int, significant_bits: 
     common = min(two_b, two_s)
     two_b, two_s, two_m = two_b - common, two_s - common, two_m - common
     if fraction_bits == 1:
-        two_m -= 1  # below a power of two the neighbour is only half as far away
+        two_m -= 1  # below a power of two the next lower number is only half as far away
     if two_m < 0:
         two_b, two_s, two_m = two_b - two_m, two_s - two_m, 0
     bits = max(_bits_needed(fraction_bits + two_b, five_b), _bits_needed(two_s + 1, five_s + 1))
@@ -120,9 +122,12 @@ def _scaled(exponent2: int, exponent10: int, tail_zeros: int, significant_bits: 
 
 def _is_shortest(value: float) -> bool:
     """True when Java's digits of a double of 16 or 17 digits in its plain range are the shortest ones, which `repr`
-    finds: always, but for powers of two (of which Java forgets that the lower neighbour is nearer, or not) and where
-    its longs overflow. An end of the interval is no decimal number of so few digits, so that it does not matter whether
-    the ends belong to it."""
+    finds.
+
+    Java finds them except for powers of two (Java ignores that the next lower number is nearer, or does not) and where
+    its longs overflow. No decimal number of so few digits is an end of the rounding interval, so that it does not
+    matter whether the ends belong to it.
+    """
     bits: int = struct.unpack(">Q", struct.pack(">d", abs(value)))[0]
     fraction, exponent2 = bits & ((1 << _FRACTION_BITS) - 1), (bits >> _FRACTION_BITS) - 1023
     if fraction == 0:
@@ -135,7 +140,7 @@ def _is_shortest(value: float) -> bool:
 
 @functools.lru_cache(4096)
 def _stays_exact(exponent2: int, exponent10: int, tail_zeros: int) -> bool:
-    """Whether nothing overflows up to the 18th step: 17 digits, behind a zero when the estimate was one too high."""
+    """True when no long overflows up to the 18th step: 17 digits after a zero when the estimate was one too high."""
     if tail_zeros >= _FRACTION_BITS - exponent2:
         return False  # a whole number
     _, s, m, fits_long = _scaled(exponent2, exponent10, tail_zeros, _FRACTION_BITS + 1)
@@ -143,15 +148,17 @@ def _stays_exact(exponent2: int, exponent10: int, tail_zeros: int) -> bool:
 
 
 def _bits_needed(twos: int, fives: int) -> int:
-    """How many bits Java reckons a number with that many twos and fives has: exact up to 5**26, then three per five."""
+    """Java's estimate of the bits in a number with that many factors of two and five: exact up to 5**26, then three for
+    each five.
+    """
     return twos + ((5**fives).bit_length() if fives and fives < 27 else fives * 3)
 
 
 def _generate(b: int, s: int, m: int, exponent10: int, fits_long: bool) -> tuple[str, int]:
-    """Digits of b / s until what is left is less than m from the value.
+    """Digits of b / s until the rest is less than m from the value.
 
-    `fits_long` says that Java uses longs here, not its big integers. It shows: `m` and `b + m` overflow (Java takes an
-    overflown m for "near enough on both sides"), while big integers count equality as near enough.
+    `fits_long`: Java uses longs here in place of big integers. The results differ: in longs `m` and `b + m` overflow
+    (Java treats an overflown m as "near enough on both sides"), while big integers count equality as near enough.
     """
     tens = s * 10
     digits: list[int] = []
@@ -171,7 +178,9 @@ def _generate(b: int, s: int, m: int, exponent10: int, fits_long: bool) -> tuple
         else:
             exponent10 -= 1  # the estimate was one too high: the first digit is a leading zero
         if first and not -3 <= exponent10 < 8:
-            low = high = False  # scientific notation shows a digit after the point, so Java always makes a second one
+            low = high = (
+                False  # scientific notation shows a digit after the point, so Java always generates a second one
+            )
         first = False
     difference = 2 * b - tens
     if high and (not low or difference > 0 or (difference == 0 and digits[-1] % 2)):
@@ -180,7 +189,7 @@ def _generate(b: int, s: int, m: int, exponent10: int, fits_long: bool) -> tuple
 
 
 def _round_up(digits: list[int]) -> int:
-    """Add one to the last digit; 1 when the carry made the number a digit longer."""
+    """Add one to the last digit; returns 1 when the carry made the number a digit longer."""
     at = len(digits) - 1
     while at > 0 and digits[at] == 9:
         digits[at] = 0
@@ -193,7 +202,7 @@ def _round_up(digits: list[int]) -> int:
 
 
 def _whole_digits(fraction: int, exponent2: int, significant_bits: int) -> tuple[str, int]:
-    """Digits of a whole number that fits a long; digits that the type cannot hold are rounded away."""
+    """Digits of a whole number that fits a long; digits beyond the type's precision are rounded away."""
     shift = exponent2 - _FRACTION_BITS
     whole = fraction << shift if shift >= 0 else fraction >> -shift
     dropped = 0
@@ -210,7 +219,7 @@ def _whole_digits(fraction: int, exponent2: int, significant_bits: int) -> tuple
 
 
 def _estimate_exponent10(fraction: int, exponent2: int) -> int:
-    """Java's estimate of the decimal exponent: right or one too high."""
+    """Java's estimate of the decimal exponent: correct or one too high."""
     mantissa = fraction / (1 << _FRACTION_BITS)
     return math.floor((mantissa - 1.5) * 0.289529654 + 0.176091259 + exponent2 * 0.301029995663981)
 

@@ -1,7 +1,7 @@
 """Java's `.properties` syntax, as `java.util.Properties.load` reads it.
 
-Owns the whole syntax: comments, blank lines, continuation lines, separators, escapes, and that the last of two equal
-keys wins. Does not know what a property means.
+Owns the whole syntax: comments, blank lines, continuation lines, separators, escapes, and the rule that the last of two
+equal keys wins. Gives no meaning to a property.
 
 Invariant: for any bytes the keys and values equal Java's, UTF-16 unit for UTF-16 unit, or both sides refuse the bytes.
 """
@@ -16,7 +16,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(Exception):
-    """What Java would refuse. `line` is the number of the line, from 1."""
+    """Malformed input that Java would refuse. `line` is the number of the line, from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         self.line = line
@@ -35,13 +35,13 @@ def parse(data: bytes) -> dict[str, Property]:
     r"""All properties of a file, in its order. The bytes are ISO-8859-1, as in Java; other letters are `\uXXXX`.
 
     Raises:
-        PropertiesError: a malformed `\uXXXX`, the only thing Java refuses.
+        PropertiesError: a malformed `\uXXXX`, the only error in Java.
     """
     return parse_text(data.decode("iso-8859-1"))
 
 
 def parse_text(text: str) -> dict[str, Property]:
-    """As `parse`, of text that is decoded already (`Properties.load(Reader)`)."""
+    """As `parse`, for text that is decoded already (`Properties.load(Reader)`)."""
     found: dict[str, Property] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -52,14 +52,15 @@ def parse_text(text: str) -> dict[str, Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined, without comments and blank ones; each with the number it begins on."""
+    """Lines with their continuations joined, without comments and blank lines; each with the number of its first
+    line."""
     lines = _natural_lines(text)
     begin, parts = 0, ""
     continued = False
     for number, raw in enumerate(lines, 1):
         line = raw.lstrip(_BLANKS)
         if not parts:
-            # Also behind a line that is nothing but a continuation: nothing has begun yet.
+            # This also applies after a line that is only a continuation mark: no property has begun yet.
             if not line or line[0] in "#!":
                 continued = False
                 continue
@@ -75,14 +76,15 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _ends_open(text: str, lines: list[str], begin: int) -> bool:
-    """True when the last line, `begin`, is a lone continuation that the file's end cuts off: Java takes it for a
-    property without name and value, unless CR LF follows it."""
+    """True when the last line, `begin`, is only a continuation mark at the end of the file: Java reads it as a property
+    without name and value, unless CR LF follows.
+    """
     last = len(lines) - 1 if lines[-1] == "" and not text.endswith("\r\n") else len(lines)
     return begin == last and lines[last - 1].lstrip(_BLANKS) == "\\"
 
 
 def _natural_lines(text: str) -> list[str]:
-    """Split at LF, CR and CR LF only (`str.splitlines` knows more)."""
+    """Split at LF, CR and CR LF only (`str.splitlines` splits at more characters)."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
@@ -108,7 +110,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str, line: int) -> str:
-    """Escapes resolved; two halves of a surrogate pair become one character, as they are one in Java."""
+    """The text with its escapes resolved; two halves of a surrogate pair become one character, as in Java."""
     if "\\" not in text:
         return text
     out: list[str] = []

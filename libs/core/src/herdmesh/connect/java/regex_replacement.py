@@ -28,10 +28,10 @@ class Replacement:
             self._wrong = error
 
     def first(self, text: str) -> str:
-        """The text with the first match replaced; where nothing matches, the text.
+        """The text with its first match replaced; the same text where nothing matches.
 
         Raises:
-            IllegalArgumentError, IndexOutOfBoundsError: the replacement is none, with Java's text.
+            IllegalArgumentError, IndexOutOfBoundsError: the replacement is invalid, with Java's text.
         """
         found = self._pattern.search(text)
         if found is None:
@@ -73,7 +73,7 @@ class Replacement:
         return end + 1
 
     def _numbered(self, at: int) -> int:
-        """The longest number that is one of a group."""
+        """Parse the longest number that is the number of a group."""
         number, groups = 0, self._pattern.groups
         start = at
         while at < len(self._text) and self._text[at] in "0123456789":

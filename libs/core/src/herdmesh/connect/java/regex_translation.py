@@ -1,10 +1,10 @@
 """Translation of Java regular expressions to the syntax of the `regex` library (its version 1).
 
 Owns the differences: ASCII-only classes, line terminators, quoting, flags and their scope, Java's property names.
-Whether Java compiles a pattern is decided by `java_regex`.
+`java_regex` decides whether Java compiles a pattern.
 
-Invariant: a translated pattern matches what Java's matches, apart from letters above U+FFFF and canonical equivalence;
-a pattern without translation raises `Untranslatable`.
+Invariant: a translated pattern matches the same texts as in Java, apart from letters above U+FFFF and canonical
+equivalence; a pattern without translation raises `Untranslatable`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _KEYS = {"script": "sc", "sc": "sc", "block": "blk", "blk": "blk", "general_cate
 
 
 class Untranslatable(Exception):
-    """What Java has and `regex` has not."""
+    """Feature of Java's syntax that `regex` does not have."""
 
 
 def translated(pattern: str) -> str:
-    """The same expression for `regex.compile(..., regex.V1)`, of a pattern that Java compiles.
+    """The same expression for `regex.compile(..., regex.V1)`. Java must compile the pattern.
 
     Raises:
-        Untranslatable: with the feature that has no translation.
+        Untranslatable: names the feature that has no translation.
     """
     return _Translator(pattern).expression()
 
@@ -58,7 +58,7 @@ class _Translator:
         self._groups = 0
 
     def expression(self) -> str:
-        """Up to the bracket that closes the group, or the end."""
+        """Translate up to the bracket that closes the group, or the end."""
         outer, out = self._flags, list[str]()
         while self._at < len(self._text) and self._peek() != ")":
             atom = self._atom()
@@ -126,7 +126,7 @@ class _Translator:
                 return self._line_end(multiline="m" in self._flags)
             case "|":
                 return "|"
-            case "{":  # a count of nothing, which Java takes
+            case "{":  # a count without an expression before it, which Java accepts
                 self._at -= 1
                 return "(?:)"
             case _:
@@ -212,7 +212,7 @@ class _Translator:
         return f"[{found}]" if found is not None else self._literal(self._character())
 
     def _quoted(self) -> str:
-        """All characters but the last, which a repetition is for; that one is left to be read next."""
+        """Translate a quoted text. A repetition after it applies only to its last character."""
         end = self._find("\\E")
         stop = len(self._text) if end < 0 else end
         quoted = self._text[self._at + 1 : stop]
@@ -234,7 +234,7 @@ class _Translator:
         return f"(?i:{reference})" if "i" in self._flags else reference
 
     def _class_escape(self) -> str | None:
-        """What stands in a set for an escape of several characters; None = it is for one."""
+        """Translate an escape for several characters to the inside of a set; None = the escape is for one character."""
         char = self._peek()
         small = char.lower()
         if char and small in "pP":
@@ -274,7 +274,7 @@ class _Translator:
         return f"\\p{{{name.removeprefix('Is')}}}"
 
     def _character(self) -> str:
-        """The one character of an escape."""
+        """Parse an escape for one character."""
         char = self._take()
         if char in _CONTROLS:
             return chr(_CONTROLS[char])
@@ -316,7 +316,7 @@ class _Translator:
         return chr(high)
 
     def _set(self) -> str:
-        """After `[`: the set, in which an intersection is one of sets."""
+        """Translate a set, from after its `[`; an intersection becomes one of sets."""
         negated = self._peek() == "^"
         self._at += negated
         operands: list[list[str]] = [[]]

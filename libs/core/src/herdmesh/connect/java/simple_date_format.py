@@ -1,12 +1,12 @@
 """Java's SimpleDateFormat (JDK 17, en_US, UTC, lenient): patterns compiled once into parsing and formatting of dates.
 
-Owns the pattern letters, formatting, and the short cuts for plain dates. Parsing: `date_reading`; calendar arithmetic:
+Owns the pattern letters, formatting, and the fast paths for plain dates. Parsing: `date_reading`; calendar arithmetic:
 `gregorian`; zones: `time_zones`.
 
-One difference is intended: Java's object keeps the zone that a parsed text named and formats all later dates in it;
-here the zone goes back to the caller and holds for that text alone.
+One difference is intended: Java's object keeps the zone that a parsed text named and formats all later dates in it.
+Here the zone is returned to the caller and applies to that text alone.
 
-Invariant: `DateFormat(p).parse(s)` and `.format(ms)` equal `new SimpleDateFormat(p)`; the short cuts equal the general
+Invariant: `DateFormat(p).parse(s)` and `.format(ms)` equal `new SimpleDateFormat(p)`; the fast paths equal the general
 path.
 """
 
@@ -25,12 +25,12 @@ from herdmesh.connect.java.time_zones import UTC, Zone
 
 _LETTERS = "GyMdkHmsSEDFwWahKzZYuXL"
 _SHORT_CUT = {"y": (4, 4), "M": (1, 2), "d": (1, 2), "H": (1, 2), "m": (1, 2), "s": (1, 2), "S": (1, 3)}
-"""How many digits the short cut of reading takes."""
+"""Number of digits that the fast path of parsing reads."""
 
 
 def tokens_of(pattern: str) -> list[Token]:
     """The parts of a pattern. Raises IllegalArgumentError with Java's text."""
-    parts: list[str] = []  # a letter each, or ' and a literal character
+    parts: list[str] = []  # one letter each, or ' and a literal character
     quoted = False
     at = 0
     while at < len(pattern):
@@ -40,7 +40,7 @@ def tokens_of(pattern: str) -> list[Token]:
             at += 1
         elif char == "'":
             quoted = not quoted
-            parts.append("'")  # a letter after it begins anew
+            parts.append("'")  # a letter after it begins a new part
         elif quoted or not ("a" <= char <= "z" or "A" <= char <= "Z"):
             parts.append(f"'{char}")
         elif char not in _LETTERS:
@@ -63,14 +63,14 @@ def tokens_of(pattern: str) -> list[Token]:
 
 
 class DateFormat:
-    """A pattern, ready to use. Dates are milliseconds since the epoch.
+    """Compiled pattern. Dates are milliseconds since the epoch.
 
     Args:
-        pattern: as SimpleDateFormat takes it.
-        now_ms: what two-digit years are near to: from 80 years before to 20 years after; None = now.
+        pattern: in the syntax of SimpleDateFormat.
+        now_ms: reference time for two-digit years, which lie from 80 years before it to 20 years after; None = now.
 
     Raises:
-        IllegalArgumentError: not a pattern, with Java's text.
+        IllegalArgumentError: the pattern is invalid, with Java's text.
     """
 
     def __init__(self, pattern: str, *, now_ms: int | None = None) -> None:
@@ -87,7 +87,9 @@ class DateFormat:
         return self.format_slowly(milliseconds, zone)
 
     def parse(self, text: str) -> tuple[int, Zone] | None:
-        """The date the text begins with, and the zone it names (UTC if none, or only an offset); None = it is none."""
+        """The date at the beginning of the text, and the zone that the text names (UTC if it names none, or only an
+        offset); None = the text does not begin with a date.
+        """
         if self._plain_parse is not None:
             found = self._plain_parse(text)
             if found is not None:
@@ -116,7 +118,7 @@ class DateFormat:
 
     @cached_property
     def _century_start(self) -> tuple[int, int]:
-        """80 years before now: the year, and the instant."""
+        """80 years before the reference time: the year, and the instant."""
         now = int(time.time() * 1000) if self._now_ms is None else self._now_ms
         days, rest = divmod(now, DAY_MS)
         day = day_at(days + EPOCH)
@@ -131,7 +133,7 @@ def _padded(value: int, count: int) -> str:
 
 
 def _written(letter: str, count: int, day: Day, rest: int, zone: Zone, standard: int, summer: int) -> str:
-    """One part of a date. `rest` is the time of day in milliseconds."""
+    """Text of one part of a date. `rest` is the time of day in milliseconds."""
     hour = rest // 3_600_000
     match letter:
         case "G":
@@ -183,7 +185,7 @@ def _number_of(letter: str, day: Day, rest: int) -> int:
         case "W":
             return day.week_of_month
         case _:
-            return (day.weekday + 5) % 7 + 1  # u
+            return (day.weekday + 5) % 7 + 1  # letter u
 
 
 def _offset_text(letter: str, count: int, offset_ms: int) -> str:
@@ -197,8 +199,9 @@ def _offset_text(letter: str, count: int, offset_ms: int) -> str:
 
 
 def _plain_format(tokens: list[Token]) -> Callable[[time.struct_time, int], str] | None:
-    """Writes a Gregorian date up to the year 9999 in UTC when there are only numbers and texts; None = there are
-    others."""
+    """A formatter for Gregorian dates up to the year 9999 in UTC, for a pattern of numbers and literal texts; None =
+    the pattern has other parts.
+    """
     places = {"y": "t[0]", "M": "t[1]", "d": "t[2]", "H": "t[3]", "m": "t[4]", "s": "t[5]", "S": "ms"}
     text, values = "", ""
     for letter, count, literal in tokens:
@@ -210,7 +213,7 @@ def _plain_format(tokens: list[Token]) -> Callable[[time.struct_time, int], str]
             values += f"{places[letter]}{' % 100' if short_year else ''}, "
         else:
             return None
-    # The text is ours: a pattern's own text only enters through repr.
+    # The text is generated here: a pattern's own text only enters through repr.
     return eval(f"lambda t, ms: {text!r} % ({values})")
 
 
@@ -234,7 +237,7 @@ def _plain_parse(tokens: list[Token]) -> Callable[[str], int | None] | None:
         pattern += f"([0-9]{{{count if adjacent else f'{low},{high}'}}})"
     find = re.compile(pattern + "(?![^ -/:-DF-~])" if tokens[-1][0] else pattern).match
 
-    # A field that is not there is one of the two numbers after those that are: 1 for month and day, else 0.
+    # An absent field reads one of the two numbers after the parsed ones: 1 for month and day, else 0.
     places = [letters.index(one) if one in letters else -2 if one in "Md" else -1 for one in "yMdHmsS"]
 
     def parse(text: str) -> int | None:

@@ -21,7 +21,7 @@ _FIXED = "fixed"
 _CYCLE_DAYS = 146_097
 _EPOCH_ORDINAL = 719_163
 _RULES_BEGIN = -2_208_988_800_000
-"""1900: before, Java has today's offset everywhere."""
+"""The year 1900: before it Java uses today's offset everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Zone:
 
     id: str
     names: tuple[str, str, str, str]
-    """Long, short, long in summer, short in summer."""
+    """Four names: long, short, long in summer, short in summer."""
     saved: int
     raw: int
 
@@ -47,8 +47,9 @@ class Zone:
         return _split(at)
 
     def wall_offset_ms(self, milliseconds: int) -> tuple[int, int]:
-        """The same at a wall clock's time: an hour that is skipped counts on from before, one that comes twice is
-        standard time."""
+        """The same at the time of a wall clock: in a skipped hour the offset before it still applies; an hour that
+        occurs twice has standard time.
+        """
         rules = _rules(self.id)
         if rules is None or milliseconds < _RULES_BEGIN:
             return self.raw * 60_000, 0
@@ -60,7 +61,9 @@ UTC = Zone("UTC", ("Coordinated Universal Time", "UTC", "Coordinated Universal T
 
 
 def named_at(text: str, start: int) -> tuple[Zone, int] | None:
-    """The zone whose name is at that position, in any case, and which of its names it is (0 to 3)."""
+    """The zone whose name is at that position, ignoring case, and the index of that name (0 to 3); None = no zone's
+    name.
+    """
     for zone in (UTC, *_zones()):
         for place, name in enumerate(zone.names):
             if same_ignoring_case(text[start : start + len(name)], name):
@@ -83,7 +86,9 @@ def _zones() -> tuple[Zone, ...]:
 
 @cache
 def _rules(zone: str) -> tzinfo | None:
-    """None for the old names only Java has, and where there is no time zone database: its offset of today holds."""
+    """The zone's rules. None for old names that only Java has, and without a time zone database: today's offset then
+    applies.
+    """
     try:
         return ZoneInfo(zone)
     except ZoneInfoNotFoundError:
@@ -91,7 +96,7 @@ def _rules(zone: str) -> tzinfo | None:
 
 
 def _near(milliseconds: int) -> datetime:
-    """That time, or, beyond what Python's dates hold, the same in another cycle of 400 years."""
+    """The time as a datetime; a time outside Python's range is moved by cycles of 400 years."""
     days, rest = divmod(milliseconds, DAY_MS)
     ordinal = days + _EPOCH_ORDINAL
     if not _CYCLE_DAYS < ordinal < 24 * _CYCLE_DAYS:

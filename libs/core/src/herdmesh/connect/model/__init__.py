@@ -1,7 +1,7 @@
 """Connect's data model: schemas, values, headers, records, logical types, and the columns that a batch keeps them in.
 
 Owns the types, the check that a value fits its schema, and the Java names and texts of values. Does not convert bytes
-(`converters`), transform records (`transforms`) or know a config.
+(`converters`), transform records (`transforms`) or read a config.
 
 Invariant: imports `java` alone.
 """

@@ -1,12 +1,11 @@
-"""Schema check: whether a value fits a schema (docs/reference/connect/data-model.md, section 1.3), with Connect's
-texts.
+"""Schema check of values (docs/reference/connect/data-model.md, section 1.3), with Connect's error texts.
 
 Owns the rules and the Java class names in them.
 
-Under a schema a plain int, float, str or bytes stands for the Java class that the schema names, if it has room for the
-value; a marker (`Int8`, `Int64`, ...) stands for its own class alone.
+Under a schema a plain int, float, str or bytes stands for the Java class that the schema names, if the value is in that
+class's range; a marker (`Int8`, `Int64`, ...) stands for its own class alone.
 
-Invariant: every converter that knows the schema's type can write a value that passes.
+Invariant: every converter that supports the schema's type can write a value that passes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from herdmesh.connect.model.data import Float32, Float64, Int8, Int16, Int32, In
 from herdmesh.connect.model.java_values import java_class
 from herdmesh.connect.model.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
-#: Bits of each integer type.
+#: Width of each integer type in bits.
 BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 _INTEGERS = {"INT8": Int8, "INT16": Int16, "INT32": Int32, "INT64": Int64}
 _OTHERS: dict[str, tuple[type, ...]] = {
@@ -42,12 +41,14 @@ _LOGICAL: dict[str, type] = {DECIMAL: Decimal, DATE: JavaDate, TIME: JavaDate, T
 
 
 def check_value(schema: Schema | None, value: Any, field: str | None = None) -> None:
-    """Raises DataError when the value does not fit; `field` is the struct field it is meant for."""
+    """Raise DataError when the value does not fit; `field` is the name of its struct field."""
     _check(schema, value, "value" if field is None else f'field: "{field}"')
 
 
 def fits(schema: Schema, value: object) -> bool:
-    """Whether a value other than None is of the Java class that the schema requires; its elements are not checked."""
+    """True when a value other than None is of the Java class that the schema requires. Does not check the elements of a
+    container.
+    """
     kind = type(value)
     logical = _LOGICAL.get(schema.name) if schema.name is not None else None
     if logical is not None:
@@ -61,8 +62,9 @@ def fits(schema: Schema, value: object) -> bool:
 
 
 def all_fit(schema: Schema, values: Sequence[object]) -> bool:
-    """Whether all values of a column other than None are certainly of the class that the schema requires, judged by
-    type; False may be wrong. Their elements are not checked."""
+    """True when all values of a column other than None are certainly of the class that the schema requires, judged by
+    their types. False is no proof of the opposite. Does not check the elements of containers.
+    """
     if schema.type == "STRING" and schema.name is None and _are_texts(values):
         return True
     types = set(map(type, values))
@@ -73,7 +75,7 @@ def all_fit(schema: Schema, values: Sequence[object]) -> bool:
         numbers = [value for value in cast("Sequence[int | None]", values) if value is not None]
         return fits(schema, min(numbers)) and fits(schema, max(numbers))
     if schema.type in BITS and schema.name is None:
-        return False  # of the classes that name their size, or of none
+        return False  # instances of marker classes, or of unsupported classes
     if len(types) == 1:
         return fits(schema, next(value for value in values if value is not None))
     samples = dict(zip(map(type, values), values, strict=True))
@@ -81,7 +83,7 @@ def all_fit(schema: Schema, values: Sequence[object]) -> bool:
 
 
 def _are_texts(values: Sequence[Any]) -> bool:
-    """Whether all values are texts, and none is null; in a quarter of the time of a look at the type of each."""
+    """True when all values are texts, and none is null. Takes a quarter of the time of checking each value's type."""
     try:
         "".join(values)
     except TypeError:
@@ -90,7 +92,7 @@ def _are_texts(values: Sequence[Any]) -> bool:
 
 
 def check_struct(struct: Struct) -> None:
-    """Every field has a value that fits it, is optional or has a default."""
+    """Raise DataError unless every field has a value that fits it, is optional or has a default."""
     for field, value in zip(struct.schema.fields, struct.values, strict=True):
         if value is None and (field.schema.optional or field.schema.default is not None):
             continue
@@ -110,7 +112,9 @@ def _check(schema: Schema | None, value: Any, location: str) -> None:
             f"Invalid Java object for schema{named} with type {schema.type}: class {java_class(value)} for {location}"
         )
     expected = _CONTAINERS.get(schema.type)
-    if expected is not None and not isinstance(value, expected[0]):  # the name of a logical type on a container
+    if expected is not None and not isinstance(
+        value, expected[0]
+    ):  # the schema has the name of a logical type on a container
         raise ClassCastError(f"class {java_class(value)} cannot be cast to class {expected[1]}")
     match schema.type:
         case "STRUCT":

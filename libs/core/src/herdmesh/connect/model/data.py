@@ -1,16 +1,16 @@
 """Values and records of the Connect data model.
 
-Owns the types. Schemas: `schemas`. Whether a value fits a schema: `checks`. Converts and transforms nothing.
+Owns the types. Schemas: `schemas`. Check of a value against a schema: `checks`. Converts and transforms nothing.
 
 Values without a schema are plain Python: None, bool, int (Java long), float (Java double), str, bytes, list, dict. Java
 types that Python lacks are marker subclasses (`Int32(5)` is an int): ordinary code sees plain numbers, and code that
-must print or refuse like Java can tell them apart. `Decimal` is Java's BigDecimal.
+must print or refuse like Java can distinguish them. `Decimal` is Java's BigDecimal.
 
 Under a schema a plain int or float stands for the Java class that the schema names (5 under INT8 is a Byte), so that
-reading a record makes no object per number; a marker stands for its own class alone (`Int64(5)` under INT8 is a Long,
+reading a record creates no object per number; a marker stands for its own class alone (`Int64(5)` under INT8 is a Long,
 and does not fit).
 
-Invariant: a value's Java class follows from its Python type and the schema it is under.
+Invariant: a value's Java class follows from its Python type and its schema.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Int32(int):
 
 
 class BigInteger(int):
-    """A Java BigInteger; has no Connect type of its own."""
+    """A Java BigInteger; it has no Connect type."""
 
 
 class Int64(int):
-    """A Java Long under a schema that wants another class; everywhere else a plain int is one."""
+    """A Java Long under a schema that requires another class; everywhere else a plain int is a Long."""
 
 
 class Float32(float):
@@ -54,7 +54,7 @@ class Float32(float):
 
 
 class Float64(float):
-    """A Java Double under a schema that wants another class; everywhere else a plain float is one."""
+    """A Java Double under a schema that requires another class; everywhere else a plain float is a Double."""
 
 
 class JavaDate(int):
@@ -66,14 +66,14 @@ class JavaDate(int):
 
 
 class MapKey(dict[Any, Any]):
-    """A map that is a key of another map; like every key, nobody changes it."""
+    """A map as a key of another map. Like every key it must not be changed."""
 
     def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return len(self)
 
 
 def map_key(value: Any) -> Any:
-    """A value as the key of a map: a list is a tuple there, a map a `MapKey`."""
+    """The form of a value as the key of a map: a list becomes a tuple, a map a `MapKey`."""
     if isinstance(value, list):
         return tuple(map(map_key, cast("list[Any]", value)))
     if isinstance(value, dict) and not isinstance(value, MapKey):
@@ -91,7 +91,8 @@ class Struct:
     __slots__ = ("schema", "values")
 
     def __init__(self, schema: Schema, values: list[Any] | None = None) -> None:
-        """`values` is taken as it is, not checked and not copied. Raises DataError when the schema is no struct's."""
+        """`values` is used without a check and without a copy. Raises DataError when the schema is not of type
+        STRUCT."""
         if schema.type != "STRUCT":
             raise DataError(f"Not a struct schema: {schema}")
         self.schema = schema
@@ -99,7 +100,7 @@ class Struct:
 
     def put(self, name: str, value: Any) -> Struct:
         """Set a field; returns the struct. Raises DataError for an unknown field or a value that does not fit."""
-        from herdmesh.connect.model.checks import check_value  # it needs this module itself
+        from herdmesh.connect.model.checks import check_value  # that module needs this module itself
 
         place = self._place(name)
         check_value(self.schema.fields[place].schema, value, name)
@@ -113,20 +114,21 @@ class Struct:
         return self.schema.fields[place].schema.default if value is None else value
 
     def get_without_default(self, name: str) -> Any:
-        """The field's value as it was put. Raises DataError for an unknown field."""
+        """The field's value as it was set. Raises DataError for an unknown field."""
         return self.values[self._place(name)]
 
     def get_typed(self, name: str, schema_type: str) -> Any:
-        """As Java's `getInt32` and its like: the value as it was put, of a field of this type (`INT32`). Raises
-        DataError for an unknown field or one of another type."""
+        """The value of a field of this type (`INT32`), as it was set, as Java's `getInt32` and similar methods return
+        it. Raises DataError for an unknown field or a field of another type.
+        """
         place = self._place(name)
         if self.schema.fields[place].schema.type != schema_type:
             raise DataError(f"Field '{name}' is not of type {schema_type}")
         return self.values[place]
 
     def validate(self) -> None:
-        """Raises DataError when a field has no value though it needs one, or one that does not fit."""
-        from herdmesh.connect.model.checks import check_struct  # it needs this module itself
+        """Raise DataError for a required field without a value, and for a value that does not fit."""
+        from herdmesh.connect.model.checks import check_struct  # that module needs this module itself
 
         check_struct(self)
 
@@ -147,8 +149,8 @@ class Struct:
         return f"Struct({self.schema!r}, {self.values!r})"
 
     def __str__(self) -> str:
-        """As in Java: fields that are null are left out, and no default is shown."""
-        from herdmesh.connect.model.java_values import java_text  # it needs this module itself
+        """Java's `toString`: fields that are null are left out, and no default is shown."""
+        from herdmesh.connect.model.java_values import java_text  # that module needs this module itself
 
         return java_text(self)
 
@@ -167,14 +169,14 @@ class Header:
 
 
 class ConnectRecord(msgspec.Struct, gc=False, eq=False):
-    """One record on its way, source or sink.
+    """One source or sink record on its way through a chain.
 
-    `partition` None lets the producer choose. `timestamp_ms` None = none. `offset` is the sink record's Kafka offset,
-    None for a source record; `source_partition` and `source_offset` are the source's, None for a sink record. A
-    transformation never changes those three.
+    `partition` None lets the producer choose. `timestamp_ms` None = no timestamp. `offset` is a sink record's Kafka
+    offset, None for a source record; `source_partition` and `source_offset` belong to a source record, None for a sink
+    record. A transformation never changes those three.
 
-    A struct of msgspec's, which costs a fifth of a dataclass to make: `msgspec.structs.replace` makes a changed one.
-    Nothing in it may refer to the record itself: Python would not find that circle, and keep it.
+    A msgspec struct, which costs a fifth of a dataclass to create; `msgspec.structs.replace` creates a changed copy. No
+    field may refer to the record itself: Python's garbage collector would not find that cycle and never free it.
     """
 
     topic: str | None
@@ -189,11 +191,13 @@ class ConnectRecord(msgspec.Struct, gc=False, eq=False):
     source_partition: Mapping[str, Any] | None = None
     source_offset: Mapping[str, Any] | None = None
     original_topic: str | None = None
-    """Of a sink record the topic it was read from, which `partition` and `offset` belong to, whatever a transformation
-    made of `topic` (KIP-793). No part of what makes two records equal; nor is `origin`."""
+    """The topic that a sink record was read from; `partition` and `offset` refer to it even when a transformation
+    changed `topic` (KIP-793). Neither this field nor `origin` counts when two records are compared.
+    """
     origin: Any = None
-    """Of a record that a `RecordSinkTask` was given: what it is reported by as it was read. Who changes a record by
-    `msgspec.structs.replace` keeps it, as Java's `newRecord` does; a record made anew has none."""
+    """The record as it was read, for reports about a record of a `RecordSinkTask`. `msgspec.structs.replace` keeps it,
+    as Java's `newRecord` does; a newly created record has none.
+    """
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConnectRecord) and _columns(self)[:-2] == _columns(other)[:-2]
@@ -211,16 +215,16 @@ def _columns(record: ConnectRecord) -> tuple[Any, ...]:
 
 @dataclass(slots=True)
 class Batch:
-    """Many records of one partition and one shape as columns of equal length: how the record loop and a chain exchange
-    them.
+    """Records of one partition and one shape as columns of equal length: the unit that the record loop and a chain
+    exchange.
 
-    `keys` and `values` hold raw bytes (or None) on the Kafka side and Connect values on the connector's side, `headers`
-    pairs of name and bytes there and `Header`s here. For a sink `partition` and `offsets` are Kafka's. For a source
-    `partition` is None unless the connector chose one, and `offsets` is empty. `timestamps_ms` is empty when nobody
-    needs timestamps, else one per record, None = none; empty `keys` or `headers` mean that no record has any. The
-    schemas hold for all records; None = schemaless. `topics` is empty unless records go to several: then it counts, and
-    `topic` does not; `partitions` the same. `places` is for a chain's caller: where in the batch it gave these records
-    were, else empty.
+    `keys` and `values` have raw bytes (or None) on the Kafka side and Connect values on the connector's side; `headers`
+    has pairs of name and bytes on the Kafka side and `Header`s on the connector's. For a sink `partition` and `offsets`
+    are Kafka's. For a source `partition` is None unless the connector chose one, and `offsets` is empty.
+    `timestamps_ms` is empty when nobody needs timestamps, else it has one per record, None = no timestamp. Empty `keys`
+    or `headers` mean that no record has any. The schemas apply to all records; None = schemaless. `topics` is empty
+    unless the records go to several topics: then it replaces `topic`; `partitions` replaces `partition` in the same
+    way. `places` is for the caller of a chain: the indexes of these records in the batch that it passed, else empty.
     """
 
     topic: str

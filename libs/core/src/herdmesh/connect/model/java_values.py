@@ -28,7 +28,7 @@ from herdmesh.connect.model.data import (
 )
 from herdmesh.connect.model.schemas import Schema
 
-# Python type -> (schema type or None, Java class). dict and list stand for the classes Connect itself makes.
+# Python type -> (schema type or None, Java class). dict and list stand for the classes that Connect itself creates.
 _TYPES: dict[type[object], tuple[str | None, str]] = {
     bool: ("BOOLEAN", "java.lang.Boolean"),
     str: ("STRING", "java.lang.String"),
@@ -68,12 +68,14 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def utf8_text(data: bytes) -> str:
-    """UTF-8 as Java decodes it: malformed bytes become U+FFFD, as many as Java makes of them."""
+    """UTF-8 decoded as in Java: malformed bytes become U+FFFD, in the same number as in Java."""
     return str(data, "utf-8", _JAVA_REPLACE)
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """Java takes an encoded surrogate (ED A0..BF xx), or one cut short, as one malformed character, Python as many."""
+    """Java treats an encoded surrogate (ED A0..BF xx), or a truncated one, as one malformed character, Python as
+    several.
+    """
     if not isinstance(error, UnicodeDecodeError):
         raise error
     start, data = error.start, error.object
@@ -88,12 +90,12 @@ codecs.register_error(_JAVA_REPLACE, _replace_as_java)
 
 
 def type_of(value: object) -> type[object]:
-    """`type(value)`, typed."""
+    """`type(value)` with a static type."""
     return type(value)
 
 
 def schema_type(value: Any) -> str | None:
-    """The Connect type of a schemaless value, None when it has none."""
+    """The Connect type of a schemaless value; None when it has none."""
     return _TYPES.get(type_of(value), (None, ""))[0]
 
 
@@ -107,7 +109,7 @@ def java_class(value: Any, schema: Schema | None = None) -> str:
     known = _TYPES.get(kind)
     if known:
         return known[1]
-    # An object that stands for one of a Java class the data model does not have names it itself.
+    # An object that stands for a Java class outside the data model names that class itself.
     return getattr(value, "java_class", None) or f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -145,7 +147,7 @@ def java_text(value: Any, schema: Schema | None = None) -> str:
     if isinstance(value, memoryview):
         return f"java.nio.HeapByteBuffer[pos=0 lim={value.nbytes} cap={value.nbytes}]"
     if isinstance(value, (bytes, bytearray)):
-        return f"[B@{id(value) & 0xFFFFFFFF:x}"  # Java prints an identity; no two runs agree on it
+        return f"[B@{id(value) & 0xFFFFFFFF:x}"  # Java prints an identity hash; no two runs give the same
     return str(value)
 
 
@@ -159,8 +161,11 @@ def string_hash(text: str) -> int:
 
 
 def hash_map_order(names: Collection[str], *, copied: bool = False) -> list[str]:
-    """The names in the order a Java HashMap iterates: by bucket, then as they came. The map grew to hold them, or
-    (`copied`) was made to hold all of another map at once, which gives it another number of buckets."""
+    """The names in the order in which a Java HashMap iterates: by bucket, then in insertion order.
+
+    `copied`: the map was created as a copy of another map, not filled one by one, which gives another number of
+    buckets.
+    """
     buckets = 1 if copied else 16
     while buckets < int(len(names) / 0.75 + 1) if copied else len(names) > buckets * 3 // 4:
         buckets *= 2
@@ -196,6 +201,6 @@ def _date_text(value: JavaDate) -> str:
     day = day_at(days + EPOCH)
     minutes, seconds = divmod(of_day_ms // 1000, 60)
     clock = f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
-    # Java counts years before 1 as 1, 2, ... and says nothing of the era; no year is padded.
+    # Java counts years before 1 as 1, 2, ... and does not print the era; no year is padded.
     year = day.year if day.year > 0 else 1 - day.year
     return f"{_DAYS[day.weekday - 1]} {_MONTHS[day.month - 1]} {day.day:02d} {clock} UTC {year}"

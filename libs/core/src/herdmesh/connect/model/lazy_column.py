@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class LazyColumn(Sequence[T], Generic[T]):
-    """A column made from another, of the same length, when it is first read."""
+    """Column that is computed from another column of the same length when it is first read."""
 
     def __init__(self, source: Sequence[S], make: Callable[[Sequence[S]], list[T]]) -> None:
         self._length = len(source)
@@ -21,7 +21,7 @@ class LazyColumn(Sequence[T], Generic[T]):
         self._items: list[T] | None = None
 
     def read(self) -> list[T]:
-        """All of it."""
+        """All items."""
         if self._items is None:
             self._items = self._make()
         return self._items

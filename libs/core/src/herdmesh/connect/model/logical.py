@@ -1,4 +1,4 @@
-"""Conversions of logical types: Decimal, Date, Time and Timestamp to and from the bytes and integers under them.
+"""Conversions of logical types: Decimal, Date, Time and Timestamp to and from their bytes and integers.
 
 Owns both directions with Connect's checks and texts (docs/reference/connect/data-model.md, section 1.4). Names of the
 types: `schemas`.
@@ -25,7 +25,7 @@ _SCALE_CHARS_MAX = 64
 
 
 def scale_of(schema: Schema) -> int:
-    """The scale of a Decimal schema. Raises what Java raises when there is none."""
+    """The scale of a Decimal schema. Raises Java's errors when the schema has none."""
     if schema.parameters is None:
         raise NullPointerError("the Decimal schema has no parameters")
     text = schema.parameters.get(SCALE)
@@ -50,7 +50,7 @@ def parts_of(value: Decimal) -> tuple[int, int]:
 
 
 def big_endian(value: int) -> bytes:
-    """`BigInteger.toByteArray`: two's complement, as few bytes as hold it."""
+    """`BigInteger.toByteArray`: two's complement, in the smallest number of bytes."""
     return value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
@@ -72,7 +72,7 @@ def decimal_from_bytes(schema: Schema, value: bytes) -> Decimal:
 
 
 def days_of(value: int) -> int:
-    """`Date.fromLogical`: the days of so many milliseconds, as an int. Raises DataError when there is a time in it."""
+    """`Date.fromLogical`: milliseconds as an int of days. Raises DataError for a value with a time of day."""
     days, rest = divmod(int(value), DAY_MS)
     if rest:
         raise DataError("Kafka Connect Date type should not have any time fields set to non-zero values.")
@@ -80,7 +80,7 @@ def days_of(value: int) -> int:
 
 
 def time_of(value: int) -> int:
-    """`Time.fromLogical`: the milliseconds of the day. Raises DataError when there is a date in it."""
+    """`Time.fromLogical`: the milliseconds of the day. Raises DataError for a value with a date."""
     if not 0 <= value <= DAY_MS:
         raise DataError("Kafka Connect Time type should not have any date fields set to non-zero values.")
     return int(value)
@@ -88,7 +88,8 @@ def time_of(value: int) -> int:
 
 def to_internal(schema: Schema, value: JavaDate) -> int:
     """`Date.fromLogical`, `Time.fromLogical`, `Timestamp.fromLogical`, by the schema's name: days, milliseconds of
-    the day or milliseconds. Raises DataError when the value has a part the type has not."""
+    the day or milliseconds. Raises DataError for a value with a part that the type does not have.
+    """
     if schema.name == DATE:
         return days_of(value)
     return time_of(value) if schema.name == TIME else int(value)

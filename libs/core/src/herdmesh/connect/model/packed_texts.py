@@ -1,10 +1,9 @@
-"""Packed text columns: UTF-8 texts as they lie in a file or a topic, in one piece of memory or in several.
+"""Packed text columns: UTF-8 texts at their place in a file or a topic, in one buffer or in several.
 
-Owns the columns, which let code that only passes texts on make no Python string per record. Whether bytes are UTF-8,
-and what happens when they are not, is the reader's decision: a column holds checked texts, or says that they are
-unchecked.
+Owns the columns, with which code that only passes texts on creates no Python string per record. The reader decides
+whether bytes are UTF-8 and what happens to malformed bytes: a column has checked texts, or is known to be unchecked.
 
-Invariant: read one by one, a column gives the same as a list of its items.
+Invariant: a column read item by item equals a list of its items.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def is_utf8(data: bytes) -> bool:
-    """True when all of it is well-formed."""
+    """True when all bytes are well-formed UTF-8."""
     if data.isascii():
         return True
     try:
@@ -31,18 +30,18 @@ def is_utf8(data: bytes) -> bool:
 
 
 class PackedBytes(Sequence[bytes]):
-    """Pieces of one `data`: where each starts in it, and its length in bytes."""
+    """Pieces of one buffer `data`: the start of each in bytes, and its length in bytes."""
 
     __slots__ = ("_items", "data", "lengths", "starts")
 
     def __init__(self, data: bytes, starts: Numbers, lengths: Numbers) -> None:
-        """Nothing is copied; `starts` and `lengths` have one number for each piece, and none reaches beyond `data`."""
+        """Nothing is copied; `starts` and `lengths` have one number for each piece, and no piece ends beyond `data`."""
         self.data, self.starts, self.lengths = data, starts, lengths
         self._items: list[bytes] | None = None
 
     @classmethod
     def lines(cls, data: bytes) -> PackedBytes:
-        """The complete lines of `data`, without their LF; bytes behind the last LF are no line."""
+        """The complete lines of `data`, without their LF; bytes after the last LF are no line."""
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")).astype(np.uint64)
         starts = np.zeros(len(ends), np.uint64)
         starts[1:] = ends[:-1] + np.uint64(1)
@@ -70,7 +69,9 @@ class PackedBytes(Sequence[bytes]):
         return iter(self._items)
 
     def joined(self, end: bytes) -> bytes:
-        """All pieces, with `end`, one byte, behind each; of pieces that lie so already, a piece of `data`."""
+        """All pieces, each followed by `end`, one byte. Where `data` already has the pieces in that form, returns that
+        part of `data`.
+        """
         if not len(self):
             return b""
         ends = self.starts + self.lengths
@@ -82,7 +83,7 @@ class PackedBytes(Sequence[bytes]):
 
 
 class PackedTexts(LazyColumn[str]):
-    """Texts that are these pieces of UTF-8, which were found to be nothing else."""
+    """Column of texts over checked, well-formed UTF-8."""
 
     def __init__(self, utf8: PackedBytes) -> None:
         super().__init__(utf8, _decoded)
@@ -97,17 +98,17 @@ class PackedTexts(LazyColumn[str]):
 
 
 class UnreadTexts(LazyColumn[str | None]):
-    """A topic's texts before decoding, None for a tombstone."""
+    """Column of a topic's texts before decoding, None for a tombstone."""
 
     def __init__(
         self, data: Sequence[bytes | None], make: Callable[[Sequence[bytes | None]], list[str | None]]
     ) -> None:
-        """`make`: decodes them, and decides about malformed bytes."""
+        """`make` decodes the texts and decides what malformed bytes become."""
         super().__init__(data, make)
         self._data = data
 
     def joined(self, end: bytes) -> bytes | None:
-        """The UTF-8 of all texts with `end`, plain ASCII, behind each; None where one is null or not well-formed."""
+        """The UTF-8 of all texts, each followed by `end`, plain ASCII; None where a text is null or not well-formed."""
         if isinstance(self._data, PackedBytes):
             joined = self._data.joined(end)
         else:
@@ -115,7 +116,7 @@ class UnreadTexts(LazyColumn[str | None]):
                 joined = end.join([*cast("Sequence[bytes]", self._data), b""])
             except TypeError:
                 return None
-        return joined if is_utf8(joined) else None  # no sequence goes on over an `end`
+        return joined if is_utf8(joined) else None  # no UTF-8 sequence continues across an `end`
 
 
 def _decoded(utf8: Sequence[bytes]) -> list[str]:

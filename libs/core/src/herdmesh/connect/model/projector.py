@@ -1,7 +1,7 @@
 """SchemaProjector: projection of a value from the schema it was written under to another version of the schema
 (docs/reference/connect/data-model.md, section 1.6).
 
-Owns which schemas can follow each other, and Connect's texts for those that cannot.
+Owns the rules for compatible schemas, and Connect's texts for incompatible ones.
 
 Invariant: the result fits the target schema as far as the value fitted its own.
 """
@@ -17,14 +17,14 @@ from herdmesh.connect.model.java_values import java_text
 from herdmesh.connect.model.schemas import INTEGERS, Schema
 
 _WIDTHS: Final = {"INT8": 0, "INT16": 1, "INT32": 2, "INT64": 3, "FLOAT32": 4, "FLOAT64": 5}
-"""Each type widens to those after it."""
+"""Numeric types in widening order: each type widens to those after it."""
 
 
 def project(source: Schema, value: Any, target: Schema) -> Any:
-    """The value under `source` as one under `target`. Version and doc do not matter.
+    """Project a value under `source` to `target`. Version and doc are ignored.
 
     Raises:
-        SchemaProjectorError: the schemas differ in more than the rules allow; the cause of a field's is chained.
+        SchemaProjectorError: the schemas differ in more than the rules allow; the cause of a field's error is chained.
         DataError: null in a field that needs a value.
     """
     _check(source, target)
@@ -91,7 +91,7 @@ def _struct(source: Schema, value: Struct, target: Schema) -> Struct:
 def _primitive(source: Schema, value: Any, target: Schema) -> Any:
     if source.type == target.type or not isinstance(value, int | float) or isinstance(value, bool | JavaDate):
         return value
-    # A plain number is of the class its schema names.
+    # A plain number is of the class that its schema names.
     if target.type in INTEGERS:
         return int(value)
     return exact_float32(value) if target.type == "FLOAT32" and isinstance(value, int) else float(value)

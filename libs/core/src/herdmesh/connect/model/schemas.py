@@ -1,7 +1,7 @@
-"""Schemas of the Connect data model, each distinct one as one object.
+"""Schemas of the Connect data model, each distinct schema as one object.
 
 Owns `Schema`, `Field`, the builder with Connect's rules (docs/reference/connect/data-model.md, sections 1.1 and 1.2)
-and the names of logical types. Whether a value fits a schema: `checks`. Values: `data`.
+and the names of logical types. Check of a value against a schema: `checks`. Values: `data`.
 
 Invariant: two schemas that Java's `equals` calls equal are the same Python object, so that a chain is compiled once per
 schema and found again by identity. (Parameters in another order make another schema here: their order shows in JSON.)
@@ -44,13 +44,13 @@ class Field:
     name: str
     schema: Schema
     index: int
-    """Its place in the struct, from 0."""
+    """Index in the struct, from 0."""
 
 
 class Schema:
     """A Connect schema. Immutable; calling the class twice with equal arguments gives one object.
 
-    Nothing is checked here, as in Java's own class: `SchemaBuilder` checks. `fields` are (name, schema) pairs in order.
+    Makes no checks, as in Java's own class: `SchemaBuilder` checks. `fields` are (name, schema) pairs in order.
     """
 
     __slots__ = (
@@ -64,10 +64,10 @@ class Schema:
     version: int | None
     doc: str | None
     parameters: Mapping[str, str] | None
-    """None or at least one."""
+    """None, or at least one parameter."""
     default: Any
     places: Mapping[str, int]
-    """Index of each field by name; empty for a schema that is no struct."""
+    """Index of each field by name; empty when the schema is not a STRUCT."""
     _fields: tuple[Field, ...]
     _key_schema: Schema | None
     _value_schema: Schema | None
@@ -150,7 +150,7 @@ class Schema:
     __repr__ = __str__
 
     def field(self, name: str) -> Field | None:
-        """The field of that name. Raises DataError when this is no struct."""
+        """The field of that name. Raises DataError when this schema is not a STRUCT."""
         if self.type != "STRUCT":
             raise DataError("Cannot look up fields on non-struct type")
         place = self.places.get(name)
@@ -158,34 +158,38 @@ class Schema:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The fields, in order. Raises DataError when this is no struct."""
+        """The fields, in order. Raises DataError when this schema is not a STRUCT."""
         if self.type != "STRUCT":
             raise DataError("Cannot list fields on non-struct type")
         return self._fields
 
     @property
     def key_schema(self) -> Schema | None:
-        """Of a map's keys; None of a map that was made without. Raises DataError when this is no map."""
+        """Schema of a map's keys; None when the map schema was created without. Raises DataError when this schema is
+        not a MAP.
+        """
         if self.type != "MAP":
             raise DataError("Cannot look up key schema on non-map type")
         return self._key_schema
 
     @property
     def value_schema(self) -> Schema | None:
-        """Of an array's elements or a map's values; None of one that was made without. Raises DataError when this is
-        neither."""
+        """Schema of an array's elements or a map's values; None when the schema was created without. Raises DataError
+        when this schema is neither ARRAY nor MAP.
+        """
         if self.type != "MAP" and self.type != "ARRAY":
             raise DataError("Cannot look up value schema on non-array and non-map type")
         return self._value_schema
 
     @staticmethod
     def inner(schema: Schema | None) -> tuple[Schema | None, Schema | None]:
-        """`key_schema` and `value_schema`, None where there is none, without raising: for values that may be of another
-        type than their schema says, or have none."""
+        """`key_schema` and `value_schema`, None where there is none, without raising: for values whose schema may be
+        missing or of another type than the value.
+        """
         return (None, None) if schema is None else (schema._key_schema, schema._value_schema)
 
     def replace(self, **changes: Any) -> Schema:
-        """A schema that differs in these attributes. `fields` as (name, schema) pairs."""
+        """A copy with these attributes changed. `fields` as (name, schema) pairs."""
         attributes: dict[str, Any] = {
             "type": self.type, "optional": self.optional, "name": self.name, "version": self.version, "doc": self.doc,
             "parameters": self.parameters, "default": self.default, "key_schema": self._key_schema,
@@ -197,7 +201,7 @@ class Schema:
 
 
 def _frozen(value: Any) -> Any:
-    """A hashable form of a default value in which only what Java calls equal is equal."""
+    """A hashable form of a default value; two forms are equal where Java's `equals` is true."""
     kind = cast("type[object]", type(value))
     if isinstance(value, float):
         return kind, value.hex()
@@ -235,34 +239,33 @@ OPTIONAL_BYTES = Schema("BYTES", optional=True)
 
 
 def decimal_schema(scale: int, *, optional: bool = False) -> Schema:
-    """BYTES that hold a Decimal of this scale."""
+    """BYTES schema of a Decimal of this scale."""
     return Schema("BYTES", optional, DECIMAL, 1, parameters={SCALE: str(scale)})
 
 
 def date_schema(*, optional: bool = False) -> Schema:
-    """INT32: days since the epoch."""
+    """INT32 schema: days since the epoch."""
     return Schema("INT32", optional, DATE, 1)
 
 
 def time_schema(*, optional: bool = False) -> Schema:
-    """INT32: milliseconds since midnight."""
+    """INT32 schema: milliseconds since midnight."""
     return Schema("INT32", optional, TIME, 1)
 
 
 def timestamp_schema(*, optional: bool = False) -> Schema:
-    """INT64: milliseconds since the epoch."""
+    """INT64 schema: milliseconds since the epoch."""
     return Schema("INT64", optional, TIMESTAMP, 1)
 
 
 class SchemaBuilder:
-    """Builds a schema step by step, with the checks of Connect's own (docs/reference/connect/data-model.md, section
-    1.2).
+    """Builder of a schema with the checks of Connect's own builder (docs/reference/connect/data-model.md, section 1.2).
 
     Every setter returns the builder. Raises SchemaBuilderError with Connect's text.
     """
 
     def __init__(self, type: str) -> None:
-        if type is None:  # pyright: ignore[reportUnnecessaryComparison] - told as Connect tells it
+        if type is None:  # pyright: ignore[reportUnnecessaryComparison] - reported as in Connect
             raise SchemaBuilderError("type cannot be null")
         if type not in _TYPES:
             raise SchemaBuilderError(f"{type} is no schema type; there are: {', '.join(_TYPES)}")
@@ -279,7 +282,7 @@ class SchemaBuilder:
 
     @classmethod
     def array(cls, element: Schema | None) -> SchemaBuilder:
-        """An array of these."""
+        """Builder of an array of this element schema."""
         if element is None:
             raise SchemaBuilderError("valueSchema cannot be null.")
         made = cls("ARRAY")
@@ -288,7 +291,7 @@ class SchemaBuilder:
 
     @classmethod
     def map(cls, key: Schema | None, value: Schema | None) -> SchemaBuilder:
-        """A map from the one to the other."""
+        """Builder of a map from this key schema to this value schema."""
         if key is None:
             raise SchemaBuilderError("keySchema cannot be null.")
         if value is None:
@@ -299,8 +302,9 @@ class SchemaBuilder:
 
     @classmethod
     def like(cls, schema: Schema) -> SchemaBuilder:
-        """Of the same type, name, version, doc and parameters; not optional, without default or fields: what every
-        transformation of Connect starts from."""
+        """Builder with the same type, name, version, doc and parameters; not optional, without default or fields: the
+        starting point of every transformation of Connect.
+        """
         made = cls(schema.type)
         if schema.type == "ARRAY":
             made = cls.array(schema.value_schema)
@@ -311,28 +315,28 @@ class SchemaBuilder:
         return made
 
     def optional(self) -> SchemaBuilder:
-        """Null is a value."""
+        """Allow null."""
         return self._once("optional", "_optional", True)
 
     def required(self) -> SchemaBuilder:
-        """Null is no value."""
+        """Refuse null."""
         return self._once("optional", "_optional", False)
 
     def name(self, name: str) -> SchemaBuilder:
-        """The schema's name."""
+        """Set the schema's name."""
         return self._once("name", "_name", name)
 
     def version(self, version: int) -> SchemaBuilder:
-        """The schema's version."""
+        """Set the schema's version."""
         return self._once("version", "_version", version)
 
     def doc(self, doc: str) -> SchemaBuilder:
-        """What it is for."""
+        """Set the documentation."""
         return self._once("doc", "_doc", doc)
 
     def default_value(self, value: Any) -> SchemaBuilder:
-        """What null stands for. Checked against the schema as built so far."""
-        from herdmesh.connect.model.checks import check_value  # it needs schemas itself
+        """Set the default, which null stands for. Checked against the schema as built so far."""
+        from herdmesh.connect.model.checks import check_value  # that module needs this module itself
 
         self._once("default", "_default", value)
         try:
@@ -343,17 +347,17 @@ class SchemaBuilder:
         return self
 
     def parameter(self, name: str, value: str) -> SchemaBuilder:
-        """One more parameter; a name given again is given anew."""
+        """Set a parameter; an existing one is replaced."""
         self._parameters[name] = value
         return self
 
     def parameters(self, parameters: Mapping[str, str]) -> SchemaBuilder:
-        """More parameters."""
+        """Set several parameters."""
         self._parameters.update(parameters)
         return self
 
     def field(self, name: str | None, schema: Schema | None) -> SchemaBuilder:
-        """One more field of a struct."""
+        """Add a field to a struct."""
         if self.type != "STRUCT":
             raise SchemaBuilderError(f"Cannot create fields on type {self.type}")
         if not name:

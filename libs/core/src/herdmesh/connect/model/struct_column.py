@@ -1,10 +1,10 @@
-"""Struct column: structs of one schema kept field by field.
+"""Struct column: structs of one schema stored field by field.
 
 Owns the column, which gives structs to code that reads them one by one, and whole fields to code that does not need the
 structs (a chain whose steps only move fields, a writer).
 
-Invariant: a field whose schema is not optional has no null; once the structs were handed out, which may be changed,
-they alone are valid.
+Invariant: a field whose schema is not optional has no null. Once the structs were handed out, only they are valid,
+because they may be changed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from herdmesh.connect.model.lazy_column import LazyColumn
 from herdmesh.connect.model.schemas import Schema
 
 Fields = Sequence[Sequence[Any]]
-"""A column for each field of a schema, in its order. They are shared and must not be changed."""
+"""A column for each field of a schema, in its order. Columns are shared and must not be changed."""
 
 
 class StructColumn(LazyColumn[Struct]):
-    """So many structs of a schema, none of them null."""
+    """Column of structs of one schema, none of them null."""
 
     def __init__(self, schema: Schema, fields: Fields, count: int) -> None:
-        """`fields` have `count` values each."""
-        # Not a method of its own: in a cycle it would stay, with all its values, until a collection, which is rare.
+        """Each of `fields` has `count` values."""
+        # Not a method: the reference cycle would keep it and all its values until a garbage collection, which is rare.
         super().__init__(range(count), partial(_structs, schema, fields))
         self.schema = schema
         self._fields = fields

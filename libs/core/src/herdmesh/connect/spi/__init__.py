@@ -1,8 +1,8 @@
-"""Plugin interfaces: what authors of connectors, transformations, predicates and converters implement and get.
+"""Plugin interfaces: what authors of connectors, transformations, predicates and converters implement and call.
 
 Owns the interfaces, the checks of what an author's code returns, plugin classes as data, and the wait reasons that a
-task shows. Finds and loads no plugin (`plugins`) and runs none (`herdmesh.engine`). `herdmesh.sdk` re-exports what is
-public.
+task shows. Finds and loads no plugin (`plugins`) and runs none (`herdmesh.engine`). `herdmesh.sdk` re-exports the
+public names.
 
 Invariant: imports `config` and `model` alone.
 """

@@ -1,7 +1,7 @@
 """Checks of an author's plugin class: its attributes, its methods, and the values that its methods return.
 
-Owns the refusals: each names the attribute or method, the value found, and the value expected. What is added to task
-configs is the worker's.
+Owns the error messages: each names the attribute or method, the value found, and the value expected. The worker adds
+its own keys to task configs after these checks.
 
 Invariant: a value that passes can be sent to a worker, stored and shown.
 """
@@ -19,9 +19,11 @@ T = TypeVar("T")
 
 
 def checked_methods(cls: Any) -> None:
-    """Raise ConfigError for a class that cannot be instantiated because a method is missing, and for an overridden
-    method that the author wrote as a coroutine or a generator where Herdmesh only calls it: its code would never run,
-    and its work would count as done."""
+    """Check that a class can be instantiated and that its methods are of the expected kind.
+
+    Raises ConfigError for a missing method, and for an overridden method that is a coroutine or a generator where
+    Herdmesh makes a plain call: the body would never run, and its work would count as done.
+    """
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         raise ConfigError(f"{cls.__name__} has no {', '.join(missing)}: define it, or name another class")
@@ -47,8 +49,9 @@ _ITERATED = ("Iter", "Sequence", "list", "Generator")
 
 
 def checked_class(cls: Any) -> None:
-    """As `checked_methods`; raises ConfigError also for the first invalid attribute of a connector, transformation,
-    predicate or converter class."""
+    """Run `checked_methods`, then check the attributes of a connector, transformation, predicate or converter class.
+    Raises ConfigError for the first invalid attribute.
+    """
     checked_methods(cls)
     name = getattr(cls, "class_name", None)
     if not isinstance(name, str) or not name.strip() or not is_encodable(name):
@@ -65,7 +68,9 @@ def checked_class(cls: Any) -> None:
 
 
 def checked_definition(cls: Any) -> ConfigDef:
-    """The class's `config_def()`. Raises ConfigError unless it is a ConfigDef, and what `config_def` raises."""
+    """Return the class's `config_def()`. Raises ConfigError when the result is not a ConfigDef, and any error of
+    `config_def` itself.
+    """
     made: Any = cls.config_def()
     if not isinstance(made, ConfigDef):
         raise ConfigError(f"{cls.__name__}.config_def returned {shown(made)}: return a ConfigDef")
@@ -73,7 +78,7 @@ def checked_definition(cls: Any) -> ConfigDef:
 
 
 def checked_task_class(made: Any) -> str:
-    """What `task_class` returned. Raises ConfigError unless it is a text."""
+    """Return the result of `task_class`. Raises ConfigError when it is not a text."""
     if isinstance(made, type):
         raise ConfigError(f'task_class returned a class: return its name, "{made.__module__}:{made.__qualname__}"')
     if not isinstance(made, str) or not made.strip() or not is_encodable(made):
@@ -82,7 +87,7 @@ def checked_task_class(made: Any) -> str:
 
 
 def checked_list(method: str, made: Any, of: type[T]) -> list[T]:
-    """What `validate` or `warnings` returned. Raises ConfigError unless it is a list of these."""
+    """Return the result of `validate` or `warnings` as a list. Raises ConfigError when an item is not of class `of`."""
     if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
         raise ConfigError(f"{method} returned {shown(made)}: return a list of {of.__name__}, [] when nothing is wrong")
     found = list(cast("Iterable[Any]", made))
@@ -97,16 +102,18 @@ def checked_list(method: str, made: Any, of: type[T]) -> list[T]:
 
 
 def checked_agreement(made: Any) -> bool:
-    """The result of `alter_offsets`. Raises ConfigError unless it is True or False: None, from a method that ends
-    without a `return`, is neither."""
+    """Return the result of `alter_offsets`. Raises ConfigError unless it is True or False; a method without a `return`
+    statement gives None, which is refused.
+    """
     if not isinstance(made, bool):
         raise ConfigError(f"alter_offsets returned {shown(made)}: return True, or False if it cannot judge them")
     return made
 
 
 def checked_places(made: Any) -> list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] | None:
-    """What `offsets_at` returned. Raises ConfigError unless it is None or a list of pairs of source partition and
-    offset."""
+    """Return the result of `offsets_at`. Raises ConfigError unless it is None or a list of pairs of source partition
+    and offset.
+    """
     if made is None:
         return None
     found: list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = []
@@ -123,13 +130,14 @@ def checked_places(made: Any) -> list[tuple[Mapping[str, Any] | None, Mapping[st
 
 
 def checked_offsets(method: str, made: Any) -> Mapping[tuple[str, int], int]:
-    """What `pre_commit` returned. Raises ConfigError unless it has a whole number for each (topic, partition)."""
+    """Return the result of `pre_commit`. Raises ConfigError unless it has a whole number for each (topic,
+    partition)."""
     _check_by_partition(method, made, int, "whole numbers, the next offset to read")
     return made
 
 
 def checked_manifests(method: str, made: Any) -> Mapping[tuple[str, int], str]:
-    """What `stage` returned. Raises ConfigError unless it has a text for each (topic, partition)."""
+    """Return the result of `stage`. Raises ConfigError unless it has a text for each (topic, partition)."""
     _check_by_partition(method, made, str, "texts, the manifest of what was staged")
     return made
 
@@ -147,8 +155,9 @@ def _check_by_partition(method: str, made: Any, of: type, values: str) -> None:
 
 
 def checked_error(given: Any) -> Exception:
-    """The error given to `ConnectorContext.raise_error`, or a ConfigError that describes the value given in its
-    place."""
+    """Return the error given to `ConnectorContext.raise_error`, or a ConfigError that describes a value that is no
+    exception.
+    """
     if isinstance(given, Exception):
         return given
     if isinstance(given, BaseException):
@@ -159,14 +168,16 @@ def checked_error(given: Any) -> Exception:
 
 
 def checked_answer(method: str, made: Any) -> bool | None:
-    """The result of a method that returns True, False or None. Raises ConfigError for anything else."""
+    """Return the result of a method that returns True, False or None. Raises ConfigError for anything else."""
     if made is not None and not isinstance(made, bool):
         raise ConfigError(f"{method} returned {shown(made)}: return True, False or None")
     return made
 
 
 def checked_task_configs(made: Any) -> list[dict[str, str | None]]:
-    """The same as plain dicts. Raises ConfigError with task and key for a value that is no storable text."""
+    """Return the result of `task_configs` as a list of plain dicts. Raises ConfigError that names the task and the key
+    for a value that cannot be stored as text.
+    """
     if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
         raise ConfigError(f"task_configs returned {shown(made)}: return a list with a dict for each task")
     return [_checked(number, one) for number, one in enumerate(cast("Iterable[Any]", made))]
@@ -202,7 +213,7 @@ _SHOWN_MAX = 100
 
 
 def shown(value: Any) -> str:
-    """A value of any type for a message, with its class; also one whose `repr` raises."""
+    """Text of a value of any type for a message, followed by its class. Never raises, even when `repr` does."""
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001 - an author's code may raise anything

@@ -1,10 +1,10 @@
 """Interfaces for an author's transformations, predicates and converters, and their discovery by entry points.
 
-Owns the interfaces (Java: `Transformation`, `Predicate`, `Converter`, each with Connect's life cycle: made, configured,
-called record by record, closed) and the discovery. `chain.custom_transforms` puts them into a chain. Connect's own are
-written in another way (`transforms`, `converters`) and compiled.
+Owns the interfaces (Java: `Transformation`, `Predicate`, `Converter`) and the discovery. Each plugin has Connect's life
+cycle: created, configured, called record by record, closed. `chain.custom_transforms` puts the plugins into a chain.
+Connect's own plugins have other interfaces (`transforms`, `converters`) and are compiled.
 
-Invariant: nothing is imported before a config names a class that is none of Connect's own.
+Invariant: nothing is imported before a config names a class that Connect does not have.
 """
 
 from __future__ import annotations
@@ -24,73 +24,82 @@ _log = logging.getLogger(__name__)
 
 Config = Mapping[str, str | None]
 GROUPS: Final = ("herdmesh.transformations", "herdmesh.predicates", "herdmesh.converters")
-"""Of entry points: `Name = "module:Class"`."""
+"""Groups of entry points: `Name = "module:Class"`."""
 
 
 class AuthoredPlugin(ABC):
-    """What the three kinds have in common. Made without arguments, also only to have a config checked."""
+    """Base of the three kinds of an author's plugins. Created without arguments, also when a config is only checked."""
 
     class_name: ClassVar[str]
     """The name in configs, in Java's spelling where a Java class does the same."""
     aliases: ClassVar[tuple[str, ...]] = ()
-    """The other names it answers to."""
+    """Further names that a config may use for this class."""
     version: ClassVar[str] = ""
-    """"" = its distribution's."""
+    """"" = the version of its distribution."""
 
     @classmethod
     def config_def(cls) -> ConfigDef:
-        """Its keys, without the prefix they have in a connector's config (`transforms.<alias>.`, `key.converter.`)."""
+        """The keys of the plugin, without the prefix that they have in a connector's config (`transforms.<alias>.`,
+        `key.converter.`).
+        """
         return ConfigDef()
 
     def configure(self, config: Config) -> None:
-        """Take the settings, without prefix; once, before anything else. Raises ConfigError, with the key without
-        prefix as its field: the connector is refused then. `config_def().parse` and `Settings.parse` raise it too."""
+        """Store the settings, given without prefix; called once, before any other method.
+
+        Raises ConfigError whose field is the key without prefix: the connector is then refused. `config_def().parse`
+        and `Settings.parse` raise it too.
+        """
         return
 
     def close(self) -> None:
-        """Release everything; called once, when the task ends."""
+        """Release all resources; called once, when the task ends."""
         return
 
 
 class RecordTransformation(AuthoredPlugin):
-    """Changes records, one by one."""
+    """Transformation that changes records one by one."""
 
     @abstractmethod
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
-        """The resulting record, None = the record is dropped.
+        """The resulting record; None = the record is filtered.
 
-        The given record may be changed; a value in it may not, as others may hold it. Schemas go with values: under a
-        schema a struct is a `Struct` of it.
+        The method may change the given record, but not a value in it, because other records may share the value. Schema
+        and value must agree: under a struct schema the value is a `Struct` of that schema.
 
-        The result may differ in topic, key, value, their schemas and headers; it may not in partition, offset and time.
-        Exceptions are handled as `errors.tolerance` says.
+        The result may differ in topic, key, value, their schemas and headers, but not in partition, offset and
+        timestamp. Exceptions are handled as `errors.tolerance` configures.
         """
 
 
 class RecordPredicate(AuthoredPlugin):
-    """Chooses the records that a transformation applies to."""
+    """Predicate that selects the records a transformation applies to."""
 
     @abstractmethod
     def test(self, record: ConnectRecord) -> bool:
-        """Whether the transformation applies (`negate`: does not). To be looked at only."""
+        """True when the transformation applies (with `negate`: when it does not). Must not change the record."""
 
 
 class RecordConverter(AuthoredPlugin):
-    """Between the bytes of keys, values or headers and Connect values. `configure` is also given `converter.type`:
-    `key`, `value` or `header`."""
+    """Converter between the bytes of keys, values or headers and Connect values. `configure` also receives
+    `converter.type`: `key`, `value` or `header`.
+    """
 
     @abstractmethod
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The value of these bytes, and its schema, None = without schema. Raises DataError for unreadable bytes."""
+        """The schema and value of these bytes; the schema is None for a schemaless value. Raises DataError for
+        unreadable bytes.
+        """
 
     @abstractmethod
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes of a value, None = a tombstone. Raises DataError for a value that cannot be written."""
+        """The bytes of a value; None = a tombstone. Raises DataError for a value that cannot be written."""
 
 
 FindAuthored = Callable[[str, str | None], "type[AuthoredPlugin] | None"]
-"""Finds a class by name and `plugin.version`; None = no class has that name. Raises ConfigError when it has no such
-version."""
+"""Function that finds a class by name and `plugin.version`; None = no class has that name. Raises ConfigError when the
+class is not there in that version.
+"""
 
 
 def entries(left_out: LeftOut | None = None) -> list[tuple[type[AuthoredPlugin], str]]:
@@ -124,7 +133,7 @@ def _loaded(entry: metadata.EntryPoint) -> tuple[type[AuthoredPlugin], str]:
 
 
 def authored_class(loaded: Any, where: str) -> type[AuthoredPlugin]:
-    """The class that an entry point names. Raises TypeError unless it is one of the three kinds."""
+    """The class that an entry point names. Raises TypeError unless it is a transformation, predicate or converter."""
     kinds = RecordTransformation | RecordPredicate | RecordConverter
     if not (isinstance(loaded, type) and issubclass(loaded, kinds)):
         raise TypeError(f"{where} names no RecordTransformation, RecordPredicate or RecordConverter")
@@ -132,8 +141,9 @@ def authored_class(loaded: Any, where: str) -> type[AuthoredPlugin]:
 
 
 def here(name: str, version: str | None) -> type[AuthoredPlugin] | None:
-    """`FindAuthored` for the classes that this process can import: the latest of the requested versions. A failed
-    import is logged and skipped, because it may be another plugin's."""
+    """Find a class (`FindAuthored`) among those that this process can import; returns the latest of the requested
+    versions. Logs and skips a failed import, because it may belong to another plugin.
+    """
     there: list[tuple[type[AuthoredPlugin], str]] = []
     for entry in _entry_points():
         try:

@@ -2,7 +2,7 @@
 
 Owns the types that discovery (`plugins`) fills in and validation reads. Finds and loads nothing.
 
-Invariant: a value says all that validation needs, so that validation imports no plugin.
+Invariant: a value has everything that validation needs, so that validation imports no plugin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from herdmesh.connect.spi.connector import Connector, ConnectorKind
 from herdmesh.connect.spi.custom_plugins import AuthoredPlugin
 
 CONNECT_VERSION = "4.3.1"
-"""The release of Kafka Connect whose behaviour its own classes have here."""
+"""The release of Kafka Connect whose built-in classes Herdmesh reproduces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,12 @@ class PluginImports:
     """Import settings of a process for one plugin; part of a run's order."""
 
     folder: str
-    """The virtual environment."""
+    """Path of the virtual environment."""
     site_packages: str
-    """The folder in it that modules are in."""
+    """The folder of the virtual environment that has the modules."""
     own: tuple[str, ...]
-    """The top-level modules that are always this installation's: Herdmesh's, and those of its requirements."""
+    """The top-level modules that are always imported from this installation: Herdmesh's and those of its requirements.
+    """
 
 
 class PluginKind(StrEnum):
@@ -55,9 +56,9 @@ class PluginClass:
     interface: bool = False
     nested: tuple[str, ...] = ()
     author: type[AuthoredPlugin] | None = None
-    """An author's class; for a plugin folder, one that has its settings checked in the plugin's process."""
+    """The author's class; for a plugin folder, a class whose settings are checked in the plugin's process."""
     imports: PluginImports | None = None
-    """The plugin folder it is in; None = it is installed here."""
+    """The plugin folder that has the class; None = the class is installed here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,14 @@ class PluginDescriptor:
     """One connector class in one version."""
 
     class_name: str
-    """Canonical, in Java's spelling where one exists."""
+    """Canonical name, in Java's spelling where one exists."""
     aliases: tuple[str, ...]
     kind: ConnectorKind
     version: str
     connector: type[Connector]
-    """The author's class; for a plugin folder, a proxy that calls it in a process of the plugin's own."""
+    """The author's class; for a plugin folder, a proxy that calls the class in a process of the plugin."""
     imports: PluginImports | None = None
-    """Where its tasks are imported from; None = it is installed here."""
+    """The plugin folder that its tasks are imported from; None = the class is installed here."""
 
     def load(self) -> Connector:
         """A new, never started instance."""

@@ -1,4 +1,4 @@
-"""Requests of a sink task about its consumer: where to read from, which partitions to pause, and when to commit.
+"""Requests of a sink task about its consumer: offsets to read from, partitions to pause, and commits.
 
 Owns the interface that an author sees (Java: `SinkTaskContext`, docs/reference/connect/data-model.md, section 3.4). The
 loop seeks and commits (`herdmesh.engine.sink.task_requests`).
@@ -16,34 +16,37 @@ PartitionId = tuple[str, int]
 
 
 class SinkReading(Protocol):
-    """For any thread; each call returns at once, and is heeded before the loop next reads. What was read by then is put
-    first.
+    """Consumer requests of a sink task. Callable from any thread; each call returns at once, and the loop applies the
+    request before it next reads. Records read before that are put first.
 
-    The loop does not go to rest while partitions are paused. What a run was asked for ends with it: the next begins
-    with what is committed, and pauses nothing.
+    A run does not end as idle while partitions are paused. Requests end with their run: the next run begins at the
+    committed offsets and with no paused partition.
     """
 
     def assignment(self) -> frozenset[PartitionId]:
-        """The partitions the task owns: from `open` to `close` of each."""
+        """The partitions that the task owns: each from its `open` to its `close`."""
         ...
 
     def seek(self, offsets: Mapping[PartitionId, int]) -> None:
-        """Continue reading from these offsets (Java: `offset`). No commit goes beyond them after the call; the first
-        one after it goes back to them.
+        """Continue reading from these offsets (Java: `offset`). After the call no commit goes beyond them; the first
+        commit after it goes back to them.
 
         Raises:
             ConnectError: the task does not own a partition, or commits its own offsets (`StagingSinkTask`,
-                `LedgerSinkTask`): earlier records would be written again.
+                `LedgerSinkTask`) and would write earlier records again.
             ValueError: an offset below 0.
         """
         ...
 
     def pause(self, partitions: Iterable[PartitionId]) -> None:
-        """Read nothing of these until `resume`. Raises ConnectError for a partition that the task does not own."""
+        """Stop reading these partitions until `resume`. Raises ConnectError for a partition that the task does not
+        own."""
         ...
 
     def resume(self, partitions: Iterable[PartitionId]) -> None:
-        """Read them again; nothing for one that is not paused. Raises as `pause`."""
+        """Continue reading these partitions; no effect for a partition that is not paused. Raises ConnectError for a
+        partition that the task does not own.
+        """
         ...
 
     def request_commit(self) -> None:
@@ -51,36 +54,37 @@ class SinkReading(Protocol):
         ...
 
     def retry_after(self, delay_ms: int) -> None:
-        """When to give the task a batch again that it refuses with RetriableError, instead of what the loop would wait
-        (Java: `timeout`). Holds for one refusal. Raises ValueError for less than 0."""
+        """Set the delay after which the loop calls `put` again with a batch that the task refused with RetriableError,
+        in place of the loop's own backoff (Java: `timeout`). Valid for one refusal. Raises ValueError for less than 0.
+        """
         ...
 
 
 class _NoReading:
-    """Of a context that no loop reads for: in a test of a task alone."""
+    """Placeholder in a context without a record loop, as in a test of a task alone."""
 
     def assignment(self) -> frozenset[PartitionId]:
-        """None is owned."""
+        """Returns no partition."""
         return frozenset()
 
     def seek(self, offsets: Mapping[PartitionId, int]) -> None:
-        """Refused."""
+        """Raises RuntimeError."""
         _refuse()
 
     def pause(self, partitions: Iterable[PartitionId]) -> None:
-        """Refused."""
+        """Raises RuntimeError."""
         _refuse()
 
     def resume(self, partitions: Iterable[PartitionId]) -> None:
-        """Refused."""
+        """Raises RuntimeError."""
         _refuse()
 
     def request_commit(self) -> None:
-        """Refused."""
+        """Raises RuntimeError."""
         _refuse()
 
     def retry_after(self, delay_ms: int) -> None:
-        """Refused."""
+        """Raises RuntimeError."""
         _refuse()
 
 

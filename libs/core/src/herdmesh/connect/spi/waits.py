@@ -1,7 +1,7 @@
-"""Wait reasons of tasks and connectors: every wait of more than a few seconds shows what it is for.
+"""Wait reasons of tasks and connectors: every wait of more than a few seconds has a reason that operators can see.
 
-Owns the registry of current waits, and the text of the one that is shown. Owns no clock that ends a wait and no retry:
-the waiting code registers here and waits as it does anyway. Three ways to register:
+Owns the registry of current waits, and the text of the wait that is shown. Neither ends a wait nor retries: the waiting
+code registers here and waits by itself. Three ways to register:
 
 - `with waits.on("PostgreSQL db:5432", "COPY into orders"):` around a call that may not return, or a pause.
 - `standing = waits.Standing()`, then `standing.goes_on(...)` while a state lasts over several calls (a table that is
@@ -9,11 +9,12 @@ the waiting code registers here and waits as it does anyway. Three ways to regis
 - `raise RetriableError(why, waits_for="PostgreSQL db:5432")`: the engine retries, and registers the rest.
 
 A wait that lasts longer than `SHOWN_AFTER_S` is shown: as condition WAITING of the status, by the worker's metrics and
-by `herd`. A process executes one run at a time, so its waits are the process's; a connector's are those of its context
-(`entered`), because a worker has many connectors: a thread of a connector's own enters `ConnectorContext.waits` first.
+by `herd`. A process executes one run at a time, so that the waits of a run belong to the process. The waits of a
+connector belong to its context (`entered`), because a worker has many connectors: a thread that a connector starts
+enters `ConnectorContext.waits` first.
 
 Invariant: nothing here blocks or raises, whatever thread calls; a finished wait is never shown again; entering and
-leaving one costs a few hundred nanoseconds, and is done for a batch or a call, never for a record.
+leaving one costs a few hundred nanoseconds, and happens once for a batch or a call, never for a record.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from types import TracebackType
 from typing import Final, cast
 
 WAITING: Final = "WAITING"
-"""The type of the condition."""
+"""Type of the condition."""
 SHOWN_AFTER_S: Final = 5.0
-"""A wait is shown once it has lasted so long."""
+"""Seconds after which a wait is shown."""
 _TEXT_MAX: Final = 400
 _NEXT_MAX_S: Final = 10 * 365 * 86_400.0
-"""A next try that is later is no time to show."""
+"""Longest delay, in seconds, until a next attempt that is shown; a later one has no time that can be formatted."""
 _AFTER_FAILURE_S: Final = 0.5
-"""A wait that begins within so long of a call that raised is taken to be for the same thing."""
+"""Seconds after a failed call within which a new wait counts as the same wait."""
 _keys = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One wait as it is shown. Times are epoch milliseconds, 0 = not known."""
+    """One wait as operators see it. Times are epoch milliseconds, 0 = not known."""
 
     waits_for: str
     """The thing waited for: `PostgreSQL 127.0.0.1:5432`, `a run slot`."""
@@ -51,13 +52,14 @@ class Wait:
     """The current action, or the result of the last attempt; one line, may be empty."""
     since_ms: int = 0
     tries: int = 0
-    """Tries that failed so far; 0 = it is no retry."""
+    """Failed attempts so far; 0 = the wait is no retry."""
     next_ms: int = 0
-    """When it is tried again."""
+    """Time of the next attempt."""
 
     def text(self) -> str:
-        """In one line for an operator: "waits for PostgreSQL 127.0.0.1:5432: connection refused (7 tries, next at
-        2026-11-28T03:00:05Z)"."""
+        """One line for an operator: "waits for PostgreSQL 127.0.0.1:5432: connection refused (7 tries, next at
+        2026-11-28T03:00:05Z)".
+        """
         said = f": {self.message}" if self.message else ""
         notes: list[str] = []
         if self.tries:
@@ -85,7 +87,7 @@ class Waits:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._entries: dict[int, _Entry] = {}
-        #: the call that raised last, and when: what is then waited for began with it.
+        #: The last call that raised, and when it raised: a wait that follows counts from the start of that call.
         self._raised: tuple[_Entry, float] | None = None
         self._elsewhere: Wait | None = None
 
@@ -100,12 +102,12 @@ class Waits:
         return nullcontext() if is_named else self.on(waits_for, message)
 
     def clear(self) -> None:
-        """Forget all: another run begins."""
+        """Remove all waits, because another run begins."""
         self._entries.clear()
         self._raised = None
 
     def shown(self) -> Wait | None:
-        """The wait that has lasted longest, if that is long enough to be shown.
+        """The wait that has lasted longest, if it has lasted long enough to be shown.
 
         When the same thread has also waited long enough for something else within it (the call of the next attempt),
         the result has the inner wait's reason and the outer wait's start.
@@ -127,12 +129,13 @@ class Waits:
         )
 
     def told_elsewhere(self, wait: Wait | None) -> None:
-        """Show this wait of another process, in which the code runs; None = it has none."""
+        """Show this wait of the other process that executes the code; None = that process waits for nothing."""
         self._elsewhere = wait
 
     def begin(self, waits_for: str, message: str, *, after_failure: bool = False) -> tuple[int, _Entry]:
-        """A wait is under way from now on, or `after_failure` of a call of the same thread that has just raised, since
-        that call began: a lock that is tried for 5 s is waited for from the first of them."""
+        """Register a wait that begins now. With `after_failure`, when a call of the same thread has just raised, the
+        wait begins with that call: an attempt of 5 s to get a lock counts from its first second.
+        """
         now_s = self._clock()
         key, entry = next(_keys), _Entry(waits_for, message, now_s)
         if after_failure and self._raised is not None:
@@ -149,7 +152,7 @@ class Waits:
             self._raised = None
             return
         before, now_s = self._raised, self._clock()
-        # The outer of two calls, of which the inner one raised, began earlier.
+        # When an inner and an outer call raise, the outer one began earlier.
         if before is None or before[0].since_s > entry.since_s or now_s - before[1] >= _AFTER_FAILURE_S:
             self._raised = entry, now_s
 
@@ -175,10 +178,10 @@ class On:
 
 
 class Standing:
-    """Something that stays as it is over several calls, until it is over. Used from one thread at a time."""
+    """Wait for a state that lasts over several calls. Used from one thread at a time."""
 
     def __init__(self, waits: Waits | None = None) -> None:
-        """`waits`: where to register; None = with the current run or connector."""
+        """`waits`: the registry to use; None = that of the current run or connector."""
         self._of = waits
         self._waits: Waits | None = None
         self._key = 0
@@ -187,7 +190,8 @@ class Standing:
     def goes_on(
         self, waits_for: str, message: str = "", *, tried: bool = False, next_try_s: float | None = None
     ) -> None:
-        """It is so, since the first call of this after `over`. `tried`: one more try failed."""
+        """Register or update the wait, which began with the first call after `over`. `tried`: one more attempt
+        failed."""
         if self._waits is None or self._entry is None:
             self._waits = self._of or current()
             self._key, self._entry = self._waits.begin(waits_for, message, after_failure=True)
@@ -197,7 +201,7 @@ class Standing:
         entry.next_ms = _at_ms(next_try_s)
 
     def over(self) -> None:
-        """It is so no more; nothing where it was not."""
+        """End the wait; no effect when none is registered."""
         if self._waits is not None:
             self._waits.end(self._key)
             self._waits = self._entry = None
@@ -209,7 +213,7 @@ class Standing:
 
     @property
     def tries(self) -> int:
-        """That failed, since it began."""
+        """Number of failed attempts since the wait began."""
         return 0 if self._entry is None else self._entry.tries
 
     def __enter__(self) -> Standing:
@@ -222,12 +226,13 @@ class Standing:
 
 
 class Absent(str):
-    """A source's sign while its object is missing: the task stays idle, and its status says what it waits for."""
+    """Change marker of a source whose object is missing: the task stays idle, and its status shows what it waits
+    for."""
 
     __slots__ = ("why",)
 
     def __new__(cls, waits_for: str, why: str) -> Absent:
-        """Equal to every other that waits for the same."""
+        """Create a marker that equals every other marker with the same `waits_for`."""
         made = super().__new__(cls, waits_for)
         made.why = why
         return made
@@ -240,7 +245,7 @@ _current: ContextVar[Waits] = ContextVar("herdmesh_waits", default=_of_process)
 
 
 def current() -> Waits:
-    """The waits of this process's run, or of the connector whose context this is."""
+    """The waits of the run in this process, or of the connector whose context is entered."""
     return _current.get()
 
 
@@ -256,13 +261,15 @@ def on(waits_for: str, message: str = "", *, next_try_s: float | None = None) ->
 
 
 def unless_named(waits_for: str, message: str) -> AbstractContextManager[None]:
-    """As `on`, unless the caller has registered a wait: a function with many callers knows less than they do."""
+    """Register a wait as `on` does, unless the caller has registered one: a function with many callers knows less about
+    the reason than they do.
+    """
     return _current.get().unless_named(waits_for, message)
 
 
 @contextmanager
 def entered(waits: Waits) -> Generator[None]:
-    """Within the block, and in calls with copies of its context, waits are registered in `waits`."""
+    """Register waits in `waits` within the block, and in calls that run in copies of its context."""
     token = _current.set(waits)
     try:
         yield
@@ -271,14 +278,18 @@ def entered(waits: Waits) -> Generator[None]:
 
 
 def one_line(text: object) -> str:
-    """A line of bounded length that can be encoded, from any value, because an author may pass one that is no text."""
+    """One line of bounded length that can be encoded, from a value of any type, because an author may pass one that is
+    no text.
+    """
     said = text[: 4 * _TEXT_MAX] if isinstance(text, str) else repr(text)
     line = " ".join(said.split()).encode("utf-8", "backslashreplace").decode()
     return line if len(line) <= _TEXT_MAX else f"{line[: _TEXT_MAX - 3]}..."
 
 
 def _at_ms(next_try_s: object) -> int:
-    """The time that many seconds from now; 0 for None, and for an author's value that is no duration."""
+    """Epoch milliseconds of the moment `next_try_s` from now; 0 for None, and for an author's value that is no
+    duration.
+    """
     is_time = isinstance(next_try_s, int | float) and 0 <= next_try_s <= _NEXT_MAX_S
     return _now_ms() + int(cast("float", next_try_s) * 1000) if is_time else 0
 

@@ -1,9 +1,9 @@
 """Transformations and predicates: Kafka's own (`kafka`), Confluent's (`confluent`) and Debezium's (`debezium`).
 
-Owns what each does, its options and its names in configs (`lookup`). `base` is the interface: a transformation writes
-Python for one shape of record; `chain` compiles and runs it.
+Owns their behaviour, options and names in configs (`lookup`). `base` is the interface: a transformation writes Python
+for one shape of record; `chain` compiles and runs it.
 
-Invariant: a transformation is named by its Java class or by that without its package, as in Connect.
+Invariant: a config names a transformation by its Java class with or without its package, as in Connect.
 """
 
 from __future__ import annotations

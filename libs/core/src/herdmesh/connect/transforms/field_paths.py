@@ -3,7 +3,7 @@ docs/reference/connect/transforms-converters.md, section 2.3).
 
 Owns the syntax of both versions.
 
-Invariant: a path has the steps that Java's `SingleFieldPath` has.
+Invariant: a path has the same steps as in Java's `SingleFieldPath`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from herdmesh.connect.errors import ConfigError
 
 
 def steps_of(path: str, version: str) -> Sequence[str]:
-    """The names on the way, outermost first. Version V1: the whole text is one name.
+    """The names along the path, outermost first. Version V1: the whole text is one name.
 
     Raises:
         ConfigError: V2, a backtick that opens a name and is not closed.
@@ -36,7 +36,7 @@ def steps_of(path: str, version: str) -> Sequence[str]:
 
 
 def _quoted(text: str, path: str) -> tuple[str, str, bool]:
-    """The name in backticks that `text` begins with, what follows it, and whether a dot was between."""
+    """The name in backticks at the beginning of `text`, the text after it, and whether a dot separates the two."""
     at = 1
     while True:
         end = text.find("`", at)
@@ -53,5 +53,5 @@ def _quoted(text: str, path: str) -> tuple[str, str, bool]:
 
 
 def _unescaped(name: str) -> str:
-    """A backslash before a backtick that a dot or the end follows is not part of the name."""
+    """The name without the backslashes before backticks that are followed by a dot or the end."""
     return name.replace("\\`.", "`.")

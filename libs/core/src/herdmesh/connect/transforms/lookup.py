@@ -2,8 +2,8 @@
 
 Owns the list of transformations and their names. Each has its own module.
 
-Invariant: a transformation is named by its Java class (`...InsertField$Value`) or by that without its package, as in
-Connect, and by nothing else.
+Invariant: a config names a transformation by its Java class (`...InsertField$Value`) with or without its package, as in
+Connect, and by no other name.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ TRANSFORMATIONS: Mapping[str, Callable[[], Transformation]] = {
     for java_class, make in _named(cls)
     for name in (java_class, java_class.rpartition(".")[2])
 }
-"""Every accepted name (Java class, and short alias without its package) -> what makes one."""
+"""Constructor by accepted name (Java class, and short alias without its package)."""
 
 
 def make_transformation(field: str, name: str) -> Transformation:
-    """The transformation a configuration names at `field` (`transforms.<alias>.type`), not configured yet.
+    """The transformation that a config names at `field` (`transforms.<alias>.type`), not configured yet.
 
     Raises:
-        ConfigError: unknown name; says what to write instead.
+        ConfigError: the name is unknown; the error says what to write instead.
     """
     found = TRANSFORMATIONS.get(name)
     if found is None:

@@ -1,4 +1,4 @@
-"""Connect's predicates, which choose the records that a transformation applies to
+"""Connect's predicates, which select the records that a transformation applies to
 (docs/reference/connect/transforms-converters.md, section 3).
 
 Owns their options, with Connect's texts, and the test of a record.
@@ -50,49 +50,49 @@ DEFINITIONS: Mapping[str, ConfigDef] = {
         "TopicNameMatches": TOPIC_NAME_MATCHES,
     }.items()
 }
-"""By Java class."""
+"""Definitions by Java class."""
 
 _KNOWN_MOST = 10_000
-"""Topics that are remembered."""
+"""Maximum number of cached topics."""
 
 
 class Predicate(ABC):
-    """One predicate class."""
+    """Base of the predicate classes."""
 
     java_class: str
-    """As a configuration names it; of an author's own, what its author calls it."""
+    """Name in configs; for an author's predicate, the name that its author chose."""
     config_def: ClassVar[ConfigDef]
 
     touches: ClassVar[frozenset[Column]]
-    """The columns it looks at."""
+    """The columns that the predicate reads."""
 
     def configure(self, config: RawConfig) -> None:
-        """Take the settings below the alias, without prefix. Raises ConfigError; `field` is the key without prefix."""
+        """Store the settings below the alias, without prefix. Raises ConfigError; `field` is the key without prefix."""
         self._set_up(self.config_def.parse(config))
 
     @abstractmethod
     def _set_up(self, settings: dict[str, Any]) -> None:
-        """Take the parsed settings."""
+        """Store the parsed settings."""
 
     @abstractmethod
     def emit(self, code: Code) -> str:
-        """An expression that is true for the records wanted."""
+        """An expression that is true for the selected records."""
 
     @abstractmethod
     def test(self, key: Any, value: Any, topic: str | None, headers: Sequence[Header]) -> bool:
-        """Whether the record is wanted."""
+        """True when the predicate selects the record."""
 
     def alone(self, cells: Cells, _shape: Shape, _batch: Batch, _at: int) -> bool:
-        """The same of a record's cells, with its shape, and where it was in its batch."""
+        """As `test`, for the cells of a record, with its shape and its index in its batch."""
         return self.test(*cells[:4])
 
     def close(self) -> None:
-        """Release everything; called once when the task ends."""
+        """Release all resources; called once when the task ends."""
         return
 
 
 class HasHeaderKey(Predicate):
-    """True for a record with a header of that name."""
+    """Selects records with a header of that name."""
 
     java_class = "org.apache.kafka.connect.transforms.predicates.HasHeaderKey"
     config_def = HAS_HEADER_KEY
@@ -109,7 +109,7 @@ class HasHeaderKey(Predicate):
 
 
 class RecordIsTombstone(Predicate):
-    """True for a record whose value is null."""
+    """Selects records whose value is null."""
 
     java_class = "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone"
     config_def = RECORD_IS_TOMBSTONE
@@ -126,7 +126,7 @@ class RecordIsTombstone(Predicate):
 
 
 class TopicNameMatches(Predicate):
-    """True for a record whose topic is matched in full."""
+    """Selects records whose topic matches in full."""
 
     java_class = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
     config_def = TOPIC_NAME_MATCHES
@@ -156,4 +156,4 @@ class TopicNameMatches(Predicate):
 PREDICATES: Mapping[str, type[Predicate]] = {
     name: cls for cls in (HasHeaderKey, RecordIsTombstone, TopicNameMatches) for name in (cls.java_class, cls.__name__)
 }
-"""By Java class and simple name."""
+"""Constructors by Java class and by simple name."""

@@ -1,10 +1,10 @@
-"""Generated code that builds a new struct: the statements a transformation writes for it.
+"""Code generation for a new struct: the statements that a transformation writes for it.
 
 Owns the statements that put an old struct's fields, and new ones, into a struct of another schema.
 
 Invariant: building fails where Java's `Struct.put` fails, with its text: null in a field that is not optional, also
-when the field has a default. Of several faults the first in the order of the fields is reported. What is inside a
-field's value is not checked: a converter refuses a nested struct that lacks something.
+when the field has a default. Of several errors the first in the order of the fields is reported. The contents of a
+field's value are not checked: a converter refuses an incomplete nested struct.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from herdmesh.connect.model import Field, Schema, Struct
 from herdmesh.connect.transforms.base import MADE, Code, Made, Part
 
 OLD = "x"
-"""The name under which the old struct's values are found in expressions: a list in the order of its schema."""
+"""Variable of the old struct's values in expressions: a list in the order of its schema."""
 _FIELD = re.compile(rf"\b{OLD}\[(\d+)\]")
 _CALL = re.compile(r"\bc\d+\(")
 _PLACES_MAX = 32
 
 
 def field_value(code: Code, field: Field, *, null_to_default: bool, put: bool = True) -> str:
-    """An expression for a field of the old struct; its default stands in for null when that is wanted. `put`: the new
-    struct gets it as it is."""
+    """Expression for a field of the old struct; with `null_to_default` its default replaces null. `put`: the new struct
+    gets the value as it is.
+    """
     text = f"{OLD}[{field.index}]"
     if not null_to_default or field.schema.default is None:
         return text
-    # A struct cannot have the schema it is the default of: Java's put refuses it.
+    # A struct cannot have the schema whose default it is: Java's put refuses it.
     refused = put and field.schema.type == "STRUCT"
     default = f"{code.bind(_refuse_default)}()" if refused else code.bind(field.schema.default)
     return f"({text} if {text} is not None else {default})"
@@ -40,8 +41,10 @@ def field_value(code: Code, field: Field, *, null_to_default: bool, put: bool = 
 def emit_struct(
     code: Code, part: Part, after: Schema, values: Sequence[str], *, left_out: Collection[str] = ()
 ) -> None:
-    """Write: `part`, known to be a struct, becomes a struct of schema `after` with these expressions as its values.
-    Fields `left_out` are not put when they are null, and so not refused. What is written may change the old list."""
+    """Write the statements that turn `part`, known to be a struct, into a struct of schema `after` with these
+    expressions as its values. Fields in `left_out` are not put when they are null, and so not refused. The statements
+    may change the old list.
+    """
     if code.put_fields(part, after, values):
         return
     before = code.made.get(part)
@@ -62,8 +65,9 @@ def emit_struct(
 
 
 def _emit_values(code: Code, after: Schema, values: Sequence[str], left_out: Collection[str]) -> None:
-    """Make the list. Java goes field by field and tells of null in a required field before the fault of a later one:
-    that is looked at only when an expression has failed."""
+    """Write the statements that create the list. Java goes field by field and reports null in a required field before
+    the error of a later field: the generated code checks that order only after an expression has failed.
+    """
     made = f"{MADE} = [{', '.join(values)}]"
     required = {field.index for field in after.fields if not field.schema.optional and field.name not in left_out}
     if not required or not any(map(_CALL.search, values)):
@@ -78,14 +82,15 @@ def _emit_values(code: Code, after: Schema, values: Sequence[str], left_out: Col
 
 
 def _is_filled(text: str, before: Made | None) -> bool:
-    """Whether an expression is known not to be null: a literal, or a field of the old struct that is not."""
+    """True when an expression is known not to be null: a literal, or a field of the old struct that is not null."""
     found = _FIELD.fullmatch(text)
     return text[0] in "'\"" if found is None else before is not None and int(found[1]) in before.filled
 
 
 def _reuse(code: Code, part: Part, before: Made, after: Schema, values: Sequence[str]) -> str:
-    """A struct that the loop made itself becomes the new one, and so does its list where each field stays in its
-    place and only its own value decides about it. Returns the name of the list."""
+    """Write the statements that reuse a struct which generated code created. Its list is reused too where each field
+    keeps its index and depends on its own value alone. Returns the name of the list.
+    """
     changed = {place: text for place, text in enumerate(values) if text != f"{OLD}[{place}]"}
     alone = all({int(number) for number in _FIELD.findall(text)} == {place} for place, text in changed.items())
     new = OLD if alone and len(values) == len(before.schema.fields) else MADE
@@ -102,14 +107,14 @@ def _reuse(code: Code, part: Part, before: Made, after: Schema, values: Sequence
 def _emit_check(code: Code, new: str, check: Callable[[list[Any]], None], places: Sequence[int]) -> None:
     if not places:
         return
-    # Looking for null place by place takes a third of the time.
+    # Checking each index for null takes a third of the time.
     nulls = " or ".join(f"{new}[{place}] is None" for place in places)
     with code.block(f"if {nulls if len(places) <= _PLACES_MAX else f'None in {new}'}"):
         code.line(f"{code.bind(check)}({new})")
 
 
 def null_check(schema: Schema, left_out: Collection[str] = ()) -> Callable[[list[Any]], None] | None:
-    """Refuses a struct's values with null where the schema wants something; None = null is welcome everywhere."""
+    """A check that refuses a struct's values with null in a required field; None = no field is required."""
     required = [field for field in schema.fields if not field.schema.optional and field.name not in left_out]
     if not required:
         return None
@@ -122,7 +127,7 @@ def null_check(schema: Schema, left_out: Collection[str] = ()) -> Callable[[list
 
 
 def checked_struct(schema: Schema, values: list[Any]) -> Struct:
-    """The struct of these values. Raises DataError where the schema wants something and there is null."""
+    """Create the struct. Raises DataError for null in a required field."""
     check = null_check(schema)
     if check is not None:
         check(values)
@@ -130,7 +135,7 @@ def checked_struct(schema: Schema, values: list[Any]) -> Struct:
 
 
 def require(field: Field, value: Any) -> None:
-    """Refuses null in a field that is not optional."""
+    """Refuse null in a field that is not optional."""
     if value is None:
         raise DataError(
             f'Invalid value: null used for required field: "{field.name}", schema type: {field.schema.type}'

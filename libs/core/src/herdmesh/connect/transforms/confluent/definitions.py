@@ -1,4 +1,4 @@
-"""Options of Confluent's transformations, after the tables of its documentation.
+"""Options of Confluent's transformations, from the tables of its documentation.
 
 Owns the definitions; the behaviour is in the module of each class.
 """

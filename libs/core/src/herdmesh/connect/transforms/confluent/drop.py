@@ -1,6 +1,6 @@
 """Drop: replaces a key or value by null.
 
-Owns what happens to the schema.
+Owns the change of the schema.
 
 Invariant: under `validate` and `force_optional`, null fits the schema of the result.
 """

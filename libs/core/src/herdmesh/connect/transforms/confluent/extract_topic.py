@@ -1,6 +1,6 @@
 """ExtractTopic: takes the topic name from a key, a value, a field of either, or a header.
 
-Owns finding the name.
+Owns the search for the name.
 
 Invariant: a topic is a text that is not empty. Anything else is refused; with `skip.missing.or.null`, a record without
 a name keeps its topic.
@@ -59,7 +59,7 @@ class ExtractTopic(PartTransformation):
 
 
 class ExtractTopicFromHeader(Transformation):
-    """`io.confluent.connect.transforms.ExtractTopic$Header`: the last header of a name."""
+    """`io.confluent.connect.transforms.ExtractTopic$Header`: reads the last header of a name."""
 
     java_class = "io.confluent.connect.transforms.ExtractTopic$Header"
     config_def = definitions.EXTRACT_TOPIC_HEADER
@@ -81,7 +81,7 @@ class ExtractTopicFromHeader(Transformation):
 
 
 def _emit(code: Code, found: str, of: str, steps: Sequence[str], *, skip: bool) -> None:
-    """Write: the topic is what this expression finds."""
+    """Write the statements that set the topic to the value of this expression."""
     what = f"{of} field '{'.'.join(steps)}'" if steps else of
 
     def refuse(value: Any) -> None:

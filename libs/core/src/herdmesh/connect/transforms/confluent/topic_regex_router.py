@@ -10,13 +10,13 @@ from herdmesh.connect.transforms.kafka.regex_router import RegexRouter
 
 
 class TopicRegexRouter(RegexRouter):
-    """`io.confluent.connect.cloud.transforms.TopicRegexRouter`, of managed connectors."""
+    """`io.confluent.connect.cloud.transforms.TopicRegexRouter`, the name for managed connectors."""
 
     java_class = "io.confluent.connect.cloud.transforms.TopicRegexRouter"
     config_def = definitions.TOPIC_REGEX_ROUTER
 
 
 class PlainTopicRegexRouter(TopicRegexRouter):
-    """The same by the package of the others."""
+    """The same class under the package of the other transformations."""
 
     java_class = "io.confluent.connect.transforms.TopicRegexRouter"

@@ -1,7 +1,7 @@
-"""Debezium's transformations of change events, as its release 3.6.1 has them.
+"""Debezium's transformations of change events, as of its release 3.6.1.
 
 Owns the classes, one module each.
 
-Invariant: a record becomes what Debezium's own class makes of it (golden vectors debezium.jsonl), apart from the rows
-of docs/reference/differences.md.
+Invariant: the result equals that of Debezium's own class (golden vectors debezium.jsonl), apart from the rows of
+docs/reference/differences.md.
 """

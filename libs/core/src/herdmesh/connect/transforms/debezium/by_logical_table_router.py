@@ -1,7 +1,7 @@
 """ByLogicalTableRouter: routes change events of several tables to one topic (Debezium 3.6.1).
 
-Owns the topic, the names of the schemas that follow it, and the key's field that says which table a row is of. Never
-compiled: the schemas of the result depend on the record's topic.
+Owns the topic, the schema names that follow from it, and the key's field that names a row's table. Never compiled: the
+schemas of the result depend on the record's topic.
 
 Invariant: a record whose topic the expression does not match as a whole passes unchanged.
 """
@@ -22,7 +22,7 @@ from herdmesh.connect.transforms.structs import checked_struct
 _NOT_AVRO = re.compile(r"^[^A-Za-z_]|[^A-Za-z0-9_.]")
 _PURPOSE = "Updating schema"
 _MADE_MOST = 1_000
-"""Schemas that are remembered."""
+"""Maximum number of cached schemas."""
 
 
 class ByLogicalTableRouter(Transformation, Alone):
@@ -121,13 +121,13 @@ def _rule(settings: dict[str, Any], expression: str, replacement: str) -> _Rule:
 
 
 def _replaced(rule: _Rule, text: str) -> str | None:
-    """The text as the rule has it; None = the expression does not match the whole of it."""
+    """The text with the rule applied; None = the expression does not match the whole text."""
     pattern, replacement = rule
     return None if pattern.fullmatch(text) is None else replacement.first(text)
 
 
 def _like(schema: Schema, name: str) -> SchemaBuilder:
-    """As the schema, without fields and under another name."""
+    """Builder with the attributes of the schema, under another name and without fields."""
     builder = SchemaBuilder.like(schema.replace(name=None, version=schema.version)).name(name)
     return builder.optional() if schema.optional else builder
 

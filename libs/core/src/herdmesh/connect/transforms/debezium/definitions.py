@@ -2,8 +2,8 @@
 
 Owns the definitions; the behaviour is in the module of each class.
 
-Invariant: they have every key that the real classes declare, as they declare it (golden vectors debezium.jsonl);
-`OLDER_KEYS` and `ROUTER_KEYS` are the additional ones.
+Invariant: the definitions have every key that the real classes declare, with equal attributes (golden vectors
+debezium.jsonl); `OLDER_KEYS` and `ROUTER_KEYS` are the additional ones.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ OLDER_KEYS = (
         "record.",
     ),
 )  # fmt: skip
-"""Keys that Debezium reads, or has read, and does not declare."""
+"""Keys that Debezium reads, or used to read, and does not declare."""
 EXTRACT = _EXTRACT.extended(*OLDER_KEYS)
 
 _ROUTER = ConfigDef(

@@ -1,6 +1,6 @@
 """Envelopes of Debezium's change events, and the references to their fields in settings.
 
-Owns what an envelope is, and how `add.fields` and `add.headers` name its fields.
+Owns the definition of an envelope, and the syntax in which `add.fields` and `add.headers` name its fields.
 
 Invariant: a reference is resolved once per schema; it reads the field's own value, without its default.
 """
@@ -19,12 +19,14 @@ _TRANSACTION = frozenset(("id", "data_collection_order", "total_order"))
 
 
 def is_envelope(schema: Schema | None) -> bool:
-    """Whether values under this schema are change events."""
+    """True when values under this schema are change events."""
     return schema is not None and schema.name is not None and schema.name.endswith(".Envelope")
 
 
 def typed_field(schema: Schema, name: str, type: str) -> Field:
-    """The field as Java's `Struct.getString` and its like find it. Raises DataError: missing, or of another type."""
+    """The field, as Java's `Struct.getString` and similar methods find it. Raises DataError for a missing field or one
+    of another type.
+    """
     field = schema.field(name)
     if field is None:
         raise DataError(f"{name} is not a valid field name")
@@ -34,7 +36,7 @@ def typed_field(schema: Schema, name: str, type: str) -> Field:
 
 
 def known_field(schema: Schema, name: str) -> Field:
-    """The field as Java's ExtractField finds it. Raises IllegalArgumentError: there is none."""
+    """The field, as Java's ExtractField finds it. Raises IllegalArgumentError when there is none."""
     field = schema.field(name)
     if field is None:
         raise IllegalArgumentError(f"Unknown field: {name}")
@@ -42,7 +44,7 @@ def known_field(schema: Schema, name: str) -> Field:
 
 
 def required_struct(value: Any, schema: Schema | None, purpose: str) -> Struct:
-    """The value, which has to be a struct, as Java's `Requirements.requireStruct` has it. Raises DataError."""
+    """The value as a struct, as Java's `Requirements.requireStruct`. Raises DataError for any other value."""
     if type(value) is not Struct:
         found = "null" if value is None else java_class(value, schema)
         raise DataError(f"Only Struct objects supported for [{purpose}], found: {found}")
@@ -51,8 +53,9 @@ def required_struct(value: Any, schema: Schema | None, purpose: str) -> Struct:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A referenced field within one envelope schema: places of the struct that has it (None = the envelope) and of the
-    field, and the schema it has where it is put."""
+    """Referenced field in one envelope schema: the index of its struct (None = the envelope), its index in that struct,
+    and its schema in the result.
+    """
 
     name: str
     outer: int | None
@@ -60,7 +63,7 @@ class Found:
     schema: Schema
 
     def expression(self, values: str) -> str:
-        """An expression for the field's value; `values` names the envelope's list."""
+        """Expression for the field's value; `values` names the envelope's list."""
         if self.outer is None:
             return f"{values}[{self.place}]"
         return f"(None if (outer := {values}[{self.outer}]) is None else outer.values[{self.place}])"
@@ -75,8 +78,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A field that a setting names: the struct it is in (None = the envelope), its name there, its name where it is
-    put."""
+    """Field that a setting names: its struct (None = the envelope), its name there, and its name in the result."""
 
     outer: str | None
     field: str
@@ -84,7 +86,9 @@ class Reference:
 
     @classmethod
     def of(cls, prefix: str, text: str) -> Reference:
-        """From `field`, `struct.field` or either with `:new name`. Raises IllegalArgumentError: more than one name."""
+        """Parse `field`, `struct.field` or either with `:new name`. Raises IllegalArgumentError for more than one new
+        name.
+        """
         source, *names = text.split(":")
         parts = source.split(".")
         field = parts[0] if len(parts) == 1 else parts[1]
@@ -94,7 +98,7 @@ class Reference:
         return cls(outer, field, prefix + (names[0] if names else field if len(parts) == 1 else f"{outer}_{field}"))
 
     def find(self, envelope: Schema) -> Found | None:
-        """The field within this schema; None = there is none. Raises NullPointerError: no such struct."""
+        """The field in this schema; None = there is none. Raises NullPointerError when there is no such struct."""
         root = envelope.field(self.field)
         if self.outer is None:
             return None if root is None else self._found(None, root)
@@ -119,5 +123,5 @@ def _outer_of(field: str) -> str | None:
 
 
 def find_all(references: Sequence[Reference], envelope: Schema) -> list[Found]:
-    """Those of the references that this schema has."""
+    """The fields of those references that this schema has."""
     return [found for found in (one.find(envelope) for one in references) if found is not None]

@@ -1,9 +1,9 @@
 """EventRouter: turns inserts into an outbox table into events, each in the topic that its row names (Debezium 3.6.1).
 
-Owns what a row becomes: topic, key, value, headers, partition and timestamp.
+Owns the mapping from a row to topic, key, value, headers, partition and timestamp.
 
-Invariant: compiled and alone a record becomes the same. Records whose result has no fixed schema (fields beside the
-payload, an expanded payload, tombstones) are processed alone.
+Invariant: the compiled path and the per-record path (`alone`) give equal results. Records whose result has no fixed
+schema (fields beside the payload, an expanded payload, tombstones) take the per-record path.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _DIVISORS: Final[Mapping[str, int]] = {
     "io.debezium.time.MicroTimestamp": 1_000,
     "io.debezium.time.NanoTimestamp": 1_000_000,
 }
-"""By schema: the divisor from a column's number to milliseconds."""
+"""Divisor from a column's number to milliseconds, by schema name."""
 _SCHEMAS_MOST = 1_000
-"""Schemas of values that are remembered."""
+"""Maximum number of cached value schemas."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Additional:
-    """A column put beside the payload, into a header or the partition."""
+    """Column that goes beside the payload, into a header or into the partition."""
 
     column: str
     place: str
@@ -90,7 +90,7 @@ class EventRouter(Transformation, Alone):
             self._json = JsonPayload(keep_nulls=keep, adjustment=adjustment)
         self._schemas: dict[tuple[Schema | None, Schema, str | None, int | None], Schema] = {}
 
-    # Compiled.
+    # The compiled path.
 
     def compile(self, shape: Shape) -> Compiled:
         schema = shape.value
@@ -108,7 +108,7 @@ class EventRouter(Transformation, Alone):
                 if one.place == "partition":
                     typed_field(row, field.name, "INT32")
         except ConnectError:
-            raise Diverged from None  # alone, each record says what is wrong with it
+            raise Diverged from None  # on the per-record path each record reports its own error
         if self._enveloped or self._json is not None or row.default is not None:
             raise Diverged
 
@@ -139,7 +139,9 @@ class EventRouter(Transformation, Alone):
         return Compiled(Shape(key.schema, payload.schema, shape.source), emit)
 
     def _emit_row(self, code: Code, alone: str, operation: Field, after: Field) -> None:
-        """`event` becomes the event's list, `row` the row's; whatever is no insert is left out, or goes alone."""
+        """Write the checks of an event. `event` becomes the event's list, `row` the row's. A value that is no insert is
+        filtered, or takes the per-record path.
+        """
         struct = code.bind(Struct)
         value = code.read("value")
         with code.block(f"if {value} is None"):
@@ -158,18 +160,18 @@ class EventRouter(Transformation, Alone):
         code.line("row = row.values")
 
     def _emit_tombstone(self, code: Code) -> None:
-        """For values that are no change events: null is left out, all else stays."""
+        """Write the statements for values that are no change events: null is filtered, any other value passes."""
         with code.block(f"if {code.read('value')} is None"):
             code.drop()
 
     def _time_expression(self, event: Schema, row: Schema) -> str:
-        """An expression for the timestamp in milliseconds."""
+        """Expression for the timestamp in milliseconds."""
         if self._time is None:
             return f"event[{typed_field(event, 'ts_ms', 'INT64').index}]"
         field = self._time_field(row)
         divisor = _divisor(field)
         own = f"row[{field.index}]"
-        # Java's division is towards zero.
+        # Java's division rounds towards zero.
         text = own if divisor == 1 else f"({own} // {divisor} if {own} >= 0 else -(-{own} // {divisor}))"
         return f"({text} if {own} is not None else event[{typed_field(event, 'ts_ms', 'INT64').index}])"
 
@@ -189,7 +191,7 @@ class EventRouter(Transformation, Alone):
         tell = _log.warning if self._invalid == "warn" else _log.error
         tell("a row of the outbox table was updated, which no event stands for; the update is left out")
 
-    # Alone.
+    # The per-record path.
 
     def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
         key, event, _, headers, *_ = cells
@@ -290,7 +292,7 @@ class EventRouter(Transformation, Alone):
 
 
 _BLANK = "".join(map(chr, range(33)))
-"""What Java's `trim` takes away."""
+"""Characters that Java's `trim` removes."""
 
 
 def _is_empty(payload: Any) -> bool:
@@ -298,7 +300,7 @@ def _is_empty(payload: Any) -> bool:
 
 
 def _value_of(code: Code, field: Field) -> str:
-    """An expression for a column's value, its default for null."""
+    """Expression for a column's value, with its default in place of null."""
     text = f"row[{field.index}]"
     if field.schema.default is None:
         return text

@@ -2,8 +2,8 @@
 
 Owns the definition.
 
-Invariant: it has every key that the real class declares, as it declares it (golden vectors debezium.jsonl);
-`ROUTER_KEYS` are the additional ones.
+Invariant: the definition has every key that the real class declares, with equal attributes (golden vectors
+debezium.jsonl); `ROUTER_KEYS` are the additional ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _refusal(key: str, value: Any, why: str) -> ConfigError:
 
 
 def _one_of(*choices: str) -> Validator:
-    """One of the texts in any case, with blanks around it or not. Give them in the order Debezium prints them."""
+    """One of the texts, ignoring case and blanks around it. Give them in the order in which Debezium prints them."""
 
     def check(key: str, value: Any) -> None:
         if value is None or value.strip().lower() not in choices:
@@ -54,7 +54,7 @@ def _expression() -> Validator:
 
 
 PLACES = ("header", "envelope", "partition")
-"""Where a column of the outbox table can be put."""
+"""Destinations of a column of the outbox table."""
 
 _EVENT_ROUTER = ConfigDef(
     ConfigKey(

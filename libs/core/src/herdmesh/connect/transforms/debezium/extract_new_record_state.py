@@ -1,10 +1,10 @@
 """ExtractNewRecordState: turns a change event into the row that it describes (Debezium 3.6.1, and the delete settings
 of older releases).
 
-Owns what creates, updates, deletes, truncates and tombstones become.
+Owns the results for creates, updates, deletes, truncates and tombstones.
 
-Invariant: compiled and alone a record becomes the same. Records that do not fit the schema of the compiled loop's
-creates and updates are processed alone.
+Invariant: the compiled path and the per-record path (`alone`) give equal results. Records that do not fit the schema of
+the compiled loop's creates and updates take the per-record path.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from herdmesh.connect.transforms.debezium.envelopes import (
 from herdmesh.connect.transforms.structs import checked_struct, emit_struct, field_value
 
 _PLANS_MOST = 64
-"""Size of the plan cache, as many schemas as Debezium caches."""
+"""Size of the plan cache: as many schemas as Debezium caches."""
 _DELETED = "__deleted"
 _OLDER = ("drop.tombstones", "delete.handling.mode")
 _MODES = {
@@ -56,12 +56,12 @@ _MODES = {
     "rewrite-with-tombstone": (False, "rewrite"),
     "delete-to-tombstone": (True, "tombstone"),
 }
-"""By delete.tombstone.handling.mode: whether tombstones are dropped, and the result of a delete."""
+"""Whether tombstones are filtered, and the result of a delete, by delete.tombstone.handling.mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How rows of one schema are put together with fields of their events."""
+    """Result schema for rows of one schema, and the event fields added to them."""
 
     after: Schema
     added: list[Found]
@@ -108,7 +108,7 @@ class ExtractNewRecordState(Transformation, Alone):
         drop: bool | None = settings["drop.tombstones"]
         return drop is not False, settings["delete.handling.mode"] or "drop"
 
-    # Compiled.
+    # The compiled path.
 
     def compile(self, shape: Shape) -> Compiled:
         schema = shape.value
@@ -121,7 +121,7 @@ class ExtractNewRecordState(Transformation, Alone):
             typed_field(schema, "op", "STRING")
             routed = typed_field(after.schema, self._route, "STRING") if self._route else None
         except ConnectError:
-            raise Diverged from None  # alone, each record says what is wrong with it
+            raise Diverged from None  # on the per-record path each record reports its own error
         structs = any(one.schema.type == "STRUCT" for one in plan.added)
         if self._drop_header or structs or after.schema.default is not None:
             raise Diverged
@@ -138,7 +138,8 @@ class ExtractNewRecordState(Transformation, Alone):
             if routed is not None:
                 code.line(f"to = row.values[{routed.index}]")
                 if defaults and routed.schema.default is not None:
-                    # Java marks a row that is there before it looks for its topic, and a deleted one after it.
+                    # Java adds the deletion mark of an existing row before it reads the row's topic, and of a deleted
+                    # row after it.
                     code.line(f"if to is None and deleted == 'false': to = {code.bind(routed.schema.default)}")
                 code.write("topic", f"to if to is not None and to.strip() else {code.read('topic')}")
             code.write("value", "row")
@@ -149,8 +150,9 @@ class ExtractNewRecordState(Transformation, Alone):
         return Compiled(shape.with_part("value", plan.after), emit)
 
     def _emit_row(self, code: Code, before: Field, after: Field) -> None:
-        """`envelope` becomes the event's list, `row` the struct to be kept; whatever is no such row is left out, or
-        goes alone."""
+        """Write the checks of an event. `envelope` becomes the event's list, `row` the struct to keep. A record without
+        such a row is filtered, or takes the per-record path.
+        """
         alone = f"raise {code.bind(Diverged)}"
         struct = code.bind(Struct)
         value = code.read("value")
@@ -168,7 +170,7 @@ class ExtractNewRecordState(Transformation, Alone):
                 code.drop()
             else:
                 code.line(f"row = envelope[{before.index}]")
-                with code.block("if row is None"):  # a truncate
+                with code.block("if row is None"):  # a truncate event
                     code.drop()
                 if self._rewrite and before.schema is after.schema:
                     code.line("deleted = 'true'")
@@ -178,14 +180,14 @@ class ExtractNewRecordState(Transformation, Alone):
             code.line(alone)
 
     def _emit_tombstone(self, code: Code) -> None:
-        """For values that are no change events: null is a tombstone, all else stays."""
+        """Write the statements for values that are no change events: null is a tombstone, any other value passes."""
         with code.block(f"if {code.read('value')} is None"):
             if self._drop_tombstones:
                 code.drop()
             elif self._headers:
                 code.write("headers", f"{code.bind(self._with_headers)}({code.read('headers')}, None, None)")
 
-    # Alone.
+    # The per-record path.
 
     def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
         key, value, topic, headers = cells[:4]
@@ -224,7 +226,7 @@ class ExtractNewRecordState(Transformation, Alone):
         return self._marked(before, before.schema, "true") if type(before) is Struct else (before, schema)
 
     def _marked(self, row: Struct, schema: Schema, deleted: str) -> tuple[Struct, Schema]:
-        """The row with the field that marks it as deleted or not."""
+        """The row with the field that marks it as deleted or not deleted."""
         builder = SchemaBuilder.like(schema)
         for field in schema.fields:
             builder.field(field.name, field.schema)
@@ -260,7 +262,7 @@ class ExtractNewRecordState(Transformation, Alone):
         return (key, made, *cells[2:]), shape.with_part("value", plan.after)
 
     def _with_headers(self, headers: list[Header], event: Any, schema: Schema | None) -> list[Header]:
-        """With those of the event, or, of a tombstone, with the operation."""
+        """The headers with those of the event added; for a tombstone, with the operation."""
         if event is None or schema is None:
             return [*headers, *(Header(one.name, "d", STRING) for one in self._headers if one.field == "op")]
         if type(event) is not Struct:
@@ -269,7 +271,7 @@ class ExtractNewRecordState(Transformation, Alone):
         return [*headers, *(Header(one.name, one.value(event), one.schema) for one in found)]
 
     def _without_dropped(self, cells: Cells, shape: Shape) -> tuple[Cells, Shape]:
-        """Without the fields that the record's own header names."""
+        """The record without the fields that its own header names."""
         key, value, topic, headers = cells[:4]
         named = next((one for one in headers if one.key == self._drop_header), None)
         if self._drop_header is None or named is None or named.value is None:
@@ -300,10 +302,11 @@ class ExtractNewRecordState(Transformation, Alone):
         after = builder.build()
         return Struct(after, values), after
 
-    # Plans.
+    # Plans, by schema.
 
     def _plan(self, envelope: Schema, row: Schema) -> _Plan:
-        """For rows as they are in events of this schema, marked when deletes are rewritten."""
+        """The plan for rows of this schema in events of this schema, with the deletion mark when deletes are
+        rewritten."""
         builder = SchemaBuilder.like(row)
         for field in row.fields:
             builder.field(field.name, field.schema)

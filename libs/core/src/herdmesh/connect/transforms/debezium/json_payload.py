@@ -19,7 +19,7 @@ _BOOLEAN, _INT32, _INT64, _FLOAT64, _BYTES = (
     SchemaBuilder(name).optional().build() for name in ("BOOLEAN", "INT32", "INT64", "FLOAT64", "BYTES")
 )
 _KNOWN_MOST = 1_000
-"""Schemas that are remembered: equal ones are one object, so that records of one shape stay together."""
+"""Maximum number of cached schemas: equal ones are one object, so that records of one shape stay together."""
 _NOT_AVRO = re.compile(r"[^A-Za-z0-9_]")
 _NOT_AVRO_FIRST = re.compile(r"[^A-Za-z_]")
 _NOT_UNICODE_FIRST = re.compile(r"[^A-Za-z]")
@@ -46,7 +46,7 @@ NAME_ADJUSTMENTS: dict[str, Callable[[str], str]] = {
     "avro": _avro,
     "avro_unicode": _avro_unicode,
 }
-"""By field.name.adjustment.mode: the adjusted name of a member."""
+"""Function that adjusts a member's name, by field.name.adjustment.mode."""
 
 
 def _refuse(constant: str) -> None:
@@ -57,7 +57,7 @@ _READER = json.JSONDecoder(parse_constant=_refuse)
 
 
 class JsonPayload:
-    """Expands texts. `keep_nulls`: members that are null become optional bytes, else they are left out."""
+    """Expander of JSON texts. `keep_nulls`: members that are null become optional bytes, else they are left out."""
 
     def __init__(self, *, keep_nulls: bool, adjustment: str) -> None:
         self._null = _BYTES if keep_nulls else None
@@ -65,12 +65,13 @@ class JsonPayload:
         self._known: dict[Schema, Schema] = {}
 
     def expand(self, name: str, text: str) -> Struct:
-        """The struct that a JSON object is; its schema gets this name. Raises DataError: no JSON object, or one that
-        has no schema."""
+        """Expand a JSON object to a struct whose schema has this name. Raises DataError for any other text, and for an
+        object without a possible schema.
+        """
         if not text.startswith(("{", "[")):
             raise DataError(f"a payload that starts with {text[:1]!r} is not a JSON object")
         try:
-            node = _READER.raw_decode(text)[0]  # as Jackson, it does not look at what follows
+            node = _READER.raw_decode(text)[0]  # like Jackson, ignores text after the value
         except (ValueError, RecursionError) as error:
             raise DataError(f"the payload is not JSON: {error}") from None
         if not isinstance(node, dict):
@@ -150,8 +151,10 @@ def _kind(node: Any) -> str:
 
 
 def _merged(schemas: list[Schema]) -> Schema:
-    """One schema for objects of several: the fields of all; bytes, which stand for null, give way to another type.
-    Debezium takes them in no order that it promises, we take them in that of the array; it makes them required."""
+    """One schema for objects of several schemas: it has the fields of all. Bytes, which stand for null, give way to
+    another type. Debezium documents no order of the fields; here it is the order of the array. Debezium makes the
+    merged schema required.
+    """
     if len(schemas) == 1:
         return schemas[0]
     fields: dict[str, Schema] = {}

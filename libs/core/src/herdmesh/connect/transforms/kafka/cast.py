@@ -1,9 +1,10 @@
 """Cast: converts fields or the whole value to another primitive type (docs/reference/connect/transforms-converters.md,
 section 2.1).
 
-Owns the spec, the schema of the result, and which casts are written into the loop. The cast of one value: `casting`.
+Owns the spec, the schema of the result, and the choice of casts that are inlined into the loop. The cast of one value:
+`casting`.
 
-Invariant: a cast value fits the schema of the result; without a schema its Python type says its Java class.
+Invariant: a cast value fits the schema of the result; without a schema its Python type determines its Java class.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Cast(PartTransformation):
         self._whole: str | None = None
         self._fields: dict[str, str] = {}
         for item in settings["spec"]:
-            # The definition has checked it; Java's split drops empty parts at the end.
+            # The definition has checked the item; Java's split drops empty parts at the end.
             name, colon, kind = item.rstrip(":").partition(":")
             if colon:
                 self._fields[name.strip()] = kind.strip().upper()
@@ -40,7 +41,7 @@ class Cast(PartTransformation):
         self._null_to_default: bool = settings["replace.null.with.default"]
 
     def reads_struct(self, schema: Schema) -> bool:
-        # The new schema is made first, and fails first.
+        # Java creates the new schema first, so that its error comes first.
         return False
 
     def emit_schemaless(self, code: Code) -> None:
@@ -48,7 +49,7 @@ class Cast(PartTransformation):
             code.write(self.part, _schemaless(code, code.read(self.part), self._whole))
             return
         with self.map_only(code) as name:
-            for field in hash_map_order(self._fields):  # of several faults the first in Java's order is reported
+            for field in hash_map_order(self._fields):  # of several errors the first in Java's order is reported
                 kind = self._fields[field]
                 code.line(f"{name}[{field!r}] = {_schemaless(code, f'{name}.get({field!r})', kind)}")
 
@@ -73,7 +74,7 @@ class Cast(PartTransformation):
         return after, emit
 
     def _for_whole(self, schema: Schema, kind: str) -> tuple[Schema, Callable[[Code], None]]:
-        # Its name stays, also when it names a logical type that the new type is none of.
+        # The name stays, even the name of a logical type that does not fit the new type.
         builder = SchemaBuilder(kind).parameters(schema.parameters or {})
         if schema.name is not None:
             builder.name(schema.name)
@@ -89,7 +90,9 @@ class Cast(PartTransformation):
 
 
 def _plain(builder: SchemaBuilder, before: Schema, kind: str) -> Schema:
-    """The schema, as optional as the one before, with that one's default cast. Raises DataError when it cannot be."""
+    """The schema, optional if the one before was, with the cast default of that one. Raises DataError when the default
+    cannot be cast.
+    """
     if before.optional:
         builder.optional()
     if before.default is not None:
@@ -98,7 +101,7 @@ def _plain(builder: SchemaBuilder, before: Schema, kind: str) -> Schema:
 
 
 def _expression(code: Code, value: str, schema: Schema, kind: str) -> str:
-    """The cast of an expression. Plain values of the schema's own class are cast where they stand."""
+    """The cast of an expression. Plain values of the schema's own class are cast inline."""
     cast = code.bind(caster(schema, kind))
     written = inline(schema, kind, "v")
     if written is None:
@@ -107,7 +110,7 @@ def _expression(code: Code, value: str, schema: Schema, kind: str) -> str:
 
 
 def _schemaless(code: Code, value: str, kind: str) -> str:
-    """The cast of an expression without a schema; plain numbers and text are cast where they stand."""
+    """The cast of an expression without a schema; plain numbers and texts are cast inline."""
     marker = MARKERS.get(kind)
     mark = "" if marker is None else code.bind(marker)
     text, test = "", f"type(v := {value})"

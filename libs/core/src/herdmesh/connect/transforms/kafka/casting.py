@@ -1,8 +1,8 @@
-"""Casts of one value, as Cast does them (docs/reference/connect/transforms-converters.md, section 2.1).
+"""Casts of one value for Cast (docs/reference/connect/transforms-converters.md, section 2.1).
 
 Owns the casts from each class to each type, Java's narrowing in them, and Connect's texts for impossible casts.
 
-Invariant: `inline` gives what `caster` gives, for the values that it supports.
+Invariant: `inline` and `caster` give equal results, for the values that `inline` supports.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ from herdmesh.connect.values import bytes_text, temporal_text
 
 _BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 MARKERS: dict[str, type[int] | type[float]] = {"INT8": Int8, "INT16": Int16, "INT32": Int32, "FLOAT32": Float32}
-"""The types whose values without a schema are marker classes."""
+"""Types whose schemaless values are of marker classes."""
 _INPUTS = "INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES"
 
 _Cast = Callable[[Any], Any]
 
 
 def caster(schema: Schema | None, kind: str) -> _Cast:
-    """The function that casts a value under that schema (None = without schema) to the type; null stays null. It raises
-    DataError for an impossible cast."""
+    """The function that casts a value under that schema (None = schemaless) to the type; null stays null. It raises
+    DataError for an impossible cast.
+    """
     if schema is None:
         return _schemaless(kind)
     to = _to(schema, kind)
@@ -72,8 +73,9 @@ def caster(schema: Schema | None, kind: str) -> _Cast:
 
 
 def inline(schema: Schema, kind: str, name: str) -> tuple[str, str] | None:
-    """For values of the schema's own plain Python type: that type, and the cast of the variable as an expression.
-    None when there is no short one."""
+    """The condition for values of the schema's own plain Python type, and the cast of the variable as an expression.
+    None when there is no short expression.
+    """
     if schema.name in LOGICAL:
         return None
     source = schema.type
@@ -105,7 +107,7 @@ def _inline_float(source: str, kind: str, name: str) -> tuple[str, str] | None:
         return "float", name
     if kind not in _BITS:
         return None
-    # Java holds the number within an int, or a long; what lies beyond goes the long way.
+    # Java clamps the number to an int, or a long; numbers beyond take the general path.
     edge = float(1 << max(_BITS[kind], 32) - 1)
     whole = f"int({name})"
     inside = whole if _BITS[kind] >= 32 else _narrowed(whole, _BITS[kind])
@@ -144,8 +146,9 @@ def _unsupported(source: str) -> DataError:
 
 
 def _to(schema: Schema | None, kind: str) -> _Cast:
-    """The cast to a type, for a value that is not null and no date (unless to text). `schema` gives the class of a
-    plain number."""
+    """The cast to a type, for a value that is not null and no date (unless to text). `schema` determines the class of a
+    plain number.
+    """
     if kind in _BITS:
         return _to_integer(_BITS[kind], schema)
     if kind in FLOATS:

@@ -2,7 +2,7 @@
 
 Owns the definitions; the behaviour is in the module of each class. A definition serves `$Key` and `$Value`.
 
-Invariant: they equal those that the real classes declare (golden configdef vectors).
+Invariant: the definitions equal those that the real classes declare (golden configdef vectors).
 """
 
 from __future__ import annotations
@@ -214,9 +214,9 @@ DEFINITIONS: Mapping[str, ConfigDef] = {
         "ValueToKey": VALUE_TO_KEY,
     }.items()
 }
-"""By Java class, without the `$Key` or `$Value` most of them have."""
+"""Definitions by Java class, without the `$Key` or `$Value` that most of them have."""
 WHOLE_RECORD = frozenset(
     f"{_PACKAGE}{name}"
     for name in ("DropHeaders", "Filter", "InsertHeader", "RegexRouter", "TimestampRouter", "ValueToKey")
 )
-"""Those that work on no part in particular, and so have no `$Key` and `$Value`."""
+"""Classes that transform neither the key nor the value alone, and so have no `$Key` and `$Value`."""

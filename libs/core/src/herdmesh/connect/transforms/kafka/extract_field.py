@@ -1,7 +1,7 @@
-"""ExtractField: replaces the whole key or value by one field, however deep
+"""ExtractField: replaces the whole key or value by one field, at any depth
 (docs/reference/connect/transforms-converters.md, section 2.3).
 
-Owns following a path.
+Owns the steps along a path.
 
 Invariant: the result is the field's own value, under the field's own schema.
 """

@@ -1,4 +1,4 @@
-"""Filter: drops the record (docs/reference/connect/transforms-converters.md, section 2.4). Useful only under a
+"""Filter: filters every record (docs/reference/connect/transforms-converters.md, section 2.4). Useful only under a
 predicate.
 
 Invariant: no record passes.

@@ -1,9 +1,9 @@
 """Flatten: moves the fields of nested structs and maps into one struct or map
 (docs/reference/connect/transforms-converters.md, section 2.5).
 
-Owns the names, and which fields become optional.
+Owns the names, and the choice of fields that become optional.
 
-Invariant: without a schema, fields keep the order in which they are met.
+Invariant: without a schema, fields keep the order in which they occur.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Flatten(PartTransformation):
     def _leaves(
         self, schema: Schema, prefix: str, above: list[Field], *, optional: bool, default: Struct | None
     ) -> Iterator[tuple[str, list[Field], Schema]]:
-        """Name, way and schema of every field that is no struct."""
+        """Name, path and schema of every field that is no struct."""
         for field in schema.fields:
             full = f"{prefix}{self._delimiter}{field.name}" if prefix else field.name
             inner = field.schema
@@ -124,7 +124,7 @@ class Flatten(PartTransformation):
 
 
 def _inside(value: Struct, above: list[Field]) -> Struct | None:
-    """The struct within, as it was set: no default stands in for one that is not."""
+    """The struct within as it was set: a missing struct is not replaced by its default."""
     found: Struct | None = value
     for field in above:
         if found is None:

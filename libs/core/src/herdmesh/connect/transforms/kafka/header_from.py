@@ -59,7 +59,7 @@ class HeaderFrom(PartTransformation):
         def emit(code: Code) -> None:
             self.struct_only(code, schema)
             if schema.type != "STRUCT":
-                return  # nothing comes this far
+                return  # no record gets here
             if self._moves:
                 kept = [schema.fields[schema.places[field.name]] for field in after.fields]
                 code.line(f"old = {self.part}.values")

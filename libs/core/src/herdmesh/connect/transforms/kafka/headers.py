@@ -46,7 +46,7 @@ class InsertHeader(Transformation):
         self._header = Header(settings["header"], value, schema)
 
     def compile(self, shape: Shape) -> Compiled:
-        # A header is never changed in place, so one serves all records.
+        # A header is never changed in place, so one object serves all records.
         def emit(code: Code) -> None:
             code.write("headers", f"[*{code.read('headers')}, {code.bind(self._header)}]")
 

@@ -59,8 +59,9 @@ class HoistField(PartTransformation):
 
 
 def _surely_fits(code: Code, schema: Schema, value: str) -> str:
-    """A cheap condition that nearly all values meet; any other value is looked at closely, and so are lists and maps,
-    whose every element Java's `Struct.put` checks."""
+    """A cheap condition that nearly all values meet. Other values are checked in full, and so are lists and maps,
+    because Java's `Struct.put` checks every element.
+    """
     bits = BITS.get(schema.type)
     if schema.type == "STRUCT":
         return f"type({value}) is {code.bind(Struct)} and {value}.schema is {code.bind(schema)}"

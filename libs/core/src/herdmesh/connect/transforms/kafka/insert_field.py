@@ -22,7 +22,7 @@ from herdmesh.connect.transforms.structs import emit_struct, field_value
 
 @dataclass(frozen=True, slots=True)
 class _Inserted:
-    """One field to insert: its name, whether null is a value of it, and the record's column it comes from."""
+    """One field to insert: its name, whether it accepts null, and the column of the record with its value."""
 
     name: str
     optional: bool
@@ -101,7 +101,7 @@ class InsertField(PartTransformation):
                     values.append(f"(None if timestamp is None else {code.bind(JavaDate)}(timestamp))")
                 else:
                     values.append(column)
-            # Without a partition or time Java omits the field, whatever its schema says.
+            # For a record without a partition or timestamp Java omits the field, even if its schema is required.
             left_out = [one.name for one in self._inserted if one.column in ("partition", "timestamp")]
             emit_struct(code, self.part, after, values, left_out=left_out)
 

@@ -58,7 +58,7 @@ _BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 _PLAIN: dict[str, Any] = {
     "STRING": "", "BOOLEAN": False, "FLOAT32": 0.0, "FLOAT64": 0.0, "INT8": 0, "INT16": 0, "INT32": 0, "INT64": 0,
 }  # fmt: skip
-"""The mask of each type with a single mask."""
+"""Mask by type, for the types with only one mask."""
 
 
 class MaskField(PartTransformation):
@@ -74,7 +74,7 @@ class MaskField(PartTransformation):
         self._replacement: str | None = settings["replacement"]
         self._null_to_default: bool = settings["replace.null.with.default"]
         self._masks: dict[type[object], Any] = {}
-        """The mask of each type with a single mask, without a schema."""
+        """Mask by type, for the types with only one mask, without a schema."""
         for kind, nothing in _NOTHING.items():
             if kind not in (list, tuple, dict):
                 with suppress(DataError):  # refused when a record has a value of that type
@@ -82,12 +82,12 @@ class MaskField(PartTransformation):
         self.keeps_json = math.isfinite(self._masks.get(float, 0.0))
 
     def emit_schemaless(self, code: Code) -> None:
-        # A missing field comes out as null, as in Connect.
+        # A missing field becomes null, as in Connect.
         mask, masks = code.bind(self._mask), code.bind(self._masks)
         with self.map_only(code) as name:
             for field in hash_map_order(
                 dict.fromkeys(self._fields)
-            ):  # of several faults the first in Java's order is reported
+            ):  # of several errors the first in Java's order is reported
                 code.line(f"old = {name}.get({field!r})")
                 code.line(f"{name}[{field!r}] = {masks}[type(old)] if type(old) in {masks} else {mask}(old)")
 
@@ -106,13 +106,14 @@ class MaskField(PartTransformation):
         return schema, emit
 
     def _masked(self, code: Code, value: str, schema: Schema) -> str:
-        """The mask of an expression. All plain values of one type have one mask, which is made here."""
+        """Expression for the mask of an expression. All plain values of one type have one mask, which is created
+        here."""
         mask = f"{code.bind(self._mask)}(v, {code.bind(schema)})"
         sample = _PLAIN.get(schema.type)
         try:
             constant = None if sample is None else self._mask(sample, schema)
         except DataError:
-            constant = None  # refused when a record has a value there
+            constant = None  # refused when a record has a value in that field
         if constant is None:
             return f"({mask} if (v := {value}) is not None else None)"
         return f"({code.bind(constant)} if type(v := {value}) is {type(sample).__name__} else {mask})"
@@ -131,7 +132,8 @@ class MaskField(PartTransformation):
 
 def _replaced(value: Any, replacement: str, schema: Schema | None) -> Any:
     """The replacement as the value's type (docs/reference/connect/transforms-converters.md, section 6.3): numbers
-    through a decimal, then narrowed as Java narrows."""
+    through a decimal, then narrowed as in Java.
+    """
     kind = type_of(value)
     if kind is str:
         return replacement

@@ -3,8 +3,8 @@
 
 Owns the settings, and a cache of topics.
 
-Invariant: a topic that the expression does not match as a whole keeps its name; in one that it matches, the first match
-is replaced, as in Java.
+Invariant: a topic that the expression does not match as a whole keeps its name. In a topic that it matches, the first
+match is replaced, as in Java.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Tran
 from herdmesh.connect.transforms.kafka import definitions
 
 _KNOWN_MOST = 10_000
-"""Topics that are remembered."""
+"""Maximum number of cached topics."""
 
 
 class RegexRouter(Transformation):
@@ -40,7 +40,7 @@ class RegexRouter(Transformation):
         return Compiled(shape, emit)
 
     def routed(self, topic: str | None) -> str:
-        """What the topic becomes. Raises NullPointerError without one."""
+        """The new topic. Raises NullPointerError for a record without a topic."""
         found = self._known.get(topic)
         if found is None:
             found = self._made(topic)

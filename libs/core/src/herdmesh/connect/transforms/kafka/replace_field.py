@@ -1,6 +1,6 @@
 """ReplaceField: drops, keeps and renames fields (docs/reference/connect/transforms-converters.md, section 2.12).
 
-Owns the three lists and how they combine.
+Owns the three lists and their combination.
 
 Invariant: the old name decides whether a field stays; then it is renamed.
 """
@@ -42,8 +42,8 @@ class ReplaceField(PartTransformation):
             if self._keeps(field.name):
                 builder.field(self._renames.get(field.name, field.name), field.schema)
         after = builder.build()
-        # Java looks values up by the new name's old name, also when a field of that new name was there before.
-        # Of two old names of one new name the last counts, in the order of a HashMap.
+        # Java looks values up by the old name that belongs to the new name, even when another field had that new name
+        # before. Of two old names of one new name the last counts, in the order of a HashMap.
         old_names = {self._renames[old]: old for old in hash_map_order(self._renames)}
         origins = [old_names.get(field.name, field.name) for field in after.fields]
         missing = next((name for name in origins if name not in schema.places), None)
@@ -95,7 +95,9 @@ class ReplaceField(PartTransformation):
             code.line(f"    del {name}[field]")
 
     def _replace_at_once(self, value: dict[str, Any]) -> None:
-        """The whole step when two fields end up with one name: Java's last one wins, in the order of a HashMap."""
+        """The whole step for two fields with the same new name: as in Java the last one wins, in the order of a
+        HashMap.
+        """
         fields = [(name, value[name]) for name in hash_map_order(value)]
         value.clear()
         for name, item in fields:
@@ -104,14 +106,16 @@ class ReplaceField(PartTransformation):
 
 
 def _class_of(schema: Schema) -> tuple[str, str | None]:
-    """What decides the Java class of a schema's values; those of all temporal types are of one."""
+    """Key that is equal for schemas whose values have the same Java class; all temporal types have one class."""
     if schema.name in TEMPORAL:
         return "java.util.Date", None
     return schema.type, schema.name if schema.name in LOGICAL else None
 
 
 def _fitting(source: Schema, target: Field) -> Callable[[Any], None]:
-    """Passes a null of another field, and refuses any other value of it, whose class is not the target's."""
+    """A check for the value of a field of another class: null passes, any other value is refused because its class is
+    not the target's.
+    """
 
     def check(value: Any) -> None:
         if value is None:

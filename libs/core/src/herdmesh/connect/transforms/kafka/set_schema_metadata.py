@@ -3,7 +3,7 @@ section 2.13).
 
 Owns both settings.
 
-Invariant: the values stay the same; only structs can be renamed (as 4.3.1 does).
+Invariant: the values stay the same; only structs can be renamed (as in 4.3.1).
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class TimestampConverter(PartTransformation):
                     code.line(f"{field} = {code.bind(self._any)}({name}.get({self._field!r}))")
 
     def _any(self, value: Any) -> Any:
-        """A value without a schema, converted by its class."""
+        """Convert a schemaless value, by its class."""
         kind = type_of(value)
         if value is None:
             return None
@@ -152,7 +152,7 @@ class TimestampConverter(PartTransformation):
             super().other(value, schema)
 
     def _field_convert(self, schema: Schema) -> _Convert:
-        """From a struct's values to the converted field."""
+        """A function from a struct's values to the converted field."""
         field = schema.field(self._field or "")
         if field is None:
             return lambda values: None  # unused
@@ -205,7 +205,7 @@ class TimestampConverter(PartTransformation):
         return found
 
     def _writer(self) -> Callable[[int, Zone], Any]:
-        """From milliseconds to the target."""
+        """A function from milliseconds to the target type."""
         match self._target:
             case "string":
                 assert self._format is not None
@@ -229,7 +229,7 @@ class TimestampConverter(PartTransformation):
 
 
 def _source_of(schema: Schema) -> str:
-    """The form that values under a schema have."""
+    """The form of values under a schema."""
     logical = _LOGICAL.get(schema.name or "")
     if logical is not None:
         return logical
@@ -245,12 +245,12 @@ def _unexpected(what: str, wanted: str, value: Any, schema: Schema | None) -> Da
 
 
 def _divided(value: int, by: int) -> int:
-    """Towards zero, as Java divides."""
+    """Division that rounds towards zero, as in Java."""
     return value // by if value >= 0 else -(-value // by)
 
 
 def _bounded(value: int) -> int:
-    """What does not fit becomes the nearest that does, as `TimeUnit` converts."""
+    """The value clamped to the range of a long, as `TimeUnit` converts."""
     return max(-(2**63), min(2**63 - 1, value))
 
 

@@ -16,9 +16,9 @@ from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Tran
 from herdmesh.connect.transforms.kafka import definitions
 
 _KNOWN_MOST = 10_000
-"""Names that are remembered."""
+"""Maximum number of cached names."""
 _STEPS_MS = {"S": 1, "s": 1000, "m": 60_000, **dict.fromkeys("HkKha", 3_600_000)}
-"""How often the output of a pattern letter can change; the others change with the day."""
+"""Interval at which the output of a pattern letter can change; other letters change with the day."""
 
 
 class TimestampRouter(Transformation):
@@ -54,7 +54,7 @@ class TimestampRouter(Transformation):
         return found
 
     def _made(self, topic: str | None, timestamp: int) -> str:
-        # As in Java, a pattern that is none is found out when the first record comes.
+        # As in Java, an invalid pattern is reported for the first record.
         if self._format is None:
             if self._pattern is None:
                 raise NullPointerError("timestamp.format is null")
@@ -68,6 +68,7 @@ class TimestampRouter(Transformation):
 
 
 def _refuse(topic: str | None, partition: int | None) -> None:
-    # Java prints the whole record here. Key and value are not at hand: looking at them would decode those of all.
+    # Java prints the whole record here. Key and value are not available: reading them would decode those of all
+    # records.
     shown = "null" if partition is None else partition
     raise DataError(f"Timestamp missing on record: ConnectRecord{{topic='{topic}', kafkaPartition={shown}}}")

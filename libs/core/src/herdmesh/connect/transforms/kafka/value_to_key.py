@@ -82,7 +82,7 @@ def _refusal(error: ConnectError, schema: Schema) -> Callable[[Code], None]:
 
 
 def _only(code: Code, kind: type, what: str, schema: Schema | None) -> None:
-    """Write: a value that is nothing of that kind is refused."""
+    """Write the refusal of a value that is not of that kind."""
 
     def refuse(value: Any) -> None:
         found = "null" if value is None else java_class(value, schema)

@@ -22,7 +22,7 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-"""Stands for a field that is not there."""
+"""Value of a missing field."""
 Operator = Callable[[Any, Any], bool]
 
 
@@ -35,7 +35,7 @@ def _text(number: Any) -> str:
 
 
 def _exact(number: Any) -> Any:
-    """Compares decimals and doubles by their printed text."""
+    """A number for the comparison of decimals and doubles by their printed text."""
     return Decimal(_text(number)) if isinstance(number, float) and number - number == 0 else number
 
 
@@ -49,7 +49,7 @@ def _compared(left: Any, right: Any, how: Callable[[Any, Any], bool]) -> bool:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """A text equals a number that it is written as."""
+    """Equality; a text equals a number whose printed text it is."""
     if left is MISSING or right is MISSING:
         return False
     if _is_number(left):
@@ -135,11 +135,11 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "size": _sized,
     "empty": _is_empty,
 }
-"""By their names in conditions; `=~` has a pattern on its right (`matches`)."""
+"""Operators by their names in conditions; `=~` has a pattern on its right (`matches`)."""
 
 
 def matches(pattern: Any) -> Callable[[Any], bool]:
-    """Whether the whole of a text, or of a number's or truth value's, matches."""
+    """A test of a whole text, or of a number's or boolean's text, against the pattern."""
 
     def check(value: Any) -> bool:
         if isinstance(value, bool):

@@ -1,6 +1,6 @@
 """Evaluation of a JSONPath condition on a key or value.
 
-Owns following the path.
+Owns the steps along the path.
 
 Invariant: the value is not changed, whatever it is: structs, maps, lists, single values.
 """
@@ -18,11 +18,11 @@ from herdmesh.connect.transforms.confluent.jsonpath.grammar import Filter, Reade
 
 
 class Lacking(Exception):
-    """The record has none, or null, of a field that the condition looks at; the text names it."""
+    """The record has no value, or null, for a field that the condition reads; the text names the field."""
 
 
 class Condition:
-    """One condition. Raises `grammar.Unreadable`."""
+    """One compiled condition. Raises `grammar.Unreadable`."""
 
     def __init__(self, text: str) -> None:
         self._steps = [_compiled(step) if isinstance(step, Filter) else step for step in Reader(text).path()]
@@ -30,7 +30,7 @@ class Condition:
         self._quick = only.quick if isinstance(only, _Compiled) else None
 
     def holds(self, value: Any) -> bool:
-        """Whether it finds anything. Raises Lacking."""
+        """True when the condition finds any value. Raises Lacking."""
         if self._quick is not None and type(value) in _OBJECTS:
             return self._quick(value)
         nodes: list[Any] = [value]
@@ -40,7 +40,7 @@ class Condition:
         return bool(nodes)
 
     def count(self, value: Any) -> int:
-        """How many values it finds, as Jayway counts them; Lacking where Jayway raises."""
+        """The number of values that the condition finds, as Jayway counts them. Raises Lacking where Jayway raises."""
         nodes: list[Any] = [value]
         many = False
         for step in self._steps:
@@ -50,7 +50,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A filter, as functions."""
+    """A filter, compiled to functions."""
 
     fields: list[tuple[bool, Steps]]
     needed: list[int]
@@ -64,7 +64,7 @@ _OBJECTS = frozenset((dict, Struct))
 
 
 def _compiled(given: Filter) -> _Compiled:
-    """Texts enter generated code as constants only."""
+    """Compile a filter. Texts enter the generated code as constants only."""
     names = [f"v{place}" for place in range(len(given.fields))]
     constants = {**given.constants, "child": _child, "reach": _reach, "MISSING": MISSING, "lack": _lack}
     lines = [f"def test({', '.join(names)}):", f"    return {given.expression}", "def quick(value):"]
@@ -93,7 +93,7 @@ _Step = str | int | _Compiled | None
 
 
 def _next(nodes: list[Any], step: _Step, root: Any, *, many: bool, strict: bool = True) -> tuple[list[Any], bool]:
-    """The values one step further, and whether there may be several by now. `strict`: null counts as missing."""
+    """Values after one more step, and whether several values are possible now. `strict`: null counts as missing."""
     if isinstance(step, _Compiled) or step is None:
         found: list[Any] = []
         for node in nodes:
@@ -119,7 +119,7 @@ def _elements(node: Any, step: _Compiled | None) -> Sequence[Any] | None:
 
 
 def _filtered(nodes: list[Any], step: _Compiled, root: Any, *, strict: bool = True) -> list[Any]:
-    """Those that the filter takes. Raises Lacking when none of them has a field that it needs."""
+    """The nodes that the filter accepts. Raises Lacking when none of them has a field that the filter needs."""
     rows = [[_reach(root if absolute else node, steps) for absolute, steps in step.fields] for node in nodes]
     if strict and rows:
         for place in step.needed:
@@ -145,7 +145,7 @@ def _child(node: Any, step: str | int) -> Any:
             return MISSING
         value = node.values[place]
         if type(value) is float and node.schema.fields[place].schema.type == "FLOAT32":
-            return float(float_text(value))  # its printed text, not its widened value
+            return float(float_text(value))  # parsed from its printed text, not widened
         return node.schema.fields[place].schema.default if value is None else value
     if isinstance(node, list) and isinstance(step, int):
         items = cast("list[Any]", node)

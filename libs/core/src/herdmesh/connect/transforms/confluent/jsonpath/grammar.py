@@ -2,8 +2,8 @@
 
 Owns the supported part of the grammar of Jayway's JsonPath 2.9.0.
 
-Invariant: an accepted condition means what it means in Jayway's. Deep scans, slices, functions, and filters within
-filters are refused by name, everything else as a syntax error.
+Invariant: an accepted condition has the same meaning as in Jayway's library. Deep scans, slices, functions, and filters
+within filters are refused by name, everything else as a syntax error.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from herdmesh.connect.java import compiled, syntax_error
 from herdmesh.connect.transforms.confluent.jsonpath.comparing import MISSING, OPERATORS, matches
 
 Steps = tuple[str | int, ...]
-"""Names and places, from an element or the record down."""
+"""Field names and indexes, starting at an element or at the record."""
 ALL = None
-"""The step to all elements."""
+"""Step to all elements."""
 
 _NAME = re.compile(r"""\.?\s*([^\s.\[\]()<>=!~&|,'"*?@$]+)""")
 _PLACE = re.compile(r"\.?\[\s*(-?\d+)\s*\]")
@@ -49,21 +49,21 @@ class Filter:
     """A filter: the fields that it reads, and its test of their values (MISSING where there is none)."""
 
     fields: list[tuple[bool, Steps]] = field(default_factory=list[tuple[bool, Steps]])
-    """Whether it begins at the record, not at the element; and the way from there."""
+    """True for a field that starts at the record, False at the element; and the steps from there."""
     needed: set[int] = field(default_factory=set[int])
-    """Indexes in `fields` of those that a record must have: all but those tested for null or absence."""
+    """Indexes in `fields` of the required fields: all but those tested for null or absence."""
     expression: str = "True"
     """The filter's test, as Python over the values `v0`, `v1`, ... of `fields` and over `constants`."""
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def bind(self, value: Any) -> str:
-        """A name for a constant."""
+        """Add a constant; returns its name."""
         name = f"c{len(self.constants)}"
         self.constants[name] = value
         return name
 
     def place(self, absolute: bool, steps: Steps) -> int:
-        """Where the values of a test have that field's."""
+        """Index of the field in `fields`; adds the field if it is new."""
         known = absolute, steps
         if known not in self.fields:
             self.fields.append(known)
@@ -79,19 +79,19 @@ class _Operand:
     place: int | None = None
 
     def text(self, into: Filter) -> str:
-        """An expression for it."""
+        """Expression for the operand."""
         return into.bind(self.value) if self.place is None else f"v{self.place}"
 
 
 class Reader:
-    """Reads one condition."""
+    """Parser state for one condition."""
 
     def __init__(self, text: str) -> None:
         self._text = text.strip()
         self._at = 0
 
     def path(self) -> list[Step]:
-        """The steps. Raises Unreadable."""
+        """Parse the whole condition into steps. Raises Unreadable."""
         if not self._text:
             raise Unreadable("it is empty")
         if self._text[0] in "$@":
@@ -251,7 +251,7 @@ def _compared(into: Filter, left: _Operand, operator: str, right: _Operand) -> s
     general = f"{into.bind(OPERATORS[operator])}({one}, {other})"
     if left.place is None or right.place is not None or operator not in _OF_PYTHON:
         return general
-    # Nearly all values are of the constant's own kind, and Python compares those as Jayway does.
+    # Nearly all values are of the constant's own type, and Python compares those as Jayway does.
     kind: type[object] = type(cast("object", right.value))
     if kind is str:
         return f"({one} {operator} {other} if type({one}) is str else {general})"
