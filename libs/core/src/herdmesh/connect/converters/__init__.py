@@ -3,7 +3,7 @@
 Owns the converters, their options and their names in configs (`lookup`). `base` is the interface; the formats with a
 schema registry share `registered`.
 
-Invariant: a converter is named by its short name or its Java class name, and by nothing else.
+Invariant: a config names a converter by its short name or its Java class name, and by no other name.
 """
 
 from __future__ import annotations

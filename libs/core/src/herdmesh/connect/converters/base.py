@@ -18,18 +18,18 @@ from herdmesh.connect.model import Header, LazyColumn, Schema
 
 Role = Literal["key", "value", "header"]
 Schemas = Schema | None | list[Schema | None]
-"""Of a column: one for all its records (None = schemaless), or a list with one for each."""
+"""Schemas of a column: one for all its records (None = schemaless), or a list with one for each record."""
 
 
 class HeaderConverter(ABC):
-    """Between a header's bytes and a Connect header."""
+    """Converter between a header's bytes and a Connect header."""
 
     java_class: str
-    """As a configuration names it; of an author's own, what its author calls it."""
+    """Name in configs; for an author's converter, the name that its author chose."""
     config_def: ClassVar[ConfigDef]
 
     def configure(self, config: RawConfig, role: Role) -> None:
-        """Take the settings below the converter's prefix, without it (`schemas.enable`, ...).
+        """Store the settings below the converter's prefix, given without it (`schemas.enable`, ...).
 
         Raises:
             ConfigError: a setting that cannot be used; `field` is the key without prefix.
@@ -39,10 +39,10 @@ class HeaderConverter(ABC):
 
     @abstractmethod
     def _set_up(self, settings: dict[str, Any]) -> None:
-        """Take the parsed settings."""
+        """Store the parsed settings."""
 
     def for_topic(self, _topic: str, /) -> Self:
-        """The converter of this topic's records: itself, unless topics differ for it."""
+        """The converter for records of this topic: the same object, unless the converter distinguishes topics."""
         return self
 
     def close(self) -> None:
@@ -62,13 +62,14 @@ class HeaderConverter(ABC):
 
 
 class Converter(HeaderConverter):
-    """Between a record's bytes and Connect values (docs/reference/connect/transforms-converters.md, sections 4 and 5);
-    for headers too."""
+    """Converter between a record's bytes and Connect values (docs/reference/connect/transforms-converters.md, sections
+    4 and 5); also converts headers.
+    """
 
     is_static: bool = True
-    """Every value this converter reads has `read_schema`."""
+    """True when every value that this converter reads has `read_schema`."""
     read_schema: Schema | None = None
-    """The schema of read values; None = without schema. Meaningless where `is_static` is False."""
+    """Schema of the values read; None = schemaless. Meaningless where `is_static` is False."""
 
     @abstractmethod
     def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
@@ -79,7 +80,7 @@ class Converter(HeaderConverter):
         """Write one value; None means a tombstone. Raises DataError with Connect's text."""
 
     def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, Sequence[Any]]:
-        """`read` of each: their schemas and values. Raises what `read` raises for one of them."""
+        """Read several values; returns their schemas and the values. Raises the error of `read` for any of them."""
         read = [self.read(one) for one in data]
         if self.is_static:
             return self.read_schema, [value for _, value in read]
@@ -90,11 +91,11 @@ class Converter(HeaderConverter):
     def unread(
         self, data: Sequence[bytes | None], read: Callable[[Sequence[bytes | None]], list[Any]]
     ) -> Sequence[Any]:
-        """The values of a static converter, for a caller that may not read them: `read` is called at the first use."""
+        """Lazy values of a static converter, for a caller that may not read them: `read` is called at the first use."""
         return LazyColumn(data, read)
 
     def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> Sequence[bytes | None]:
-        """`write` of each, all under one schema."""
+        """Write several values of one schema."""
         return [self.write(value, schema) for value in values]
 
     def read_header(self, name: str, data: bytes | None) -> Header:

@@ -2,7 +2,7 @@
 
 Owns the type check.
 
-Invariant: a value read and written again has the same bytes.
+Invariant: a value that is read and written again has the same bytes.
 """
 
 from __future__ import annotations

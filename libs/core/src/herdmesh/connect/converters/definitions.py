@@ -2,7 +2,7 @@
 
 Owns the definitions; the behaviour is in the module of each class.
 
-Invariant: they equal those that the real classes declare (golden configdef vectors).
+Invariant: the definitions equal those that the real classes declare (golden configdef vectors).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STRING_CONVERTER = ConfigDef(
 )  # fmt: skip
 
 ONLY_TYPE = ConfigDef(CONVERTER_TYPE)
-"""Of ByteArrayConverter and the converters of numbers and booleans."""
+"""Options of ByteArrayConverter and the converters of numbers and booleans."""
 
 _PACKAGE = "org.apache.kafka.connect."
 DEFINITIONS: Mapping[str, ConfigDef] = {
@@ -63,7 +63,7 @@ DEFINITIONS: Mapping[str, ConfigDef] = {
         for kind in ("Boolean", "ByteArray", "Double", "Float", "Integer", "Long", "Short")
     },
 }
-"""By Java class; all of them convert keys, values and headers."""
+"""Options by Java class; all of these classes convert keys, values and headers."""
 
 AVRO_CONVERTER = ConfigDef(CONVERTER_TYPE, *REGISTRY_KEYS, *AVRO_KEYS)
 JSON_SCHEMA_CONVERTER = ConfigDef(CONVERTER_TYPE, *REGISTRY_KEYS, *JSON_SCHEMA_KEYS)
@@ -73,6 +73,8 @@ REGISTERED: Mapping[str, ConfigDef] = {
     "io.confluent.connect.json.JsonSchemaConverter": JSON_SCHEMA_CONVERTER,
     "io.confluent.connect.protobuf.ProtobufConverter": PROTOBUF_CONVERTER,
 }
-"""The same of the converters with a schema registry, which are Confluent's, not Connect's own: texts are ours."""
+"""Options of the converters with a schema registry by Java class. They are Confluent's, not Connect's own: the texts
+are Herdmesh's.
+"""
 SIMPLE_HEADER_CONVERTER = f"{_PACKAGE}storage.SimpleHeaderConverter"
-"""The default for headers, without options."""
+"""The default converter of headers; it has no options."""

@@ -1,8 +1,9 @@
 """Lookup of converters by the names that a config can use.
 
-Owns the list of converters, their names, and how a config names and configures one. Each converter has its own module.
+Owns the list of converters, their names, and their choice and configuration by a config. Each converter has its own
+module.
 
-Invariant: a converter is named by its short name or its Java class name, and by nothing else.
+Invariant: a config names a converter by its short name or its Java class name, and by no other name.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ _CLASSES: tuple[type[Converter], ...] = (
 CONVERTERS: Mapping[str, type[Converter]] = {
     name: cls for cls in _CLASSES for name in (cls.java_class, cls.__name__, cls.__name__.removesuffix("Converter"))
 }
-"""Every accepted name -> class (Java class name, simple name, simple name without `Converter`); of those that need no
-schema registry."""
+"""Class by accepted name (Java class name, simple name, simple name without `Converter`), for the converters without a
+schema registry.
+"""
 
 _REGISTERED: Mapping[str, tuple[str, str]] = {
     name: (module, simple)
@@ -46,23 +48,25 @@ _REGISTERED: Mapping[str, tuple[str, str]] = {
     )
     for name in (f"io.confluent.connect.{package}.{simple}", simple, simple.removesuffix("Converter"))
 }  # fmt: skip
-"""The converters with a schema registry -> module and class. Imported when one is named: their libraries take longer to
-import than everything else that a command of `herd` needs."""
+"""Module and class of the converters with a schema registry. Imported when a config names one: their libraries take
+longer to import than everything else that a command of `herd` needs.
+"""
 
 
 def converter_names(field: str) -> tuple[str, ...]:
-    """The names that a converter's key takes (`key.converter`, `value.converter`, `header.converter`): Java classes,
-    and simple names."""
+    """The names that a converter's key accepts (`key.converter`, `value.converter`, `header.converter`): Java classes,
+    and simple names.
+    """
     registered = [name for name in _REGISTERED if name.endswith("Converter")]
     simple = ("SimpleHeaderConverter", SimpleHeaderConverter.java_class) if field.startswith("header.") else ()
     return (*CONVERTERS, *registered, *simple)
 
 
 def converter_class(field: str, name: str) -> type[Converter]:
-    """The converter a configuration names.
+    """The converter that a config names.
 
     Raises:
-        ConfigError: unknown name; says what to write instead.
+        ConfigError: the name is unknown; the error says what to write instead.
     """
     if name in _REGISTERED:
         module, simple = _REGISTERED[name]
@@ -75,7 +79,9 @@ def converter_class(field: str, name: str) -> type[Converter]:
 
 
 MakeAuthored = Callable[[str, str | None], Converter | None]
-"""Makes an author's converter by its name and `plugin.version`, not configured yet; None = there is none."""
+"""Function that creates an author's converter by its name and `plugin.version`, not configured yet; None = there is
+none.
+"""
 
 
 def _none(_name: str, _version: str | None) -> Converter | None:
@@ -93,7 +99,8 @@ def _made(field: str, source: RawConfig, authored: MakeAuthored) -> Converter:
 
 
 def settings_source(field: str, config: RawConfig, defaults: RawConfig | None) -> RawConfig:
-    """The config whose settings apply to a converter: `config` where that names one, else `defaults` (the worker's)."""
+    """The config whose settings apply to a converter: `config` if it names a converter, else `defaults` (the
+    worker's)."""
     return config if config.get(field) is not None else defaults or {}
 
 
@@ -102,10 +109,12 @@ def make_converter(
 ) -> Converter:
     """The configured converter of `field` (`key.converter`, `value.converter` or `header.converter`).
 
-    When `config` does not name one, `defaults` (the worker's) does, and then only its settings count (configs 4.1).
+    When `config` does not name one, `defaults` (the worker's) does, and then only the settings in `defaults` count
+    (configs
+    4.1).
 
     Raises:
-        ConfigError: no or an unknown converter, or a bad setting; `field` is the full key.
+        ConfigError: no converter or an unknown one, or an invalid setting; `field` is the full key.
     """
     source = settings_source(field, config, defaults)
     name = source.get(field)
@@ -127,7 +136,7 @@ def make_converter(
 def make_header_converter(
     field: str, config: RawConfig, *, defaults: RawConfig | None = None, authored: MakeAuthored = _none
 ) -> HeaderConverter:
-    """The configured header converter: SimpleHeaderConverter when neither names one. As `make_converter`."""
+    """The configured header converter, as in `make_converter`; SimpleHeaderConverter when neither config names one."""
     source = settings_source(field, config, defaults)
     name = str(source.get(field) or SimpleHeaderConverter.java_class)
     converter: HeaderConverter

@@ -1,9 +1,9 @@
 """BooleanConverter and the number converters: one value in Kafka's fixed-width big-endian bytes.
 
-Owns the six classes, which differ in width and in how they refuse.
+Owns the six classes, which differ in width and in the values that they refuse.
 
-Invariant: only the Java class that the converter is named after is written, whatever the schema says (BooleanConverter
-alone looks at the schema).
+Invariant: only the Java class that the converter is named after is written, whatever the schema is (only
+BooleanConverter checks the schema).
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class BooleanConverter(Converter):
 
 
 class NumberConverter(Converter):
-    """What the five converters of numbers share (docs/reference/connect/transforms-converters.md, section 5)."""
+    """Base of the five number converters (docs/reference/connect/transforms-converters.md, section 5)."""
 
     config_def = definitions.ONLY_TYPE
     own: ClassVar[Schema]
-    """A schema of the Java class that is written."""
+    """A schema of the Java class that the converter writes."""
     form: ClassVar[str]
-    """Of `struct`."""
+    """Format for `struct`."""
     word: ClassVar[str]
-    """What errors call the number."""
+    """Name of the number in error messages."""
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         codec = struct.Struct(self.form)
@@ -98,7 +98,7 @@ class NumberConverter(Converter):
     def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         if value is None:
             return None
-        # A plain number is of the class its schema names, a Long or a Double where the schema names no number.
+        # A plain number is of the class that its schema names, a Long or a Double where the schema names no number.
         found = java_class(value, schema)
         if found != _BOXES[self.own.type]:
             raise DataError(f"Failed to serialize to {self.word} (was class {found}): ")

@@ -1,6 +1,6 @@
-"""Fast schema check, compiled per schema: the fast path past `model.checks.check_value`.
+"""Fast schema check, compiled per schema: it replaces `model.checks.check_value` for ordinary values.
 
-Owns the expression. It accepts plain Python values of exactly the types that the schema names; markers (`Int64`), byte
+Owns the expression. It accepts plain Python values of exactly the types that the schema names. Markers (`Int64`), byte
 arrays and other values that may fit are left to `checks`, whose error texts are Connect's.
 
 Invariant: a value that passes here passes `check_value`.
@@ -21,21 +21,21 @@ _DEPTH_MAX = 20
 
 
 def quick_check(schema: Schema) -> Callable[[Any], bool]:
-    """A function that is true for values that fit; false means unknown."""
+    """A function that is true for values that fit; false means undecided."""
     made = _Made()
     text = made.fits(schema, "v", 0)
-    return cast("Callable[[Any], bool]", eval(f"lambda v: {text}", made.bound))  # the text is ours
+    return cast("Callable[[Any], bool]", eval(f"lambda v: {text}", made.bound))  # the source is generated
 
 
 class _Made:
-    """The expression under construction: its bindings and used names."""
+    """Expression under construction: its bindings and used names."""
 
     def __init__(self) -> None:
         self.bound: dict[str, Any] = {"Decimal": Decimal, "JavaDate": JavaDate, "Struct": Struct}
         self._names = 0
 
     def fits(self, schema: Schema | None, name: str, depth: int, *, optional: bool | None = None) -> str:
-        """True when what the name is bound to fits."""
+        """Expression that is true when the value of variable `name` fits."""
         if schema is None or depth > _DEPTH_MAX:
             return "False"
         text = self._required(schema, name, depth)

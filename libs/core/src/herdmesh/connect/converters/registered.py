@@ -1,7 +1,7 @@
 """Shared part of the converters with a schema registry.
 
 Owns the common settings, subjects, one reader for each kind of message, one writer for each Connect schema, and the
-treatment of bytes that are not in the format. Each format has its own folder.
+handling of bytes that are not in the format. Each format has its own folder.
 
 Invariant: a schema is requested, converted and compiled once for each kind of message or Connect schema; later records
 cost no request and no conversion of a schema. A refusal is not cached: the next record requests again.
@@ -36,12 +36,11 @@ UNFIT = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, StopIteration, TypeError,
     ValueError, struct.error,
 )  # fmt: skip
-"""What the libraries of formats, and code that walks through a schema, raise for bytes, values and schemas that are not
-as they should be."""
+"""Exceptions of the formats' libraries, and of code that walks a schema, for invalid bytes, values and schemas."""
 
 
 class Reader(Protocol):
-    """Reads messages that begin alike: of one schema."""
+    """Reader of messages with the same head, and so of one schema."""
 
     schema: Schema | None
 
@@ -51,7 +50,7 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    """Writes values of one Connect schema."""
+    """Writer of values of one Connect schema."""
 
     def write_all(self, values: Sequence[Any]) -> list[bytes | None]:
         """Whole messages. Raises DataError for the first that cannot be written."""
@@ -59,11 +58,11 @@ class Writer(Protocol):
 
 
 class RegisteredConverter(Converter):
-    """A converter whose schemas are in a registry."""
+    """Base of the converters whose schemas are in a registry."""
 
     is_static = False
     kind: ClassVar[str]
-    """The registry's name of the format."""
+    """The registry's name for the format."""
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         registry = registry_settings(settings)
@@ -82,7 +81,7 @@ class RegisteredConverter(Converter):
     def for_topic(self, topic: str, /) -> Self:
         found = self._topics.get(topic)
         if found is None:
-            found = self._topics[topic] = copy.copy(self)  # with the same registry and cache
+            found = self._topics[topic] = copy.copy(self)  # shares the registry client and its cache
             found._begin(topic)
         return found
 
@@ -91,24 +90,24 @@ class RegisteredConverter(Converter):
 
     @abstractmethod
     def _make_reader(self, head: bytes) -> Reader:
-        """For messages that begin so. Raises DataError, RetriableError or ConfigError."""
+        """Create the reader for messages with this head. Raises DataError, RetriableError or ConfigError."""
 
     @abstractmethod
     def _make_writer(self, schema: Schema | None) -> Writer:
-        """For values of this schema. Raises DataError, RetriableError or ConfigError."""
+        """Create the writer for values of this schema. Raises DataError, RetriableError or ConfigError."""
 
     def _head(self, data: bytes) -> bytes:
-        """The bytes before the payload. Raises DataError when this is no message of a registry's serializer."""
+        """The bytes before the payload. Raises DataError for a message without the head of a registry's serializer."""
         schema_id_of(data)
         return data[:HEAD_BYTES]
 
     def _found(self, head: bytes) -> RegisteredSchema:
-        """The schema a message names."""
+        """The schema that a message names."""
         subject = self._subject(None) if self._strategy is topic_name else ""
         return self._registry.by_id(schema_id_of(head), subject, self.kind)
 
     def _version(self, found: RegisteredSchema, record: str | None) -> int | None:
-        """Its version under the subject of such records; None when it is not registered there."""
+        """The schema's version under the subject of such records; None when it is not registered there."""
         return self._registry.version_of(self._subject(record), found)
 
     def _used(self, references: tuple[Reference, ...]) -> list[tuple[Reference, RegisteredSchema]]:
@@ -117,7 +116,7 @@ class RegisteredConverter(Converter):
     def _to_write(
         self, text: str, record: str | None, references: tuple[Reference, ...] = ()
     ) -> tuple[int, RegisteredSchema | None]:
-        """The id to write with, and the registered schema where it takes the place of the one given."""
+        """The id to write with, and the registered schema that replaces the given one, if any."""
         return self._registry.to_write(self._subject(record), NewSchema(text, self.kind, references))
 
     def _subject(self, record: str | None) -> str:
@@ -140,7 +139,7 @@ class RegisteredConverter(Converter):
         return self._read_mixed(data)
 
     def _read_mixed(self, data: Sequence[bytes | None]) -> tuple[Schemas, list[Any]]:
-        """Messages of several schemas, and tombstones: those that begin alike together."""
+        """Read messages of several schemas and tombstones, grouped by their heads."""
         places: dict[bytes, list[int]] = {}
         for at, raw in enumerate(data):
             if raw is not None:

@@ -1,7 +1,7 @@
 """Shared options of the three formats with a schema registry.
 
-Owns the options that all of them take, their values, and the names with one meaning in each: enums and unions as
-`generalized.sum.type.support` names them, and names scrubbed as Java does. Options of one format: `avro.options`,
+Owns the options that all of them accept, their values, and the names with one meaning in each: enums and unions as
+`generalized.sum.type.support` names them, and names scrubbed as in Java. Options of one format: `avro.options`,
 `json_schema.options`, `protobuf.options`. Source: Confluent's `AbstractDataConfig`.
 
 Invariant: an option of all formats is defined once, and comes first and in the same order in each.
@@ -34,7 +34,7 @@ FLATTEN_SINGLETONS = ConfigKey(
 
 
 def scrub_key(format_name: str) -> ConfigKey:
-    """The option to change names, of a format that does not allow all."""
+    """The option to scrub names, for a format that does not allow all names."""
     return ConfigKey(
         "scrub.invalid.names", Type.BOOLEAN, False, Importance.MEDIUM,
         f"Whether names {format_name} does not allow are changed into ones it does.",
@@ -43,17 +43,17 @@ def scrub_key(format_name: str) -> ConfigKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
-    """The settings that all formats have; see `COMMON_KEYS`."""
+    """Settings of all three formats; see `COMMON_KEYS`."""
 
     own_enum: ClassVar[str]
-    """The format's own name of the parameter that makes a value an enum."""
+    """The format's own name of the parameter that marks an enum."""
 
     general_sums: bool = False
     ignore_default: bool = False
 
     @property
     def enum(self) -> str:
-        """The parameter that makes a value an enum; with a dot and a symbol, that of the symbol."""
+        """The parameter that marks an enum; followed by a dot and a symbol, the parameter of that symbol."""
         return ANY_ENUM if self.general_sums else self.own_enum
 
 
@@ -67,11 +67,11 @@ def scrubbed(name: str, *, first: str = "") -> str:
 
 
 def is_any_union(schema: Schema) -> bool:
-    """Whether a schema is marked as a union of whatever format."""
+    """True for a schema that is marked as a union by any format."""
     return ANY_UNION in (schema.parameters or {})
 
 
 def has_symbols(schema: Schema, own_enum: str) -> bool:
-    """Whether a schema is marked as an enum, by the format's own parameter or the one of all."""
+    """True for a schema that is marked as an enum, by the format's own parameter or the common one."""
     parameters = schema.parameters or {}
     return own_enum in parameters or ANY_ENUM in parameters

@@ -30,7 +30,7 @@ class SimpleHeaderConverter(HeaderConverter):
             return Header(name, None)
         try:
             schema, value = parse_text(utf8_text(data))
-        except RecursionError:  # nested too deeply: Connect keeps the bytes where its parser breaks down
+        except RecursionError:  # nested too deeply: Connect keeps the bytes where its parser fails
             return Header(name, data, BYTES)
         return Header(name, value, schema)
 

@@ -17,7 +17,7 @@ from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import SerializationError
 from herdmesh.connect.model import OPTIONAL_STRING, PackedTexts, Schema, UnreadTexts, java_text, utf8_text
 
-# Java's UTF-16 writes a big-endian mark and reads big-endian when there is none; Python's goes by the machine.
+# Java's UTF-16 writes a big-endian mark and reads big-endian when there is none; Python's depends on the machine.
 _MARKED_UTF16 = "utf-16"
 _MARK_BIG, _MARK_LITTLE = b"\xfe\xff", b"\xff\xfe"
 _WIDE = ("utf-16", "utf-32")
@@ -35,7 +35,7 @@ class StringConverter(Converter):
     def _set_up(self, settings: dict[str, Any]) -> None:
         name = settings["converter.encoding"]
         try:
-            # Python has codecs that are no encodings of text, such as base64, or cannot replace, such as idna.
+            # Some of Python's codecs are no text encodings, such as base64, or cannot replace, such as idna.
             b"a\xff".decode(name, "replace").encode(name, "replace")
             self._encoding = codecs.lookup(name).name
         except (LookupError, ValueError) as error:
@@ -56,7 +56,7 @@ class StringConverter(Converter):
             try:
                 return OPTIONAL_STRING, _texts(data)
             except UnicodeDecodeError:
-                pass  # some record is malformed: replace as Java does, one by one
+                pass  # one of the records is malformed: each is decoded alone, with Java's replacements
         return super().read_many(data)
 
     def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
@@ -64,7 +64,7 @@ class StringConverter(Converter):
             return None
         text = value if type(value) is str else java_text(value, schema)
         if self._encoding.startswith(_WIDE):
-            # They have U+FFFD, and that is what Java writes for half a character.
+            # These encodings can represent U+FFFD, which Java writes for half a surrogate pair.
             text = _HALVES.sub("\ufffd", text)
         if self._encoding == _MARKED_UTF16:
             return _MARK_BIG + text.encode("utf-16-be") if text else b""
@@ -82,12 +82,12 @@ class StringConverter(Converter):
             try:
                 return list(map(str.encode, values))
             except (TypeError, UnicodeEncodeError):
-                pass  # something that is no text, or a lone surrogate: one by one
+                pass  # one of the values is no text, or has a lone surrogate: each is encoded alone
         return super().write_many(values, schema)
 
 
 def _texts(data: Sequence[bytes | None]) -> list[str | None]:
-    """All at once where no text holds a NUL and none is null. Raises UnicodeDecodeError."""
+    """Decode all texts at once where no text contains a NUL and none is null. Raises UnicodeDecodeError."""
     try:
         made: list[str | None] = [*str(b"\0".join(cast("Sequence[bytes]", data)), "utf-8").split("\0")]
     except TypeError:

@@ -1,1 +1,1 @@
-"""AvroConverter: values in Avro, their schemas in a registry; mapped as Confluent's `AvroData` maps them."""
+"""AvroConverter: values in Avro, their schemas in a registry; mapped as in Confluent's `AvroData`."""

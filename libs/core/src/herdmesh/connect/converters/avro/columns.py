@@ -1,14 +1,14 @@
 """Fast path for many Avro messages of one schema: reads field by field, each for all messages at once, with numpy.
 
-Owns which bytes are read here: those of schemas without arrays, maps and real unions, when their numbers have at most
-64 bits and their lengths are right. Everything else raises, or has no fast path, and is read by fastavro message by
-message, which reads byte by byte from a stream and makes a dict that `values` turns into a struct.
+Owns the choice of messages for this path: those of schemas without arrays, maps and real unions, when their numbers
+have at most 64 bits and their lengths are correct. For everything else it raises, or has no fast path, and fastavro
+reads the messages one by one: byte by byte from a stream, into a dict that `values` turns into a struct.
 
-The messages are joined. Each step gets the position where the next field begins in each message and where the message
-ends, and returns the field's values and where the field ends.
+The messages are joined. Each step gets the position where the next field begins in each message and the message's end,
+and returns the field's values and the field's end.
 
-Invariant: a value made here equals, in type too, the one that `values.reader` makes of fastavro's for the same message;
-no step looks beyond a message's end, apart from the ten bytes that a number may have.
+Invariant: a value from this path equals, in type too, the value that `values.reader` makes from fastavro's for the same
+message; no step reads beyond a message's end, apart from the ten bytes that a number may have.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ Places = NDArray[np.int64]
 """One position in the joined messages for each message."""
 _DEPTH_MAX = 20
 _FIELDS_MAX = 10_000
-"""Of a schema: a named record is gone through wherever it is used, so a small schema may have millions."""
+"""Maximum number of fields of a schema: a named record is compiled wherever it is used, so a small schema may have
+millions.
+"""
 MEAN_BYTES_MAX = 4096
-"""Of a message: joining larger ones takes longer than reading them one by one. Measured with one long text of six
-fields, microseconds of CPU a message here and one by one: 1.1 and 3.1 (1 kB), 2.3 and 3.8 (4 kB), 8.9 and 5.9 (16 kB);
-of a text that is not all ASCII 1.9 and 4.0, 5.8 and 6.4, 20 and 14."""
+"""Maximum mean size of a message: joining larger ones takes longer than reading them one by one. Measured with one long
+text of six fields, microseconds of CPU a message on this path and one by one: 1.1 and 3.1 (1 kB), 2.3 and 3.8 (4 kB),
+8.9 and 5.9 (16 kB); with a text that is not all ASCII 1.9 and 4.0, 5.8 and 6.4, 20 and 14.
+"""
 _BEHIND = bytes(16)
-"""Zero bytes behind the last message, for a number that is cut off at its end."""
+"""Zero bytes after the last message, for a number that is truncated at its end."""
 _TOP_BITS, _LOW_BITS = np.uint64(0x8080808080808080), np.uint64(0x0101010101010101)
 _PACKING = tuple(
     (np.uint64(low), np.uint64(high), np.uint64(shift))
@@ -48,14 +51,14 @@ _PACKING = tuple(
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     )
 )
-"""How the seven bits of each of eight bytes come together: those of two bytes, of four, of eight."""
+"""Masks and shifts that join the seven bits of each of eight bytes: of two bytes, of four, of eight."""
 
 
 class _Messages:
-    """Messages, one behind the other."""
+    """Joined messages."""
 
     def __init__(self, data: Sequence[bytes]) -> None:
-        """Raises ValueError when they are too large for this."""
+        """Raises ValueError when the messages are too large for the fast path."""
         lengths = np.fromiter(map(len, data), np.int64, len(data))
         self.ends: Places = np.cumsum(lengths)
         if self.ends[-1] > MEAN_BYTES_MAX * len(data):
@@ -63,23 +66,25 @@ class _Messages:
         self.data = b"".join([*data, _BEHIND])
         self.begins: Places = self.ends - lengths
         self.octets = np.frombuffer(self.data, np.uint8)
-        #: At each position the eight bytes from there on, as a number.
+        #: For each position the eight bytes from there on, as a number.
         self.words: NDArray[np.uint64] = np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
     @cached_property
     def text(self) -> str:
-        """A character for each byte."""
+        """A text with one character for each byte."""
         return self.data.decode("latin-1")
 
 
 _Step = Callable[[_Messages, Places, Places], tuple[Sequence[Any], Places]]
-"""Messages, where a field begins in some of them, where these end; gives the values, and where the field ends. Raises
-one of `registered.UNFIT` or DataError."""
+"""Function of the messages, the field's start and the end in each; returns the values and the field's end. Raises one
+of `registered.UNFIT` or DataError.
+"""
 
 
 def column_reader(tree: AvroTree, options: AvroOptions, schema: Schema) -> ReadAll | None:
-    """The reader of whole messages with the schema's id in front; None = the schema has no fast path. It raises
-    DataError or one of `registered.UNFIT` when the reference path must read or refuse a message."""
+    """The reader of whole messages, including the schema id; None = the schema has no fast path. It raises DataError or
+    one of `registered.UNFIT` when the reference path must read or refuse a message.
+    """
     step = _Compiler(tree, options).step(schema, tree.root, 0)
     if step is None:
         return None
@@ -92,14 +97,14 @@ def column_reader(tree: AvroTree, options: AvroOptions, schema: Schema) -> ReadA
 
 
 class _Compiler:
-    """Makes the steps of one schema."""
+    """Compiler of the steps of one schema."""
 
     def __init__(self, tree: AvroTree, options: AvroOptions) -> None:
         self._tree, self._options = tree, options
         self._steps = 0
 
     def step(self, schema: Schema, node: Node, depth: int) -> _Step | None:
-        """The step for values of the node; None = there is none."""
+        """The step for values of the node; None = the node has no fast path."""
         self._steps += 1
         if depth > _DEPTH_MAX or self._steps > _FIELDS_MAX:
             return None
@@ -241,7 +246,7 @@ def _slices(messages: _Messages, begins: Places, ends: Places) -> list[bytes]:
 
 
 def _after(at: Places, sizes: Places | int, ends: Places) -> Places:
-    """Where so many bytes end. Raises EOFError when a message has fewer."""
+    """Positions after that many bytes. Raises EOFError when a message has fewer."""
     if np.count_nonzero(sizes > ends - at):  # not at + sizes, which may have more than 64 bits; any() takes longer
         raise EOFError
     return at + sizes
@@ -254,20 +259,23 @@ def _lengths(messages: _Messages, at: Places, ends: Places) -> tuple[Places, Pla
 
 
 def _counts(numbers: NDArray[np.uint64]) -> Places:
-    """Numbers that cannot be negative. Raises ValueError for one that is."""
+    """Decode numbers that cannot be negative. Raises ValueError for a negative number."""
     if np.count_nonzero(numbers & 1):
         raise ValueError
     return (numbers >> 1).view(np.int64)
 
 
 def _numbers(messages: _Messages, at: Places, ends: Places) -> tuple[NDArray[np.uint64], Places]:
-    """Numbers of one to ten bytes, the sign in the lowest bit. Raises ValueError for one of more than 64 bits."""
+    """Raw numbers of one to ten bytes, the sign in the lowest bit. Raises ValueError for a number of more than 64
+    bits."""
     first = messages.octets[at]
     if first.max() < 128:
         return first.astype(np.uint64), _after(at, 1, ends)
     words = messages.words[at]
     stops = ~words & _TOP_BITS
-    below = (stops & -stops) - 1  # all bits up to the last byte's seventh; all there are where eight bytes go on
+    below = (
+        stops & -stops
+    ) - 1  # all bits up to the last byte's seventh; all 64 where the number has more than eight bytes
     sizes = ((below & _LOW_BITS) * _LOW_BITS) >> 56
     numbers = words & below & ~_TOP_BITS
     for low, high, shift in _PACKING:

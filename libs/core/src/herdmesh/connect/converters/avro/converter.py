@@ -1,8 +1,8 @@
 """AvroConverter: the value is Avro, its schema is in a registry.
 
-Owns how a schema id becomes a reader and a Connect schema a writer. Schemas: `schemas`, `to_connect`, `from_connect`;
-values: `values`, and `columns` for the fast path over many of them; registry: `registry.schemas`. Source: Confluent's
-`AvroConverter`, `AbstractKafkaAvroSerializer`, `AbstractKafkaAvroDeserializer`.
+Owns the way from a schema id to a reader and from a Connect schema to a writer. Schemas: `schemas`, `to_connect`,
+`from_connect`; values: `values`, and `columns` for the fast path over many of them; registry: `registry.schemas`.
+Source: Confluent's `AvroConverter`, `AbstractKafkaAvroSerializer`, `AbstractKafkaAvroDeserializer`.
 
 Invariant: unreadable bytes and unwritable values are DataErrors, whatever is wrong with them.
 """
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from herdmesh.connect.converters.avro.columns import ReadAll
 
 COLUMNS_FROM = 32
-"""So many messages together are read field by field. Measured with six fields, microseconds of CPU a message: 2.4 with
-32 of them, 1.7 with 50, 1.1 with 100, 0.5 with 1,000; 2.4 to 2.7 one by one."""
+"""Number of messages from which on they are read field by field. Measured with six fields, microseconds of CPU a
+message:
+2.4 with 32 of them, 1.7 with 50, 1.1 with 100, 0.5 with 1,000; 2.4 to 2.7 one by one.
+"""
 
 
 class AvroConverter(RegisteredConverter):
@@ -68,10 +70,10 @@ class AvroConverter(RegisteredConverter):
 
 
 class _AvroReader:
-    """Reads messages of one schema."""
+    """Reader of messages of one schema."""
 
     def __init__(self, tree: AvroTree, options: AvroOptions, schema: Schema | None) -> None:
-        import fastavro  # only for who reads Avro
+        import fastavro  # imported only where Avro is read
 
         from herdmesh.connect.converters.avro.values import reader, wire_schema
 
@@ -83,7 +85,9 @@ class _AvroReader:
 
     @cached_property
     def _in_columns(self) -> ReadAll | None:
-        from herdmesh.connect.converters.avro.columns import column_reader  # only for who reads many: it has numpy
+        from herdmesh.connect.converters.avro.columns import (
+            column_reader,
+        )  # imported only for many messages: it loads numpy
 
         return None if self.schema is None else column_reader(self._tree, self._options, self.schema)
 
@@ -92,7 +96,7 @@ class _AvroReader:
             try:
                 return self._in_columns(data)
             except (*UNFIT, DataError):
-                pass  # one of them is unusual, or wrong: the careful way tells
+                pass  # one of the messages is unusual, or invalid: the reference path decides
         read, wire, change = self._read, self._wire, self._change
         made: list[Any] = []
         try:
@@ -107,10 +111,10 @@ class _AvroReader:
 
 
 class _AvroWriter:
-    """Writes values of one Connect schema."""
+    """Writer of values of one Connect schema."""
 
     def __init__(self, tree: AvroTree, options: AvroOptions, schema: Schema | None, head: bytes) -> None:
-        import fastavro  # only for who writes Avro
+        import fastavro  # imported only where Avro is written
 
         from herdmesh.connect.converters.avro.values import wire_schema, writer
 
@@ -146,12 +150,12 @@ def _parsed(wire: Any) -> Any:
 
     parse: Callable[..., Any] = parse_schema
     try:
-        return parse(wire, named_schemas={}, _ignore_default_error=True)  # Java lets defaults pass that fit no type
+        return parse(wire, named_schemas={}, _ignore_default_error=True)  # Java accepts defaults that fit no type
     except (*UNFIT, SchemaParseException, UnknownType) as error:
         raise DataError(f"Not an Avro schema: {error}") from error
 
 
 def _record_name(tree: AvroTree) -> str | None:
-    """The full name that the record strategies use: of the root, when it has one."""
+    """The full name that the record strategies use: that of the root schema, when it has one."""
     root = tree.resolve(tree.root)
     return root["name"] if kind_of(root) in ("record", "enum", "fixed") else None

@@ -1,4 +1,4 @@
-"""Avro schema of a Connect schema.
+"""Conversion from a Connect schema to an Avro schema.
 
 Owns the rules and the writing of defaults; the other direction is `to_connect`. Source: Confluent's
 `AvroData.fromConnectSchema`, `addAvroRecordField`, `defaultValueFromConnect`.
@@ -48,16 +48,16 @@ ANYTHING: Node = {
         }}]},
     ],
 }  # fmt: skip
-"""Of values without a schema."""
+"""Avro schema of schemaless values."""
 
 
 def avro_schema(schema: Schema | None, options: AvroOptions) -> Node:
-    """The tree of the schema. Raises DataError when Avro has none for it."""
+    """The tree of the Avro schema. Raises DataError when Avro has no such schema."""
     return ANYTHING if schema is None else _Writing(options).node(schema)
 
 
 class _Writing:
-    """One schema on its way; knows the named types met so far."""
+    """Conversion of one schema, with the named types defined so far."""
 
     def __init__(self, options: AvroOptions) -> None:
         self._options = options
@@ -66,7 +66,7 @@ class _Writing:
         self._unnamed = 0
 
     def node(self, schema: Schema, *, bare: bool = False) -> Node:
-        """The node; `bare` without null, as a member of a union."""
+        """The node; `bare` leaves null out, as for a member of a union."""
         if schema.type == "STRUCT" and is_union(schema):
             members = [self.node(_required(field.schema), bare=True) for field in schema.fields]
             return ["null", *members] if schema.optional and not bare else members
@@ -180,7 +180,7 @@ class _Writing:
         return made
 
     def _annotated(self, made: dict[str, Any], schema: Schema) -> Node:
-        """With Connect's own properties and the logical type."""
+        """The node with Connect's own properties and the logical type."""
         options, parameters = self._options, dict(schema.parameters or {})
         if options.meta:
             if schema.doc is not None:
@@ -206,13 +206,13 @@ class _Writing:
 
 
 def is_avro_map(schema: Schema, options: AvroOptions) -> bool:
-    """Whether a map is a map in Avro too, not an array of entries."""
+    """True when a map is a map in Avro too, not an array of entries."""
     key = cast(Schema, schema.key_schema)
     return key.type == "STRING" and (not key.optional or options.optional_keys)
 
 
 def default_json(schema: Schema, value: Any, options: AvroOptions) -> Any:
-    """A default as Avro writes it in JSON."""
+    """A default in Avro's JSON form."""
     if value is None:
         return None
     if schema.name == DECIMAL:

@@ -63,7 +63,7 @@ class AvroOptions(CommonOptions):
 
     @classmethod
     def of(cls, parsed: dict[str, Any]) -> AvroOptions:
-        """From parsed settings."""
+        """Create from parsed settings."""
         return cls(
             general_sums=parsed["generalized.sum.type.support"],
             ignore_default=parsed["ignore.default.for.nullables"],
@@ -76,15 +76,15 @@ class AvroOptions(CommonOptions):
         )
 
     def scrubbed(self, name: str) -> str:
-        """A simple name as Avro allows it, if it is to be scrubbed."""
+        """A simple name changed to the form that Avro allows, if the options request it."""
         return scrubbed(name) if self.scrub else name
 
     def full_name(self, name: str) -> str:
-        """A full name, each part scrubbed."""
+        """A full name with each part scrubbed."""
         return ".".join(map(self.scrubbed, name.split(".")))
 
     def member_name(self, name: str, kind: str, index: int) -> str:
-        """The field of a union's struct that holds a member. `name`: its full name, "" when it has none."""
+        """Name of the struct field for a member of a union. `name`: the member's full name, "" when it has none."""
         if self.general_sums:
             return f"{UNION_PREFIX}field_{index}"
         if not name:
@@ -93,15 +93,15 @@ class AvroOptions(CommonOptions):
 
 
 def is_union(schema: Schema) -> bool:
-    """Whether a struct stands for a union, one field for each member."""
+    """True for a struct that stands for a union, one field for each member."""
     return schema.type == "STRUCT" and (schema.name == UNION or is_any_union(schema))
 
 
 def is_enum(schema: Schema) -> bool:
-    """Whether a string stands for an enum's symbol."""
+    """True for a string that stands for an enum's symbol."""
     return schema.type == "STRING" and has_symbols(schema, ENUM)
 
 
 def is_fixed(schema: Schema) -> bool:
-    """Whether bytes are of a fixed size."""
+    """True for bytes of a fixed size."""
     return schema.type == "BYTES" and schema.name is not None and FIXED_SIZE in (schema.parameters or {})

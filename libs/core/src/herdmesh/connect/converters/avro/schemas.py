@@ -1,10 +1,10 @@
-"""Avro schemas as trees: full names, resolved references, and the text that a registry gets.
+"""Avro schemas as trees: full names, resolved references, and the text for a registry.
 
-Owns reading and writing of schema JSON; their meaning for Connect is in `to_connect` and `from_connect`. Source: the
-Avro 1.12 specification ("Names", "Schema Declaration"); the text's order of members is that of Java's
-`Schema.toString`, so that a registry takes a schema of Java's converter and one of ours for the same.
+Owns reading and writing of schema JSON; the mapping to Connect is in `to_connect` and `from_connect`. Source: the
+Avro 1.12 specification ("Names", "Schema Declaration"). The text's order of members is that of Java's
+`Schema.toString`, so that a registry finds a schema of Java's converter and one of this converter equal.
 
-A type without a namespace inherits that of the named type around it, and no other: not one of an array, map or union.
+A type without a namespace inherits that of the enclosing named type, and of no array, map or union.
 
 Invariant: in a tree every named type is defined once, under its full name, and used by that name elsewhere.
 """
@@ -25,7 +25,7 @@ Node = Any
 
 
 class AvroTree:
-    """A schema with everything it names."""
+    """Avro schema with all referenced schemas."""
 
     def __init__(self, text: str, used: Mapping[str, AvroTree] | None = None) -> None:
         """`used` are the trees of referenced schemas. Raises DataError when the text is no Avro schema."""
@@ -46,11 +46,11 @@ class AvroTree:
 
     @property
     def has_forward_references(self) -> bool:
-        """Whether a name is used before its definition."""
+        """True when a name is used before its definition."""
         return bool(self._awaited)
 
     def resolve(self, node: Node) -> Node:
-        """The definition of a name; anything else is itself."""
+        """The definition of a name; any other node is returned unchanged."""
         return self.names.get(node, node) if isinstance(node, str) else node
 
     def _full(self, node: Any, namespace: str) -> Node:
@@ -88,7 +88,8 @@ class AvroTree:
 
     def _used(self, name: str, namespace: str) -> str:
         """The full name. As in Java, a name that is not in the namespace it is used in may be one without a namespace,
-        and one that is not defined yet may be defined later."""
+        and an undefined name may be defined later.
+        """
         if name in PRIMITIVE:
             return name
         full = f"{namespace}.{name}" if namespace and "." not in name else name
@@ -121,7 +122,7 @@ class AvroTree:
             return one
         if known != one:
             raise DataError(f"Not an Avro schema: can't redefine {name}")
-        return name  # the same definition a second time, which Java takes, too
+        return name  # a second definition that equals the first, which Java accepts too
 
     def _field(self, field: Any, record: str) -> dict[str, Any]:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:  # pyright: ignore[reportUnknownMemberType]
@@ -136,8 +137,9 @@ def _is_named(node: dict[str, Any]) -> bool:
 
 
 def _full_name(name: Any, own: Any, kind: str, namespace: str) -> str:
-    """Of a definition: a name with a dot is a full name, whatever `namespace` says; one without is in its own
-    namespace, "" = in none, or else in that of the type around it. Raises DataError."""
+    """Full name of a definition. A name with a dot is a full name, and `namespace` is ignored; a name without a dot is
+    in its own namespace ("" = in none), or else in that of the enclosing type. Raises DataError.
+    """
     if not isinstance(name, str) or not name:
         raise DataError(f"Not an Avro schema: a {kind} without a name")
     space, dot, simple = name.rpartition(".")
@@ -151,7 +153,7 @@ def _full_name(name: Any, own: Any, kind: str, namespace: str) -> str:
 
 
 def _check_name(name: str) -> None:
-    """As Java's parser: letters of any script, digits, and underscores. Raises DataError."""
+    """Check a name as Java's parser does: letters of any script, digits, and underscores. Raises DataError."""
     if not name:
         raise DataError("Not an Avro schema: an empty name, or an empty part of a namespace")
     first, *others = name
@@ -182,7 +184,7 @@ def _first_twice(names: Iterable[str]) -> str | None:
 
 
 def text_of(node: Node) -> str:
-    """The schema's JSON, as Java's `Schema.toString` orders it."""
+    """The schema's JSON, in the order of Java's `Schema.toString`."""
     return msgspec.json.encode(_written(node, "")).decode()
 
 
@@ -198,7 +200,7 @@ def _written(node: Node, namespace: str) -> Any:
     if kind in _NAMED:
         space, _, written["name"] = one.pop("name").rpartition(".")
         if space != namespace:
-            written["namespace"] = space  # also none within one, which would be inherited
+            written["namespace"] = space  # also an empty one inside a namespace, which would be inherited
         if one.get("doc") is not None:
             written["doc"] = one["doc"]
         one.pop("doc", None)
@@ -212,19 +214,21 @@ def _written(node: Node, namespace: str) -> Any:
 
 
 def is_null(node: Node) -> bool:
-    """Whether this is the null type."""
+    """True for the null type."""
     return node == "null" or (isinstance(node, dict) and cast("dict[str, Any]", node).get("type") == "null")
 
 
 def kind_of(node: Node) -> str:
-    """`union`, or the type's name; of a resolved node."""
+    """`union`, or the type's name, of a resolved node."""
     if isinstance(node, list):
         return "union"
     return node if isinstance(node, str) else node["type"]
 
 
 def valid_default(tree_names: Mapping[str, Any], node: Node, value: Any) -> bool:
-    """Whether a JSON value can be a field's default (specification, "Complex Types"; a union's is of its first)."""
+    """True when a JSON value can be a field's default (specification, "Complex Types"; a union's default is of its
+    first type).
+    """
     node = tree_names.get(node, node) if isinstance(node, str) else node
     kind = kind_of(node)
     match kind:

@@ -1,4 +1,4 @@
-"""Connect schema of an Avro schema.
+"""Conversion from an Avro schema to a Connect schema.
 
 Owns the rules and the reading of defaults; the other direction is `from_connect`. Source: Confluent's
 `AvroData.toConnectSchema`, `defaultValueFromAvro`, `unionMemberFieldName`.
@@ -6,7 +6,7 @@ Owns the rules and the reading of defaults; the other direction is `from_connect
 A record that contains itself has no Connect schema here (schemas are immutable and interned, so none can contain
 itself); it is refused by name.
 
-Invariant: a schema that `from_connect` made gives back the Connect schema it was made from, apart from what its options
+Invariant: a schema from `from_connect` is converted back to the original Connect schema, apart from what its options
 leave out.
 """
 
@@ -43,7 +43,7 @@ _ABSENT = object()
 
 
 def connect_schema(tree: AvroTree, options: AvroOptions, version: int | None = None) -> Schema | None:
-    """The schema; None for values without one. `version` applies where the schema itself has none.
+    """The Connect schema; None for values without a schema. `version` applies where the schema itself has no version.
 
     Raises:
         DataError: Connect has no such schema.
@@ -55,14 +55,15 @@ def connect_schema(tree: AvroTree, options: AvroOptions, version: int | None = N
 
 
 def is_map_entry(node: Node) -> bool:
-    """Whether a record is an entry of a map whose keys are no strings."""
+    """True for a record that is an entry of a map whose keys are not strings."""
     return kind_of(node) == "record" and (
         node["name"] == f"{names.NAMESPACE}.{names.MAP_ENTRY}" or node.get("connect.internal.type") == names.MAP_ENTRY
     )
 
 
 def plain_member(tree: AvroTree, node: Any, options: AvroOptions) -> Node | None:
-    """The type of a union that is no real union: its only type, or the one beside null. None = it is a real one."""
+    """The only type of a union, or the one beside null: such a union is no real union. None = the union is a real
+    one."""
     if len(node) == 1 and options.flatten and not is_null(node[0]):
         return tree.resolve(node[0])
     others = [one for one in node if not is_null(one)]
@@ -70,7 +71,9 @@ def plain_member(tree: AvroTree, node: Any, options: AvroOptions) -> Node | None
 
 
 def member_names(tree: AvroTree, node: Any, options: AvroOptions) -> list[str | None]:
-    """The field of the struct for each type of a union, None for null. Raises DataError when two have one."""
+    """The field of the struct for each type of a union, None for null. Raises DataError when two types have the same
+    field.
+    """
     found: list[str | None] = []
     for index, one in enumerate(node):
         member = tree.resolve(one)
@@ -87,7 +90,7 @@ def member_names(tree: AvroTree, node: Any, options: AvroOptions) -> list[str | 
 
 
 class _Reading:
-    """One schema on its way; knows the records it is in."""
+    """Conversion of one schema, with the records that enclose the current node."""
 
     def __init__(self, tree: AvroTree, options: AvroOptions) -> None:
         self._tree, self._options = tree, options
@@ -98,7 +101,7 @@ class _Reading:
         self, node: Node, *, optional: bool = False, default: Any = _ABSENT, doc: str | None = None,
         version: int | None = None,
     ) -> Schema:  # fmt: skip
-        """`default` and `doc` are those of the field it is for."""
+        """`default` and `doc` are those of the field that has this schema."""
         node = self._tree.resolve(node)
         kind = kind_of(node)
         props = cast("dict[str, Any]", node) if isinstance(node, dict) else {}
@@ -189,7 +192,7 @@ class _Reading:
         return name
 
     def _with_default(self, schema: Schema, node: Node, default: Any) -> Schema:
-        """With the default if it fits; one that does not is left out, as in Connect."""
+        """The schema with its default; a default that does not fit is left out, as in Connect."""
         try:
             value = self._default(schema, node, default)
             if value is None:

@@ -3,11 +3,13 @@
 Owns the schema for fastavro (`wire_schema`) and the functions for values. Source: Confluent's
 `AvroData.toConnectData`, `fromConnectData`.
 
-The schema for fastavro has its own names without namespaces (`wire_name`), because fastavro lets nested records, and
-names without a namespace, inherit one. An enum with symbols that fastavro would refuse is the int that its bytes are.
+The schema for fastavro has its own names without namespaces (`wire_name`), because in fastavro nested records, and
+names without a namespace, inherit one. An enum with symbols that fastavro would refuse is represented by the int of its
+bytes.
 
-Each type of a real union is wrapped in a record of one field, named after the type's position, which tells fastavro the
-type and tells it back: a record's bytes are its fields' bytes, so Avro's bytes stay the same.
+Each type of a real union is wrapped in a record of one field, named after the type's position. The name passes the type
+to fastavro when writing and returns it when reading: a record's bytes are its fields' bytes, so Avro's bytes stay the
+same.
 
 Invariant: the input and output of the functions depend on the schema alone; a part without conversion costs nothing.
 """
@@ -45,17 +47,18 @@ _PLAIN_SYMBOL = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 def wire_name(full: str) -> str:
-    """The name in fastavro's schema of a type with that full name: another for every other, and without a namespace."""
+    """The name in fastavro's schema for a full name: unique, and without a namespace."""
     return "t_" + full.replace("_", "_u").replace(".", "_d")
 
 
 def is_enum_by_number(node: Node) -> bool:
-    """Whether fastavro is given the enum as the int of its symbol's place. Java takes letters of any script."""
+    """True when fastavro gets the enum as the int of its symbol's index. Java accepts letters of any script in
+    symbols."""
     return kind_of(node) == "enum" and not all(map(_PLAIN_SYMBOL.fullmatch, node["symbols"]))
 
 
 def wire_schema(tree: AvroTree, options: AvroOptions) -> Any:
-    """The schema for fastavro: the same bytes, logical types left as they are under them."""
+    """The schema for fastavro: the same bytes, without logical types."""
     done: set[str] = set()
     members = 0
 
@@ -102,17 +105,19 @@ def _own(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def reader(tree: AvroTree, options: AvroOptions, schema: Schema | None, node: Node) -> Change | None:
-    """From fastavro's values of the tree's node to Connect's; None = they are the same."""
+    """Conversion from fastavro's values of the tree's node to Connect's; None = no conversion is needed."""
     return _from_anything if schema is None else _Values(tree, options).reading(schema, node)
 
 
 def writer(tree: AvroTree, options: AvroOptions, schema: Schema | None) -> Change | None:
-    """From Connect's values, which fit the schema, to fastavro's for the tree's wire schema; None = the same."""
+    """Conversion from Connect's values, which fit the schema, to fastavro's for the tree's wire schema; None = no
+    conversion is needed.
+    """
     return _to_anything if schema is None else _Values(tree, options).writing(schema, tree.root, ())
 
 
 class _Values:
-    """Makes the functions of one tree."""
+    """Compiler of the conversion functions of one tree."""
 
     def __init__(self, tree: AvroTree, options: AvroOptions) -> None:
         self._tree, self._options = tree, options
@@ -247,7 +252,7 @@ class _Values:
         for field in schema.fields:
             avro = types.get(self._options.scrubbed(field.name))
             if avro is None:
-                continue  # the latest version, which is written, does not have it
+                continue  # the latest version, which is used for writing, does not have the field
             change = self.writing(field.schema, avro["type"], above)
             item = f"v[{field.index}]"
             if change is not None:
@@ -271,7 +276,7 @@ class _Values:
                 value = default if value is None else value
                 if value is None:
                     return None
-                return inner(value) if name is None else (name, inner(value))  # saves fastavro looking for the type
+                return inner(value) if name is None else (name, inner(value))  # saves fastavro the search for the type
 
             return write_plain
         fields = {name: at for at, name in enumerate(member_names(self._tree, node, self._options)) if name is not None}
@@ -297,7 +302,7 @@ class _Values:
 
 
 def _compiled(source: str, bound: dict[str, Any]) -> Change:
-    return eval(source, bound)  # the text is ours: names only enter through repr
+    return eval(source, bound)  # the source is generated: names only enter through repr
 
 
 def _each(change: Change | None) -> Change | None:
@@ -320,7 +325,7 @@ _KINDS = ("boolean", "bytes", "double", "float", "int", "long", "string", "array
 
 
 def _from_anything(one: Any) -> Any:
-    """A schemaless value; the first of its fields that is set, as in Confluent's."""
+    """A schemaless value: the first of its fields that is set, as in Confluent's converter."""
     for kind in _KINDS:
         value = one[kind]
         if value is None:

@@ -35,15 +35,15 @@ _ENVELOPE_NEEDED = (
     "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
 )
 _BAD_CONTENT = "Failed to parse schema in converter config due to serialization error: "
-_COMPILED_AFTER = 16  # values of one schema; compiling costs as much as some hundred values read with care
-_ENVELOPE_OVERHEAD = 32  # bytes around schema and payload in which no member can stand a second time
+_COMPILED_AFTER = 16  # values of one schema; compiling costs as much as some hundred values on the reference path
+_ENVELOPE_OVERHEAD = 32  # bytes around schema and payload, too few for a second schema or payload member
 _PAYLOAD_FOLLOWS = re.compile(rb'"payload"[ \t\r\n]*:[ \t\r\n]*\Z')
 _CLOSING = ord("}")
-_PREFIXES = 4  # remembered beginnings of envelopes; as many schemas may take turns in a topic at full speed
+_PREFIXES = 4  # cached envelope prefixes; as many schemas may alternate in a topic at full speed
 
 
 class _Parts(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """An envelope, its members unread."""
+    """Envelope whose members are not parsed yet."""
 
     schema: msgspec.Raw
     payload: msgspec.Raw
@@ -57,7 +57,7 @@ _V = TypeVar("_V")
 
 
 class _Remembered(Generic[_K, _V]):
-    """The so many most recently used; none when the size is not positive."""
+    """Cache of the most recently used entries; always empty when the size is not positive."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -67,14 +67,14 @@ class _Remembered(Generic[_K, _V]):
         return len(self._items)
 
     def get(self, key: _K) -> _V | None:
-        """The cached value, None = none."""
+        """The cached value; None = not in the cache."""
         found = self._items.get(key)
         if found is not None:
             self._items.move_to_end(key)
         return found
 
     def put(self, key: _K, value: _V) -> None:
-        """Remember, and forget the one used longest ago when there are too many."""
+        """Add an entry, and evict the least recently used one when the cache is full."""
         self._items[key] = value
         if len(self._items) > self._size:
             self._items.popitem(last=False)
@@ -98,7 +98,7 @@ class JsonConverter(Converter):
         self._content = None if schema is None else _Reader(schema, replace_null=self._replace_null)
 
     def _content_schema(self, content: str | None) -> Schema | None:
-        """The schema of all messages. Raises DataError when it is none, even where it is not used."""
+        """The schema of all messages. Raises DataError when the text is no schema, even where it is not used."""
         if not content:
             return None
         try:
@@ -108,7 +108,7 @@ class JsonConverter(Converter):
         return schemas.schema_of(node, replace_null=self._replace_null)
 
     def remembered(self) -> tuple[int, int]:
-        """How many schemas are remembered from reading and for writing."""
+        """Number of cached readers and of cached writers."""
         return len(self._readers), len(self._writers)
 
     # --- reading
@@ -149,18 +149,18 @@ class JsonConverter(Converter):
             try:
                 return reader.schema, reader.read_all(payloads)
             except Unusual:
-                pass  # one of them: find it, and read the others quickly again
+                pass  # one of them is unusual: the loop finds it, and reads the others on the fast path again
         return super().read_many(data)
 
     def _begun(self, data: bytes) -> tuple[_Reader, bytes] | None:
-        """The reader and what should be the payload of an envelope that begins as one read before."""
+        """The reader and the presumed payload of an envelope that begins like an earlier one."""
         for prefix, reader in self._recent:
             if data.startswith(prefix) and data[-1] == _CLOSING:
                 return reader, data[len(prefix) : -1]
         return None
 
     def _opened(self, data: bytes) -> tuple[_Reader, bytes] | None:
-        """The reader and the payload of an envelope with a schema part met before."""
+        """The reader and the payload of an envelope whose schema part is cached."""
         try:
             parts = _decode_parts(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -173,7 +173,7 @@ class JsonConverter(Converter):
         return reader, payload
 
     def _read_envelope(self, data: bytes) -> tuple[Schema | None, Any]:
-        """Any envelope, with care."""
+        """Read any envelope on the reference path."""
         node = jackson.loads_node(data)
         if not isinstance(node, dict):
             raise DataError(_ENVELOPE_NEEDED)
@@ -201,7 +201,9 @@ class JsonConverter(Converter):
         return reader
 
     def _remember_prefix(self, data: bytes, payload: bytes, reader: _Reader) -> None:
-        """The next record may begin as this one: whatever value stands between that and a brace is its payload."""
+        """Cache the envelope's prefix, because the next record may begin with it: any value between this prefix and a
+        closing brace is the payload.
+        """
         prefix = data[: -len(payload) - 1]
         if data.endswith(payload + b"}") and _PAYLOAD_FOLLOWS.search(prefix):
             others = [known for known in self._recent if known[0] != prefix]
@@ -222,8 +224,9 @@ class JsonConverter(Converter):
         return cast("list[bytes | None]", self._writer(schema).write_all(values))
 
     def lines(self, values: Sequence[Any], schema: Schema) -> bytes:
-        """The payloads of values under a schema, without envelopes, a line feed behind each and none within. Raises
-        DataError with Connect's text."""
+        """The payloads of values under a schema, without envelopes, each followed by a line feed and with no line feed
+        inside. Raises DataError with Connect's text.
+        """
         return self._writer(schema).lines(values)
 
     def _writer(self, schema: Schema) -> _Writer:
@@ -235,7 +238,7 @@ class JsonConverter(Converter):
 
 
 class _Reader:
-    """Reads payloads of one schema (None = schemaless); compiled once it has read a few."""
+    """Reader of payloads of one schema (None = schemaless); compiled after a few values."""
 
     def __init__(self, schema: Schema | None, *, replace_null: bool) -> None:
         self.schema = schema
@@ -244,7 +247,7 @@ class _Reader:
         self._until_compiled = _COMPILED_AFTER
 
     def read_all(self, payloads: Sequence[bytes]) -> Sequence[Any]:
-        """The value of each payload. Raises Unusual when one of them is no payload, or needs more care."""
+        """The value of each payload. Raises Unusual when one of them is no payload, or needs the reference path."""
         if self.schema is None:
             values = jackson.loads_plain(payloads)
             if values is None:
@@ -254,12 +257,12 @@ class _Reader:
             self._until_compiled -= len(payloads)
             if self._until_compiled > 0:
                 raise Unusual
-            self._until_compiled = sys.maxsize  # a schema without a quick way is tried once
+            self._until_compiled = sys.maxsize  # compiling is tried once, also for a schema without a fast path
             self._decoder = Decoder(self.schema, replace_null=self._replace_null)
         return self._decoder.read_all(payloads)
 
     def read_whole(self, data: bytes) -> Any:
-        """The value of a message that is nothing but the payload."""
+        """The value of a message that is only a payload."""
         try:
             return self.read_all((data,))[0]
         except Unusual:
@@ -267,7 +270,7 @@ class _Reader:
 
 
 class _Writer:
-    """Writes values of one schema; compiled once it has written a few."""
+    """Writer of values of one schema; compiled after a few values."""
 
     def __init__(self, schema: Schema, texts: Texts, *, envelope: bool) -> None:
         self._schema, self._texts = schema, texts
@@ -285,7 +288,9 @@ class _Writer:
         return [b"%b%b%b" % (head, payload, tail) for payload in payloads] if head else payloads
 
     def lines(self, values: Sequence[Any]) -> bytes:
-        """The payloads alone, with a line feed behind each and none within. Raises DataError with Connect's text."""
+        """The payloads alone, each followed by a line feed and with no line feed inside. Raises DataError with
+        Connect's text.
+        """
         lines = self._quickly(values)
         return b"".join([b"%b\n" % self._carefully(value) for value in values]) if lines is None else lines
 

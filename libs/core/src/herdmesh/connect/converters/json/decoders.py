@@ -1,9 +1,9 @@
 """Fast path for reading payloads under one schema: msgspec decodes them as the schema's own types.
 
-Owns which JSON is read here: JSON that follows the schema, with numbers, depths and lengths for which msgspec's answer
-is Java's. Everything else is `Unusual`, and `nodes` reads it.
+Owns the choice of JSON for this path: JSON that follows the schema, with numbers, depths and lengths for which msgspec
+gives Java's result. Everything else is `Unusual`, and `nodes` reads it.
 
-Invariant: a value made here equals the one that `nodes.value_of` makes of the same payload.
+Invariant: a value from this path equals the one from `nodes.value_of` for the same payload.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from herdmesh.connect.model import (
 _RANGES = {kind: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for kind, bits in
            (("INT8", 8), ("INT16", 16), ("INT32", 32), ("INT64", 64))}  # fmt: skip
 _DEPTH_MAX = 20
-_PAYLOAD_CHECKED = 1_000  # bytes; no limit of Jackson can be met by less
+_PAYLOAD_CHECKED = 1_000  # bytes; a shorter payload cannot exceed any limit of Jackson
 _SMALLEST_NORMAL_FLOAT = 2.0**-126
 
 
 class Unusual(Exception):
-    """A payload, or a schema, that the careful way must read."""
+    """Raised for a payload, or a schema, that needs the reference path."""
 
 
 class Decoder:
-    """Reads payloads of one schema."""
+    """Compiled reader of payloads of one schema."""
 
     def __init__(self, schema: Schema, *, replace_null: bool) -> None:
-        """Raises Unusual when there is no quick way for the schema."""
+        """Raises Unusual when the schema has no fast path."""
         made = _Compiler(replace_null=replace_null)
         try:
             kind, form = made.nullable(schema, 0)
             self._decode = msgspec.json.Decoder(kind, float_hook=exact_number).decode
         except (TypeError, ValueError, RecursionError) as error:
-            raise Unusual from error  # field names msgspec has no room for
+            raise Unusual from error  # field names that msgspec does not support
         self._has_floats = made.has_floats
         made.bound |= {"_decode": self._decode, "_Structs": StructColumn, "_schema": schema}
         lines = ["read = list(map(_decode, payloads))"]
@@ -66,7 +66,7 @@ class Decoder:
         self._read_all: Callable[[Sequence[bytes]], Sequence[Any]] = made.bound["read_all"]
 
     def read_all(self, payloads: Sequence[bytes]) -> Sequence[Any]:
-        """The value of each. Raises Unusual when one of them is."""
+        """The value of each payload. Raises Unusual when one of them needs the reference path."""
         joined = payloads[0] if len(payloads) == 1 else b",".join(payloads)
         if len(joined) > _PAYLOAD_CHECKED and max(map(len, payloads)) > _PAYLOAD_CHECKED:
             for payload in payloads:
@@ -81,21 +81,21 @@ class Decoder:
 
 
 _Form = Callable[[str], str] | None
-"""Makes of an expression for what msgspec read one for the value; None = they are the same."""
+"""Function from the expression of msgspec's value to the expression of the Connect value; None = they are the same."""
 
 
 class _Compiler:
-    """Finds for a schema the type msgspec reads it as and the expression that makes the value."""
+    """Compiler of a schema to the msgspec type for it and the expression of the value."""
 
     def __init__(self, *, replace_null: bool) -> None:
         self._replace_null = replace_null
         self.bound: dict[str, Any] = {}
         self.has_floats = False
         self.fields: list[str] | None = None
-        """Expressions for the fields of a top-level struct, of `s`, which msgspec read."""
+        """Expressions for the fields of a top-level struct, where `s` is msgspec's object."""
 
     def nullable(self, schema: Schema | None, depth: int) -> tuple[Any, _Form]:
-        """Of a place where null may stand."""
+        """Type and expression for a position where null is allowed."""
         if schema is None or depth > _DEPTH_MAX:
             raise Unusual
         kind, form = self._plain(schema, depth)
@@ -141,8 +141,9 @@ class _Compiler:
                 return self._struct(schema, depth)
 
     def _struct(self, schema: Schema, depth: int) -> tuple[Any, _Form]:
-        """A msgspec struct with the fields' names, of which other members are refused: then nothing is skipped that
-        Jackson would look at."""
+        """Type and expression of a struct: a msgspec struct with the fields' names, which refuses other members, so
+        that nothing is skipped that Jackson would check.
+        """
         fields: list[Any] = []
         parts: list[str] = []
         for field in schema.fields:
@@ -177,7 +178,7 @@ class _Compiler:
         if schema.type in ("ARRAY", "MAP", "STRUCT"):
             raise Unusual
         if schema.name == DECIMAL:
-            # A number or a text: whatever it is, and its digits as they were written.
+            # A number or a text, with its digits as they were written.
             return Any, self._call(lambda node: _decimal(schema, node))
         low, high = _RANGES["INT64" if schema.name == TIMESTAMP else "INT32"]
         if schema.name == TIME:
@@ -211,8 +212,9 @@ def _decimal(schema: Schema, node: Any) -> Decimal:
 
 
 def narrow(value: float) -> float:
-    """The float nearest to a number of which `value` is the nearest double. Raises Unusual where that does not tell:
-    half-way between two floats, and below the smallest normal one."""
+    """The float nearest to a number whose nearest double is `value`. Raises Unusual where the double does not determine
+    it: half-way between two floats, and below the smallest normal one.
+    """
     number = float32(value)
     if number == value:
         return number

@@ -1,10 +1,10 @@
 """Fast path for writing columns of values of one schema: msgspec encodes them, checked column by column.
 
-Owns which values are written here: those of exactly the types that the schema names, whose text is the same in msgspec
-and Jackson; numbers that Java prints in another way are passed as text. Everything else is `Unusual`, and `texts`
-writes it.
+Owns the choice of values for this path: those of exactly the types that the schema names, whose text is the same in
+msgspec and Jackson; numbers that Java prints in another way are passed as text. Everything else is `Unusual`, and
+`texts` writes it.
 
-Invariant: a payload written here equals the one that `texts` writes for the same value, byte for byte.
+Invariant: a payload from this path equals the one from `texts` for the same value, byte for byte.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from herdmesh.connect.model import (
 
 Column = Sequence[Any]
 Prepare = Callable[[Column], Column]
-"""Makes of a column of values one that msgspec writes as Jackson writes the values. Raises Unusual."""
+"""Function from a column of values to a column that msgspec writes as Jackson writes the values. Raises Unusual."""
 
 _BITS = {"INT8": 7, "INT16": 15, "INT32": 31, "INT64": 63}
 _DEPTH_MAX = 20
@@ -49,28 +49,28 @@ _schema_of, _values_of = attrgetter("schema"), attrgetter("values")
 
 
 class Unusual(Exception):
-    """Values, or a schema, that the careful way must write."""
+    """Raised for values, or a schema, that need the reference path."""
 
 
 class Encoder:
-    """Writes values of one schema."""
+    """Compiled writer of values of one schema."""
 
     def __init__(self, schema: Schema, texts: Texts) -> None:
-        """Raises Unusual when there is no quick way for the schema."""
+        """Raises Unusual when the schema has no fast path."""
         try:
             self._prepare = _prepare(schema, texts, 0)
         except (TypeError, ValueError) as error:
-            raise Unusual from error  # field names msgspec has no room for
+            raise Unusual from error  # field names that msgspec does not support
         self._encode_lines = msgspec.json.Encoder().encode_lines
 
     def write_all(self, values: Column) -> list[bytes]:
-        """The payload of each. Raises Unusual when one of them is."""
+        """The payload of each value. Raises Unusual when one of them needs the reference path."""
         payloads = self.lines(values).split(b"\n")
         payloads.pop()
         return payloads
 
     def lines(self, values: Column) -> bytes:
-        """The payloads, with a line feed behind each and none within. Raises Unusual as `write_all`."""
+        """The payloads, each followed by a line feed and with no line feed inside. Raises Unusual as `write_all`."""
         try:
             data = self._encode_lines(self._prepare(values))
         except (OverflowError, UnicodeEncodeError, RecursionError, TypeError, ConnectError) as error:
@@ -81,7 +81,7 @@ class Encoder:
 
 
 def _prepare(schema: Schema | None, texts: Texts, depth: int) -> Prepare:
-    """For a place where null may stand."""
+    """The function for a position where null is allowed."""
     if schema is None or depth > _DEPTH_MAX:
         raise Unusual
     kind, check = _plain(schema, texts, depth)
@@ -144,9 +144,10 @@ def _in_range(column: Column, end: int) -> Column:
 
 
 def _doubles(column: Column) -> Column:
-    """A small double of up to six decimals is told by arithmetic, which takes a third of the time of looking at its
-    text: a whole number of millionths (found by adding and taking away 2**52), divided by a million, is the nearest
-    double to a decimal number of at most six digits."""
+    """Recognise small doubles of up to six decimals by arithmetic, which takes a third of the time of checking their
+    text: a whole number of millionths (found by adding and subtracting 2**52), divided by a million, is the nearest
+    double to a decimal number of at most six digits.
+    """
     return [
         value
         if PRINTS_SHORTEST_FROM <= value < 1e7
@@ -169,11 +170,11 @@ def _float(value: float) -> Any:
         if float32(near) == value:
             return near  # up to 6 digits, Java's algorithm and the shortest text agree (checked over a million)
     text = float_text(value)
-    return text if text[-1] in "Ny" else msgspec.Raw(text.encode())  # NaN, and what is infinite as a float
+    return text if text[-1] in "Ny" else msgspec.Raw(text.encode())  # NaN, and numbers beyond a float's range
 
 
 def _of_lists(prepare: Prepare) -> Prepare:
-    """All elements of all lists as one column."""
+    """Encode all elements of all lists as one column."""
 
     def lists(column: Column) -> Column:
         flat = [item for items in column for item in items]
@@ -189,7 +190,7 @@ def _of_lists(prepare: Prepare) -> Prepare:
 
 
 def _of_maps(prepare: Prepare) -> Prepare:
-    """All values of all maps as one column; their keys are texts."""
+    """Encode all values of all maps as one column; the keys must be texts."""
 
     def maps(column: Column) -> Column:
         if any(not {str}.issuperset(map(type, members)) for members in column):
@@ -207,7 +208,7 @@ def _of_maps(prepare: Prepare) -> Prepare:
 
 
 def _of_structs(schema: Schema, texts: Texts, depth: int) -> Prepare:
-    """Field by field, then as msgspec structs with the fields' names."""
+    """Encode field by field, then as msgspec structs with the fields' names."""
     columns = [_prepare(field.schema, texts, depth + 1) for field in schema.fields]
     names = {f"f{field.index}": field.name for field in schema.fields}
     row = msgspec.defstruct("Payload", [(at, Any) for at in names], rename=names, gc=False)
@@ -217,7 +218,7 @@ def _of_structs(schema: Schema, texts: Texts, depth: int) -> Prepare:
         if isinstance(column, StructColumn) and column.schema is schema:
             fields = column.fields
         if fields is None:
-            # Schemas are the same when they are equal; counting looks for identity first.
+            # Equal schemas are the same object; `count` compares identity first.
             if list(map(_schema_of, column)).count(schema) != len(column):
                 raise Unusual
             fields = zip(*map(_values_of, column), strict=True)

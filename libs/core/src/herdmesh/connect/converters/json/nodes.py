@@ -1,11 +1,11 @@
 """Reference path from a JSON tree to Connect values under a schema, as JsonConverter reads them
 (docs/reference/connect/transforms-converters.md, section 4.2).
 
-Owns the rules and their texts, one value at a time. The fast path for ordinary payloads: `decoders`. A tree is what
-`jackson.loads_node` reads.
+Owns the rules and their texts, one value at a time. The fast path for ordinary payloads: `decoders`. A tree is a result
+of `jackson.loads_node`.
 
-Invariant: every tree gives a value or a DataError; what does not fit is narrowed, blanked or refused where Java does
-so.
+Invariant: every tree gives a value or a DataError; a value that does not fit is narrowed, blanked or refused where Java
+does so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BASE64_GROUPS = re.compile(_BASE64_GROUP)
 
 
 def value_of(schema: Schema | None, node: Any, *, replace_null: bool) -> Any:
-    """The value of a node under that schema (None = schemaless); `replace_null` lets defaults stand for nulls.
+    """The value of a node under that schema (None = schemaless). `replace_null`: defaults replace nulls.
 
     Raises:
         DataError: Connect's text.
@@ -107,14 +107,14 @@ def node_type(node: Any) -> str:
 
 
 def narrowed(node: Any, bits: int) -> int:
-    """The node's whole part in that many bits, as Java narrows; 0 for a node that is no number."""
+    """The node's whole part in that many bits, narrowed as in Java; 0 for a node that is no number."""
     if isinstance(node, bool) or not isinstance(node, int | Decimal):
         return 0
     return narrow(decimal_to_long(node) if isinstance(node, Decimal) else node, bits)
 
 
 def decode_base64(text: str) -> bytes:
-    """Base64 as Jackson reads it: white space between groups of four and further groups after a padded one are fine.
+    """Base64 as Jackson reads it: white space between groups of four, and groups after a padded group, are allowed.
 
     Raises:
         ValueError: anything else.
@@ -139,7 +139,9 @@ def _double(node: Any) -> float:
 
 
 def _float(node: Any) -> float:
-    """Rounded once, from the exact number: a double between that loses no bit that decides (round to odd)."""
+    """The nearest float to the exact number, rounded once: the intermediate double keeps every bit that decides (round
+    to odd).
+    """
     double = _double(node)
     if math.isfinite(double) and double and Decimal(double) != node:
         bits: int = struct.unpack(">q", struct.pack(">d", double))[0]
@@ -189,7 +191,7 @@ def _map(schema: Schema, node: Any, *, replace_null: bool) -> dict[Any, Any]:
 
 
 def _hashable(key: Any) -> Any:
-    """A map's key: a list as one is a tuple, a map as one is refused."""
+    """A value as a map's key: a list becomes a tuple, a map is refused."""
     if isinstance(key, list):
         return tuple(map(_hashable, cast("list[Any]", key)))
     if isinstance(key, dict):

@@ -3,7 +3,7 @@
 
 Owns the members, their order and the errors.
 
-Invariant: what `text_of` writes is read back as the same schema, unless it has a default that Java itself cannot read
+Invariant: the result of `text_of` is read back as the same schema, unless it has a default that Java itself cannot read
 back (a struct's).
 """
 
@@ -35,11 +35,11 @@ _PRIMITIVES = {text: kind for kind, text in _NAMES.items() if kind not in ("ARRA
 
 
 def schema_of(node: Any, *, replace_null: bool) -> Schema | None:
-    """The schema a node describes; None for null.
+    """The schema that a node describes; None for null.
 
     Raises:
-        DataError: no schema, with Connect's text.
-        SchemaBuilderError: one that cannot be built, as with a default that does not fit.
+        DataError: the node is no schema, with Connect's text.
+        SchemaBuilderError: the schema cannot be built, for example because its default does not fit.
     """
     if node is None:
         return None
@@ -108,8 +108,9 @@ def _put_default(builder: SchemaBuilder, node: Any, *, replace_null: bool) -> No
 
 
 def text_of(schema: Schema | None, default_text: Callable[[Schema], str], field: str | None = None) -> str:
-    """The schema's JSON; `default_text` writes its default. `field` names the struct field it is of. None = no schema,
-    as the elements of an array may have."""
+    """The schema's JSON; `default_text` writes its default. `field` is the name of the struct field with this schema.
+    None = no schema, which is possible for the elements of an array.
+    """
     if schema is None:
         return "null"
     parts = [f'"type":"{_NAMES[schema.type]}"']

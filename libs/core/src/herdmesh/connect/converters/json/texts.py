@@ -4,7 +4,7 @@
 Owns the rules and their texts, one value at a time. The fast path for columns of ordinary values: `encoders`. JSON of
 values without a schema: `json_text.jackson`.
 
-Invariant: the text is Jackson's, or a DataError says in Connect's words what does not fit.
+Invariant: the text equals Jackson's, or a DataError with Connect's text names the value that does not fit.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ NULL_FOR_REQUIRED = "Conversion error: null value for field that is required and
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """How values are written: `numeric` Decimals as numbers, not in Base64; `replace_null` lets defaults stand for
-    nulls."""
+    """Writer of JSON texts. `numeric`: Decimals are written as numbers, not in Base64; `replace_null`: defaults replace
+    nulls.
+    """
 
     numeric: bool
     replace_null: bool
@@ -64,7 +65,7 @@ class Texts:
 
     def _plain(self, schema: Schema, value: Any) -> str:
         kind = schema.type
-        # The class the schema names; its logical name, if it has one, means nothing here.
+        # Only the class that the schema names counts; a logical name is ignored here.
         if not fits(schema, value):
             what = "bytes type" if kind == "BYTES" else kind
             raise DataError(f"Invalid type for {what}: class {java_class(value)}")
@@ -96,7 +97,7 @@ class Texts:
         pairs = [(self.text(of_key, key), self.text(of_value, item)) for key, item in value.items()]
         if of_key.type != "STRING":
             return "[" + ",".join([f"[{key},{item}]" for key, item in pairs]) + "]"
-        # Keys that are no texts in the end (a null, a logical value) name members by their own text.
+        # Keys whose text is no JSON text (a null, a logical value) become member names by that text.
         names = [key if key.startswith('"') else jackson.quote(key) for key, _ in pairs]
         members = dict(zip(names, (item for _, item in pairs), strict=True))
         return "{" + ",".join([f"{name}:{item}" for name, item in members.items()]) + "}"

@@ -1,1 +1,1 @@
-"""JsonSchemaConverter: values in JSON, their JSON Schemas in a registry; mapped like Confluent's `JsonSchemaData`."""
+"""JsonSchemaConverter: values in JSON, their JSON Schemas in a registry; mapped as in Confluent's `JsonSchemaData`."""

@@ -1,8 +1,9 @@
 """JsonSchemaConverter: the value is JSON, its JSON Schema is in a registry.
 
-Owns how a schema id becomes a reader and a Connect schema a writer. Schemas: `tree`, `to_connect`, `from_connect`;
-values: `values`, and where only plain values can occur, JsonConverter's fast paths `json.decoders`, `json.encoders`.
-Source: Confluent's `JsonSchemaConverter`, `AbstractKafkaJsonSchemaSerializer`, `AbstractKafkaJsonSchemaDeserializer`.
+Owns the way from a schema id to a reader and from a Connect schema to a writer. Schemas: `tree`, `to_connect`,
+`from_connect`; values: `values`, and where only plain values can occur, JsonConverter's fast paths `json.decoders`,
+`json.encoders`. Source: Confluent's `JsonSchemaConverter`, `AbstractKafkaJsonSchemaSerializer`,
+`AbstractKafkaJsonSchemaDeserializer`.
 
 Invariant: unreadable bytes and unwritable values are DataErrors; the result does not depend on the fast or reference
 path.
@@ -61,7 +62,7 @@ class JsonSchemaConverter(RegisteredConverter):
 
 
 class _JsonReader:
-    """Reads messages of one schema."""
+    """Reader of messages of one schema."""
 
     def __init__(self, schema: Schema, options: JsonSchemaOptions) -> None:
         self.schema: Schema | None = schema
@@ -72,7 +73,7 @@ class _JsonReader:
             try:
                 self._decoder = Decoder(schema, replace_null=True)
             except Unusual:
-                pass  # one by one, then
+                pass  # the reference path reads them one by one
 
     def read_all(self, data: Sequence[bytes]) -> Sequence[Any]:
         payloads = [raw[HEAD_BYTES:] for raw in data]
@@ -94,7 +95,7 @@ class _JsonReader:
 
 
 class _JsonWriter:
-    """Writes values of one Connect schema."""
+    """Writer of values of one Connect schema."""
 
     def __init__(self, schema: Schema, options: JsonSchemaOptions, head: bytes) -> None:
         self._schema, self._head = schema, head
@@ -104,7 +105,7 @@ class _JsonWriter:
             try:
                 self._encoder = Encoder(schema, self._values.texts)
             except UnusualValue:
-                pass  # one by one, then
+                pass  # the reference path writes them one by one
 
     def write_all(self, values: Sequence[Any]) -> list[bytes | None]:
         head = self._head
@@ -126,6 +127,6 @@ class _JsonWriter:
 
 
 def _title(tree: JsonTree) -> str | None:
-    """What the record strategies use as the full name. Confluent's `JsonSchema.name()`: the title."""
+    """The full name for the record strategies: the title, as in Confluent's `JsonSchema.name()`."""
     title = tree.root.members.get("title")
     return title if isinstance(title, str) else None

@@ -1,9 +1,9 @@
-"""JSON Schema of a Connect schema.
+"""Conversion from a Connect schema to a JSON Schema.
 
 Owns the rules; the other direction is `to_connect`. Source: Confluent's `JsonSchemaData.rawSchemaFromConnectSchema`.
 
 Invariant: equal Connect schemas give equal texts. (Java's text has the same members, some in the order of a hash map: a
-registry may take a schema of Java's and one of ours for two versions.)
+registry may store a schema of Java's converter and one of this converter as two versions.)
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def json_schema(schema: Schema, options: JsonSchemaOptions) -> str:
 
 
 class _Writing:
-    """Writes schemas with these options."""
+    """Conversion of schemas with these options."""
 
     def __init__(self, options: JsonSchemaOptions) -> None:
         self._options = options
         self._values = Values(options)
 
     def node(self, schema: Schema, index: int | None = None, *, bare: bool = False) -> dict[str, Any]:
-        """The schema; `index` is its place in a struct, and `bare` leaves null out, as in a union."""
+        """The schema; `index` is its index in a struct, and `bare` leaves null out, as in a union."""
         placed = {} if index is None else {"connect.index": index}
         if is_union(schema):
             members = [self.node(_required(field.schema), field.index, bare=True) for field in schema.fields]

@@ -66,7 +66,7 @@ class JsonSchemaOptions(CommonOptions):
 
     @classmethod
     def of(cls, parsed: dict[str, Any]) -> JsonSchemaOptions:
-        """From parsed settings."""
+        """Create from parsed settings."""
         return cls(
             general_sums=parsed["generalized.sum.type.support"],
             ignore_default=parsed["ignore.default.for.nullables"],
@@ -78,16 +78,16 @@ class JsonSchemaOptions(CommonOptions):
 
 
 def is_union(schema: Schema) -> bool:
-    """Whether a struct stands for a union, one field for each of its schemas."""
+    """True for a struct that stands for a union, one field for each of its schemas."""
     return schema.type == "STRUCT" and (schema.name == ONE_OF or is_any_union(schema))
 
 
 def is_enum(schema: Schema) -> bool:
-    """Whether a string is one of some symbols."""
+    """True for a string that is one of several symbols."""
     return schema.type == "STRING" and has_symbols(schema, ENUM)
 
 
 def is_object_map(schema: Schema) -> bool:
-    """Whether a map is an object in JSON, not an array of entries."""
+    """True for a map that is an object in JSON, not an array of entries."""
     key = schema.key_schema
     return key is not None and key.type == "STRING" and not key.optional

@@ -1,13 +1,14 @@
-"""Connect schema of a JSON Schema.
+"""Conversion from a JSON Schema to a Connect schema.
 
 Owns the rules; the other direction is `from_connect`. Source: Confluent's `JsonSchemaData.toConnectSchema`,
 `allOfToConnectSchema`.
 
-Differences from Confluent's: a schema that contains itself is refused by name (schemas are immutable and interned, so
-none can contain itself), and so is one that allows anything (Confluent's makes a Variant of it). Properties without
-`connect.index` come in the order of the text, where Java has a hash map's, and two of one index are both kept.
+Differences from Confluent's converter: a schema that contains itself is refused by name (schemas are immutable and
+interned, so none can contain itself), and so is a schema that allows anything (Confluent's makes a Variant of it).
+Properties without `connect.index` are in the order of the text, where Java uses the order of a hash map, and two
+properties with the same index are both kept.
 
-Invariant: a schema that `from_connect` made gives back the Connect schema it was made from, apart from what its options
+Invariant: a schema from `from_connect` is converted back to the original Connect schema, apart from what its options
 leave out.
 """
 
@@ -31,8 +32,9 @@ _COMBINED = frozenset(("allOf", "anyOf", "oneOf"))
 
 
 def connect_schema(tree: JsonTree, options: JsonSchemaOptions, version: int | None = None) -> Schema:
-    """The schema. `version` applies where the schema itself has none. Raises DataError when Connect has no such
-    schema."""
+    """The Connect schema. `version` applies where the schema itself has no version. Raises DataError when Connect has
+    no such schema.
+    """
     try:
         return _Reading(tree, options).schema(tree.root, version=version)
     except RecursionError as error:
@@ -40,7 +42,7 @@ def connect_schema(tree: JsonTree, options: JsonSchemaOptions, version: int | No
 
 
 class _Reading:
-    """One schema on its way; knows the schemas it is in."""
+    """Conversion of one schema, with the schemas that enclose the current one."""
 
     def __init__(self, tree: JsonTree, options: JsonSchemaOptions) -> None:
         self._tree, self._options = tree, options
@@ -49,7 +51,7 @@ class _Reading:
         self._unions = 0
 
     def schema(self, place: Place, *, version: int | None = None, optional: bool = False) -> Schema:
-        """The Connect schema; `optional` by the place it stands in."""
+        """The Connect schema; `optional` comes from the position that the schema is used at."""
         return self._of(self._tree.part(place), version, optional)
 
     def _of(self, part: Part, version: int | None, optional: bool) -> Schema:
@@ -145,7 +147,7 @@ class _Reading:
         loose = self._options.optional_properties
         return [(name, self.schema(one, optional=loose and name not in required)) for name, one in properties]
 
-    # --- several schemas in one
+    # --- combinations of several schemas
 
     def _combined(self, part: Part, version: int | None, optional: bool) -> Schema:
         members = sorted(part.members, key=lambda one: self._tree.part(one).kind not in _COMBINED)
@@ -207,7 +209,7 @@ class _Reading:
             required.difference_update(found)
             required.update(self._required(place) & found.keys())
 
-    # --- what a schema says of itself
+    # --- attributes that a schema declares
 
     def _finished(self, base: Schema, place: Place, version: int | None, optional: bool) -> Schema:
         members = place.members

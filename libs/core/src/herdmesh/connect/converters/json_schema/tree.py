@@ -1,6 +1,6 @@
 """JSON Schemas as parsed texts that refer to each other: references resolved, and the kind of each schema.
 
-Owns no meaning for Connect (`to_connect`). Source: the JSON Schema specification (drafts 4 to 2020-12) for references;
+Does not map to Connect (`to_connect` does). Source: the JSON Schema specification (drafts 4 to 2020-12) for references;
 Confluent's parser (everit's `SchemaLoader`) for the kind of a schema without `type`, and for schemas of several kinds,
 which must satisfy all of them.
 
@@ -33,7 +33,7 @@ _VALUES = frozenset(("enum", "const", "default", "examples"))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A schema and the document it is in."""
+    """A schema and its document."""
 
     document: str
     node: Any
@@ -60,22 +60,24 @@ class Part:
 
 
 class JsonTree:
-    """A schema with everything it refers to."""
+    """JSON Schema with all referenced schemas."""
 
     def __init__(self, text: str, used: Mapping[str, str] | None = None) -> None:
-        """`used` are the texts of referenced schemas by the names they have in references. Raises DataError when one is
-        no JSON object or boolean."""
+        """`used` are the texts of referenced schemas by their names in references. Raises DataError when one is no JSON
+        object or boolean.
+        """
         self._documents = {name: _parsed(one) for name, one in (used or {}).items()}
         self._documents[""] = _parsed(text)
         self.root = Place("", self._documents[""])
-        #: schemas with an `$id` by that, made absolute; and of each schema that refers to one, the `$id` it is under.
+        #: Schemas with an `$id` by its absolute form; and for each schema with a reference, the `$id` that applies to
+        #: it.
         self._identified: dict[str, Place] = {}
         self._bases: dict[int, str] = {}
         for name, document in self._documents.items():
             self._identify(name, document)
 
     def resolve(self, place: Place) -> Place:
-        """The schema that references lead to; anything else is itself."""
+        """The schema at the end of its chain of references; a schema without a reference is returned unchanged."""
         begun = place
         for _ in range(_HOPS_MAX):
             reference = place.members.get("$ref")
@@ -85,7 +87,7 @@ class JsonTree:
         raise DataError(f"Not a JSON Schema: the reference {begun.members['$ref']!r} leads to itself")
 
     def part(self, place: Place) -> Part:
-        """What the schema is, as one part: all of several are an `allOf`."""
+        """The schema as one part: several parts become an `allOf`."""
         members = place.members
         if "$ref" in members:
             return Part("$ref", place)
@@ -125,7 +127,7 @@ class JsonTree:
         return [Part(kind, place)]
 
     def _identify(self, document: str, root: Any) -> None:
-        """Note the `$id`s of a document (`id` in draft 4): each is relative to that of the schema around it."""
+        """Collect the `$id`s of a document (`id` in draft 4): each is relative to that of the enclosing schema."""
         keyword = _id_keyword(root)
         pending: list[tuple[Any, str]] = [(root, document)]
         while pending:
@@ -148,7 +150,7 @@ class JsonTree:
         base = self._bases.get(id(place.node), place.document)
         roots = [self._target(place.document, base, target)] if target else [
             *([self._identified[base]] if base in self._identified else []),
-            Place(place.document, self._documents[place.document]),  # also where an `$id` within is none that is meant
+            Place(place.document, self._documents[place.document]),  # an `$id` inside may not be meant as one
         ]  # fmt: skip
         fragment = unquote(fragment)
         for root in roots:
@@ -160,7 +162,7 @@ class JsonTree:
         raise DataError(f"Not a JSON Schema: the reference {reference!r} leads nowhere")
 
     def _target(self, document: str, base: str, target: str) -> Place:
-        """The schema that a reference names beside its fragment."""
+        """The schema that a reference without its fragment names."""
         for name in (target, urljoin(base, target), urljoin(document, target)):
             if name in self._documents:
                 return Place(name, self._documents[name])
@@ -173,7 +175,7 @@ class JsonTree:
 
 
 def _id_keyword(root: Any) -> str:
-    """`id` in the drafts up to 4, `$id` since."""
+    """`id` in the drafts up to 4, `$id` in later ones."""
     version = cast("dict[str, Any]", root).get("$schema") if isinstance(root, dict) else None
     return "id" if isinstance(version, str) and ("draft-04" in version or "draft-03" in version) else "$id"
 
@@ -201,7 +203,7 @@ def _pointed(node: Any, pointer: str) -> Any:
 
 
 def _anchored(node: Any, name: str) -> Any:
-    """The schema with that `$anchor`, or `$id` of old drafts."""
+    """The schema with that `$anchor`, or with that `$id` in old drafts."""
     pending: list[Any] = [node]
     while pending:
         one = pending.pop()

@@ -1,6 +1,6 @@
 """Reference path between Connect values and the JSON of JsonSchemaConverter, one value at a time.
 
-Owns the differences from JsonConverter: unions, maps whose keys are no strings, and the meaning of null and of absent
+Owns the differences from JsonConverter: unions, maps whose keys are not strings, and the meaning of null and of absent
 values; numbers, texts, bytes and logical types are the same (`json.nodes`, `json.texts`). Schemas without these
 differences (`is_plain`) also have JsonConverter's fast paths. Source: Confluent's `JsonSchemaData.toConnectData`,
 `fromConnectData`.
@@ -24,7 +24,9 @@ _INTEGRAL = frozenset(("INT8", "INT16", "INT32", "INT64"))
 
 
 def is_plain(schema: Schema) -> bool:
-    """Whether values are written as JsonConverter writes them: no union, no map with other keys in it."""
+    """True when values are written as in JsonConverter: the schema has no union and no map with keys other than
+    strings.
+    """
     match schema.type:
         case "STRUCT":
             return not is_union(schema) and all(is_plain(field.schema) for field in schema.fields)
@@ -37,7 +39,7 @@ def is_plain(schema: Schema) -> bool:
 
 
 class Values:
-    """Reads and writes values with these options."""
+    """Reader and writer of values with these options."""
 
     def __init__(self, options: JsonSchemaOptions) -> None:
         self._replace_null = not options.ignore_default
@@ -45,13 +47,14 @@ class Values:
 
     @property
     def texts(self) -> Texts:
-        """How plain values are written."""
+        """The writer of plain values."""
         return self._texts
 
     # --- reading
 
     def read(self, schema: Schema, node: Any) -> Any:
-        """The value of a tree of `jackson.loads_node`; null is the default where there is one. Raises DataError."""
+        """The value of a tree of `jackson.loads_node`; null becomes the default where there is one. Raises
+        DataError."""
         if node is None:
             if schema.default is not None:
                 return schema.default
@@ -126,7 +129,7 @@ class Values:
     # --- writing
 
     def text(self, schema: Schema, value: Any) -> str | None:
-        """The JSON of a value that fits the schema; None where nothing is written of it. Raises DataError."""
+        """The JSON of a value that fits the schema; None where the value is left out. Raises DataError."""
         if value is None:
             if schema.default is not None and self._replace_null:
                 return self.text(schema, schema.default)
@@ -165,7 +168,7 @@ class Values:
 
 
 def _is_instance(schema: Schema, node: Any) -> bool:
-    """Whether a union's schema that is no struct is meant."""
+    """True when the node belongs to this schema of a union. For schemas that are no structs."""
     if schema.type in _INTEGRAL:
         return isinstance(node, int) and not isinstance(node, bool)
     match schema.type:
@@ -180,11 +183,11 @@ def _is_instance(schema: Schema, node: Any) -> bool:
         case "MAP":
             return isinstance(node, dict | list)
         case _:
-            return False  # of bytes, too: what is read is a text, never Jackson's own binary node
+            return False  # also for bytes: the node is a text, never Jackson's own binary node
 
 
 def _matching(schema: Schema, node: Any) -> int:
-    """How many of the object's properties, at all depths, a struct has fields for."""
+    """Number of the object's properties, at all depths, for which the struct has a field."""
     if schema.type != "STRUCT" or not isinstance(node, dict):
         return 0
     members = cast("dict[str, Any]", node)

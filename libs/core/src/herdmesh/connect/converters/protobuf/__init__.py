@@ -1,1 +1,1 @@
-"""ProtobufConverter: values in Protobuf, their files in a registry; mapped as Confluent's `ProtobufData` maps them."""
+"""ProtobufConverter: values in Protobuf, their files in a registry; mapped as in Confluent's `ProtobufData`."""

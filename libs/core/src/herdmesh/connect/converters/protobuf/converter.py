@@ -1,7 +1,7 @@
 """ProtobufConverter: the value is a Protobuf message, its file is in a registry.
 
-Owns how a schema id and the position of a message become a reader and a Connect schema a writer. Texts: `files`;
-schemas: `to_connect`, `from_connect`; values: `values`. Source: Confluent's `ProtobufConverter`,
+Owns the way from a schema id and a message's position to a reader, and from a Connect schema to a writer. Texts:
+`files`; schemas: `to_connect`, `from_connect`; values: `values`. Source: Confluent's `ProtobufConverter`,
 `AbstractKafkaProtobufSerializer`, `AbstractKafkaProtobufDeserializer`.
 
 Invariant: unreadable bytes and unwritable values are DataErrors, whatever is wrong with them.
@@ -54,7 +54,9 @@ class ProtobufConverter(RegisteredConverter):
         return _ProtobufReader(message, self._options, connect_schema(message, self._options, version), len(head))
 
     def _file(self, found: RegisteredSchema) -> ProtobufFile:
-        """Compiled once, also for a message index that leads nowhere, and for all its messages and topics."""
+        """The compiled file. It is compiled once for all its messages and topics, also when a message index leads
+        nowhere.
+        """
         from herdmesh.connect.converters.protobuf.files import compiled
 
         used = {reference.name: one.text for reference, one in self._used(found.references)}
@@ -79,7 +81,7 @@ class ProtobufConverter(RegisteredConverter):
 
 
 class _ProtobufReader:
-    """Reads messages of one type."""
+    """Reader of messages of one type."""
 
     def __init__(self, message: Descriptor, options: ProtobufOptions, schema: Schema, head_bytes: int) -> None:
         from google.protobuf.message import DecodeError
@@ -102,7 +104,7 @@ class _ProtobufReader:
 
 
 class _ProtobufWriter:
-    """Writes values of one Connect schema."""
+    """Writer of values of one Connect schema."""
 
     def __init__(self, message: Descriptor, options: ProtobufOptions, schema: Schema, head: bytes) -> None:
         from google.protobuf.message import EncodeError
@@ -120,7 +122,7 @@ class _ProtobufWriter:
         try:
             for value in values:
                 if value is None:
-                    made.append(None)  # as Confluent's, whatever the schema says
+                    made.append(None)  # as in Confluent's converter, whatever the schema is
                     continue
                 if not fits(value):
                     check_value(schema, value)

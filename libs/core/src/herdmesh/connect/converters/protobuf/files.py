@@ -1,11 +1,11 @@
-"""Protobuf schemas as the registry keeps them, in `.proto` texts: compiling and writing.
+"""Protobuf schemas in the registry's form, `.proto` texts: compiling and writing.
 
-Owns both directions, and the message indexes that stand before each value: the position of a message in its file. Texts
-are compiled by protoc (package grpcio-tools) in a process of its own, so that a text which crashes protoc breaks
-nothing else. Source of the indexes: Confluent's `MessageIndexes`, "Wire format" in its documentation.
+Owns both directions, and the message indexes before each value: the position of a message in its file. protoc (package
+grpcio-tools) compiles texts in a separate process, so that a text which crashes protoc breaks nothing else. Source of
+the indexes: Confluent's `MessageIndexes`, "Wire format" in its documentation.
 
 Invariant: `compiled(text_of(file))` has the messages of `file`; a text that is no schema is a DataError with protoc's
-own words.
+message.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ProtobufFile:
-    """A schema: its file, in a pool with everything it imports."""
+    """Protobuf schema: its file, in a pool with all imported files."""
 
     pool: DescriptorPool
     file: FileDescriptorProto
 
     def message(self, indexes: Sequence[int]) -> Descriptor:
-        """The message at that place. Raises DataError when there is none."""
+        """The message at these indexes. Raises DataError when there is none."""
         found: DescriptorProto | None = None
         names = [self.file.package] if self.file.package else []
         for index in indexes:
@@ -54,14 +54,14 @@ class ProtobufFile:
         return self.named(".".join(names))
 
     def named(self, name: str) -> Descriptor:
-        """The message of that full name. Raises DataError when there is none."""
+        """The message with that full name. Raises DataError when there is none."""
         try:
             return self.pool.FindMessageTypeByName(name)
         except KeyError as error:
             raise DataError(f"The schema has no message {name}") from error
 
     def indexes(self, name: str) -> list[int]:
-        """The place of the message of that full name. Raises DataError when it is not of this file."""
+        """The indexes of the message with that full name. Raises DataError when the file does not have it."""
         path = name.removeprefix(f"{self.file.package}.").split(".")
         among, found = self.file.message_type, list[int]()
         for part in path:
@@ -75,18 +75,20 @@ class ProtobufFile:
 
 
 def _messages(among: Sequence[DescriptorProto]) -> list[DescriptorProto]:
-    return [one for one in among if not one.options.map_entry]  # what protoc makes of a map is not in the text
+    return [
+        one for one in among if not one.options.map_entry
+    ]  # messages that protoc generates for maps are not in the text
 
 
 def encode_indexes(indexes: Sequence[int]) -> bytes:
-    """As they stand before a value; the first message is one zero byte."""
+    """The indexes in the form that comes before a value; the first message is one zero byte."""
     if list(indexes) == [0]:
         return b"\0"
     return b"".join(_zigzag(one) for one in (len(indexes), *indexes))
 
 
 def decode_indexes(data: bytes, at: int) -> tuple[list[int], int]:
-    """The indexes at that place, and where the payload begins. Raises DataError when they are none."""
+    """The indexes at that position, and the start of the payload. Raises DataError when the bytes are no indexes."""
     count, at = _unzigzag(data, at)
     if not 0 <= count <= _INDEXES_MAX:
         raise DataError(f"Not Protobuf of a registry's serializer: {count} message indexes")
@@ -124,7 +126,7 @@ def _unzigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 def compiled(text: str, used: Mapping[str, str] | None = None) -> ProtobufFile:
-    """The schema of a text; `used` are the texts it imports, by path. Raises DataError with protoc's words."""
+    """The schema of a text; `used` are the imported texts, by path. Raises DataError with protoc's message."""
     with ScratchFolder("herdmesh-proto-") as scratch:
         base = scratch.path
         for name, one in {**_known_texts(), **(used or {}), _ROOT: text}.items():
@@ -151,7 +153,7 @@ def compiled(text: str, used: Mapping[str, str] | None = None) -> ProtobufFile:
 
 
 def in_pool(file: FileDescriptorProto) -> ProtobufFile:
-    """A file that imports known ones only. Raises DataError when it cannot be one."""
+    """The schema of a file that imports only known files. Raises DataError when the file is invalid."""
     pool = DescriptorPool()
     try:
         for known in _needed(file):
@@ -166,7 +168,7 @@ def in_pool(file: FileDescriptorProto) -> ProtobufFile:
 
 
 def _needed(file: FileDescriptorProto) -> list[FileDescriptorProto]:
-    """The known files it imports, used before user."""
+    """The known files that it imports, each before the files that import it."""
     known = known_files()
     found: dict[str, FileDescriptorProto] = {}
 
@@ -181,12 +183,12 @@ def _needed(file: FileDescriptorProto) -> list[FileDescriptorProto]:
 
 
 def _known_texts() -> dict[str, str]:
-    """What protoc does not bring itself."""
+    """Texts of the known files that protoc does not include."""
     return {name: text_of(file) for name, file in known_files().items() if not name.startswith("google/protobuf/")}
 
 
 def text_of(file: FileDescriptorProto) -> str:
-    """The `.proto` text, version 3, of a file that `protobuf.from_connect` made or that is known."""
+    """The `.proto` text, version 3, of a file from `protobuf.from_connect` or of a known file."""
     lines = ['syntax = "proto3";']
     if file.package:
         lines.append(f"package {file.package};")
@@ -208,7 +210,7 @@ def _message(message: DescriptorProto, indent: str) -> Iterator[str]:
     for at, oneof in enumerate(message.oneof_decl):
         members = [one for one in message.field if one.HasField("oneof_index") and one.oneof_index == at]
         if any(one.proto3_optional for one in members):
-            continue  # what protoc makes of a field labelled optional
+            continue  # generated by protoc for a field labelled optional
         yield f"{within}oneof {oneof.name} {{"
         yield from (f"{within}  {_field(one)}" for one in members)
         yield within + "}"

@@ -1,11 +1,11 @@
-"""Protobuf schema of a Connect schema.
+"""Conversion from a Connect schema to a Protobuf schema.
 
 Owns the rules; the other direction is `to_connect`. Source: Confluent's `ProtobufData.fromConnectSchema`,
 `messageDefinitionFromConnectSchema`, `fieldDefinitionFromConnectSchema`, `dataTypeFromConnectSchema`.
 
-Differences from Confluent's: defaults are not written (version 3 of Protobuf has none), the fields of a union without
-tags get the next free ones, and two messages of one name that differ are refused, where Confluent's takes the first for
-both.
+Differences from Confluent's converter: defaults are not written (version 3 of Protobuf has none), the fields of a union
+without tags get the next free ones, and two different messages of one name are refused, where Confluent's uses the
+first for both.
 
 Invariant: equal Connect schemas give equal files.
 """
@@ -46,7 +46,7 @@ _CONNECT_TYPES = {"INT8": "int8", "INT16": "int16"}
 
 
 def protobuf_file(schema: Schema, options: ProtobufOptions) -> tuple[FileDescriptorProto, str]:
-    """The file, and the full name of the message in it. Raises DataError when Protobuf has none for the schema."""
+    """The file, and the full name of the message in it. Raises DataError when Protobuf has no such schema."""
     if schema.type in _SCALARS and schema.name not in LOGICAL:
         file = FileDescriptorProto()
         file.CopyFrom(known_files()[WRAPPERS_FILE])
@@ -60,7 +60,7 @@ def protobuf_file(schema: Schema, options: ProtobufOptions) -> tuple[FileDescrip
 
 
 class _Writing:
-    """One file on its way."""
+    """Construction of one file."""
 
     def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
@@ -69,7 +69,7 @@ class _Writing:
         self._known: dict[str, Schema] = {}
 
     def file(self, schema: Schema) -> tuple[FileDescriptorProto, str]:
-        """The file of a struct, and its message's full name."""
+        """The file for a struct, and its message's full name."""
         parts = [self._options.scrubbed(part) for part in self._named(schema.name).split(".")]
         self._file.package = ".".join(parts[:-1])
         full = ".".join(parts)
@@ -152,7 +152,7 @@ class _Writing:
     def _type(
         self, made: DescriptorProto, schema: Schema, field: str, full: str, parameters: dict[str, str], *, member: bool
     ) -> str:
-        """A scalar's name, or the full name of a message or enum, with a dot in front."""
+        """The name of a scalar type, or the full name of a message or enum, with a leading dot."""
         logical = next((kind for kind, name in LOGICAL_TYPES.items() if name == schema.name), None)
         if logical is not None:
             own = schema.parameters or {}

@@ -1,7 +1,7 @@
 """Well-known Protobuf messages of both directions, and the files that define them.
 
-Owns their descriptors: Google's come from the packages that carry them; Confluent's two files (`confluent/meta.proto`,
-`confluent/type/decimal.proto`), which no package carries, are written here, as far as Connect uses them.
+Owns their descriptors. Google's come from the packages that include them. No package includes Confluent's two files
+(`confluent/meta.proto`, `confluent/type/decimal.proto`), so they are defined here, as far as Connect uses them.
 
 Invariant: names and numbers are those of the original files.
 """
@@ -27,7 +27,7 @@ LOGICAL_TYPES = {
     "google.type.TimeOfDay": TIME,
     "google.protobuf.Timestamp": TIMESTAMP,
 }
-"""Full name -> Connect's."""
+"""Connect's logical type by full name."""
 WRAPPERS = {
     f"google.protobuf.{name}Value": kind
     for name, kind in (
@@ -35,7 +35,7 @@ WRAPPERS = {
         ("UInt32", "INT64"), ("Bool", "BOOLEAN"), ("String", "STRING"), ("Bytes", "BYTES"),
     )
 }  # fmt: skip
-"""Full name -> Connect's type of the value in it."""
+"""Connect's type of the wrapped value by full name."""
 META_FILE, META_FIELD, META_NUMBER = "confluent/meta.proto", "confluent.field_meta", 1088
 DESCRIPTOR_FILE = "google/protobuf/descriptor.proto"
 WRAPPERS_FILE = "google/protobuf/wrappers.proto"
@@ -43,7 +43,7 @@ WRAPPERS_FILE = "google/protobuf/wrappers.proto"
 
 @cache
 def known_files() -> dict[str, FileDescriptorProto]:
-    """By path."""
+    """Descriptors of the known files by path."""
     found = [_meta(), _decimal()]
     for module in (descriptor_pb2, timestamp_pb2, wrappers_pb2, date_pb2, timeofday_pb2):
         made = FileDescriptorProto()
@@ -98,7 +98,7 @@ def _meta() -> FileDescriptorProto:
 
 @cache
 def _meta_access() -> tuple[Any, Any]:
-    """The class of field options that knows Confluent's, and the extension."""
+    """The class of field options that includes Confluent's extension, and the extension."""
     pool = DescriptorPool()
     for path in ("google/protobuf/descriptor.proto", META_FILE):
         pool.AddSerializedFile(known_files()[path].SerializeToString())
@@ -107,7 +107,7 @@ def _meta_access() -> tuple[Any, Any]:
 
 
 def meta_of(options: bytes) -> dict[str, str]:
-    """The parameters that serialized field options have for Connect; none where there are none."""
+    """Connect's parameters in serialized field options; empty when there are none."""
     if not options:
         return {}
     kind, extension = _meta_access()

@@ -70,7 +70,7 @@ class ProtobufOptions(CommonOptions):
 
     @classmethod
     def of(cls, parsed: dict[str, Any]) -> ProtobufOptions:
-        """From parsed settings."""
+        """Create from parsed settings."""
         return cls(
             general_sums=parsed["generalized.sum.type.support"],
             ignore_default=parsed["ignore.default.for.nullables"],
@@ -87,17 +87,17 @@ class ProtobufOptions(CommonOptions):
         )
 
     def scrubbed(self, name: str) -> str:
-        """A simple name as Protobuf allows it, if it is to be scrubbed."""
+        """A simple name changed to the form that Protobuf allows, if the options request it."""
         return scrubbed(name, first="_") if self.scrub else name
 
 
 def is_union(schema: Schema) -> bool:
-    """Whether a struct stands for a oneof, one field for each of its fields."""
+    """True for a struct that stands for a oneof, one field for each of its fields."""
     if schema.type != "STRUCT":
         return False
     return (schema.name is not None and schema.name.startswith(UNION)) or is_any_union(schema)
 
 
 def is_enum(schema: Schema) -> bool:
-    """Whether a string or number is one of some symbols."""
+    """True for a string or number that is one of several symbols."""
     return schema.type in ("STRING", "INT32") and has_symbols(schema, ENUM)

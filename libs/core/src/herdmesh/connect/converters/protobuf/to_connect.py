@@ -1,4 +1,4 @@
-"""Connect schema of a Protobuf message.
+"""Conversion from a Protobuf message to a Connect schema.
 
 Owns the rules; the other direction is `from_connect`. Source: Confluent's `ProtobufData.toConnectSchema`.
 
@@ -36,36 +36,39 @@ _LOGICAL_BASES: dict[str, SchemaType] = {"Date": "INT32", "Time": "INT32", "Time
 
 
 def connect_schema(message: Descriptor, options: ProtobufOptions, version: int | None = None) -> Schema:
-    """The schema; a wrapper's is that of its value where options say so. Raises DataError when Connect has none."""
+    """The Connect schema; for a wrapper that of its value where the options say so. Raises DataError when Connect has
+    no such schema.
+    """
     wrapped = WRAPPERS.get(message.full_name) if options.raw_wrappers else None
     made = Schema(wrapped) if wrapped is not None else _Reading(options).message(message)
     return made.replace(version=version) if version is not None else made
 
 
 def real_oneofs(message: Descriptor) -> list[OneofDescriptor]:
-    """Without those protoc makes of fields labelled optional."""
+    """The oneofs without those that protoc generates for fields labelled optional."""
     return [one for one in message.oneofs if not (len(one.fields) == 1 and is_proto3_optional(one.fields[0]))]
 
 
 def real_oneof(field: FieldDescriptor) -> OneofDescriptor | None:
-    """The oneof the field is in."""
+    """The field's oneof, without those that protoc generates."""
     return None if is_proto3_optional(field) else field.containing_oneof
 
 
 def is_proto3_optional(field: FieldDescriptor) -> bool:
-    """Whether it is labelled so, and in a oneof of its own therefore."""
+    """True for a field labelled optional in version 3, which protoc puts into a oneof."""
     oneof = field.containing_oneof
     return oneof is not None and len(oneof.fields) == 1 and oneof.name == f"_{field.name}"
 
 
 def has_optional_keyword(field: FieldDescriptor) -> bool:
-    """Whether it is labelled so, in version 3 or 2."""
+    """True for a field labelled optional, in version 3 or 2."""
     return is_proto3_optional(field) or (_is_proto2(field) and field.has_presence and field.containing_oneof is None
                                          and not field.is_required)  # fmt: skip
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether a repeated field holds the entries of a map: a map, or messages that are named and made like one's."""
+    """True when a repeated field has the entries of a map: a map, or messages with the name and fields of map
+    entries."""
     if not field.is_repeated or field.message_type is None:
         return False
     fields = field.message_type.fields
@@ -77,12 +80,12 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def union_name(oneof: OneofDescriptor, options: ProtobufOptions) -> str:
-    """The field of the struct that a oneof is."""
+    """The struct field for a oneof."""
     return f"{oneof.name}_{oneof.index}" if options.indexed_unions else oneof.name
 
 
 class _Reading:
-    """One schema on its way; knows the messages it is in."""
+    """Conversion of one schema, with the messages that enclose the current field."""
 
     def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
@@ -111,7 +114,7 @@ class _Reading:
         return Schema("STRUCT", True, f"{names.UNION}.{name}", fields=fields)
 
     def field(self, field: FieldDescriptor, *, member: bool = False) -> Schema:
-        """`member` of a oneof."""
+        """The schema of a field; `member`: the field is in a oneof."""
         options = self._options
         base = self._base(field)
         if field.is_repeated and base.type != "MAP":

@@ -55,12 +55,12 @@ _YEAR_MAX = 292_278_994
 
 
 def reader(message: Descriptor, options: ProtobufOptions, schema: Schema) -> Change:
-    """From a message to the value of the schema made of it."""
+    """Conversion from a message to a value of the schema that was converted from it."""
     return _Reading(options).message(schema, message)
 
 
 class _Reading:
-    """Makes the functions that read."""
+    """Compiler of the functions that read."""
 
     def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
@@ -69,7 +69,7 @@ class _Reading:
         logical = LOGICAL_TYPES.get(message.full_name)
         if logical is not None and schema.name == logical:
             return _READ_LOGICAL[logical]
-        if schema.type != "STRUCT":  # a wrapper
+        if schema.type != "STRUCT":  # a wrapper message
             return _wrapped(self._scalar(schema, message.fields_by_name["value"]))
         return self._struct(schema, message)
 
@@ -82,10 +82,10 @@ class _Reading:
             fields = [*(one for oneof in real_oneofs(message) for one in oneof.fields), *fields]
         for at, field in enumerate(fields, len(parts)):
             parts.append(self._part(schema.fields[at].schema, field, f"f{at}", bound))
-        return cast("Change", eval(f"lambda m: Struct(S, [{', '.join(parts)}])", bound))  # the text is ours
+        return cast("Change", eval(f"lambda m: Struct(S, [{', '.join(parts)}])", bound))  # the source is generated
 
     def _part(self, schema: Schema, field: FieldDescriptor, name: str, bound: dict[str, Any]) -> str:
-        """The expression of a field of the message `m`."""
+        """Expression for a field of the message `m`."""
         item = f"m.{field.name}"
         if keyword.iskeyword(field.name) or not field.name.isidentifier():
             item = f"getattr(m, {field.name!r})"
@@ -121,7 +121,7 @@ class _Reading:
         return read
 
     def field(self, schema: Schema, field: FieldDescriptor) -> Change | None:
-        """From the field's value, which is set, to Connect's; None = they are the same."""
+        """Conversion from the value of a field that is set to Connect's; None = they are the same."""
         if is_map(field) and schema.type == "MAP":
             return self._map(schema, field)
         if field.is_repeated:
@@ -217,12 +217,12 @@ _READ_LOGICAL: dict[str, Change] = dict(
 
 
 def writer(message: Descriptor, options: ProtobufOptions, schema: Schema) -> Change:
-    """From a value that fits the schema, and is not null, to a message."""
+    """Conversion from a value that fits the schema, and is not null, to a message."""
     return _Writing(options).message(schema, message)
 
 
 class _Writing:
-    """Makes the functions that write."""
+    """Compiler of the functions that write."""
 
     def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
@@ -295,7 +295,7 @@ class _Writing:
         return write
 
     def field(self, schema: Schema, field: FieldDescriptor) -> Change:
-        """From a value that is not null to what the field takes."""
+        """Conversion from a value that is not null to a value for the field."""
         if schema.type == "MAP":
             return self._map(schema, field)
         if schema.type == "ARRAY":
@@ -356,7 +356,7 @@ class _Writing:
 
 
 def _not_null(field: FieldDescriptor) -> Change:
-    """Refuses null in a list or map of Protobuf, which have none."""
+    """Refuse null in a list or map of Protobuf, which cannot contain null."""
     message = f"The field {field.full_name} has a null in its list or map, which Protobuf cannot hold: remove it"
 
     def check(value: Any) -> Any:
