@@ -1,7 +1,7 @@
 """The record chain of a task: converters, predicates and transformations compiled into one loop over a batch.
 
-Owns building a chain from a config, compiling it, running it over batches, and isolating the records that fail. What
-happens to a failed record (retry, skip, dead letter) is the caller's: `herdmesh.engine` implements the policy.
+Owns building a chain from a config, compiling it, running it over batches, and isolating the records that fail. The
+caller decides about a failed record (retry, skip, dead letter): `herdmesh.engine` implements the policy.
 
 Invariant: the compiled loop and the one-by-one path give equal results.
 """

@@ -1,7 +1,7 @@
 """Batch assembly: cuts batches into parts of one shape and topic, and joins records that were processed alone with
 them.
 
-Owns the order of a chain's results, and which timestamps records for Kafka may have. Converts and transforms nothing.
+Owns the order of a chain's results, and the check of timestamps of records for Kafka. Converts and transforms nothing.
 
 Invariant: records keep their order, and no batch is empty.
 """
@@ -18,20 +18,22 @@ from herdmesh.connect.model import NO_TIMESTAMP_MS, Batch, Schema
 from herdmesh.connect.transforms import Cells, Shape
 
 _Alike = tuple[str | None, int | None, Shape]
-"""Topic, partition and shape: what the records of a batch have in common."""
+"""Topic, partition and shape, which the records of a batch have in common."""
 
 
 class Collected:
-    """The results of a chain for a batch, in order: parts of it and single records, joined where they are alike."""
+    """Results of a chain for a batch, in order: parts of the batch and single records, joined where they have the same
+    topic, partition and shape.
+    """
 
     def __init__(self, given: Batch) -> None:
-        """`given` has the columns that go along with a single record."""
+        """`given` has the columns that a single record needs in addition to its cells."""
         self._given = given
         self._made: list[Batch] = []
         self._singles: list[tuple[_Alike, list[int], list[Cells]]] = []
 
     def add(self, at: int, cells: Cells, shape: Shape) -> None:
-        """What the record at that place of the given batch became."""
+        """Add the result for the record at index `at` of the given batch."""
         alike = cells[2], cells[4], shape
         if not self._singles or self._singles[-1][0] != alike:
             self._singles.append((alike, [], []))
@@ -39,12 +41,12 @@ class Collected:
         self._singles[-1][2].append(cells)
 
     def take(self, part: Batch) -> None:
-        """What the next records became."""
+        """Add the result for the next several records."""
         self._join()
         self._made += by_topic(part)
 
     def batches(self) -> list[Batch]:
-        """All that was made."""
+        """All results."""
         self._join()
         return self._made
 
@@ -73,7 +75,7 @@ class Collected:
 def runs(
     start: int, stop: int, keys: Schemas, values: Schemas
 ) -> Iterator[tuple[int, int, Schema | None, Schema | None]]:
-    """Stretches of records from `start` to `stop` with the same pair of schemas: start, stop, and the two schemas."""
+    """Runs of records from `start` to `stop` with the same pair of schemas: start, stop, and the two schemas."""
     if not isinstance(keys, list) and not isinstance(values, list):
         yield start, stop, keys, values
         return
@@ -124,7 +126,9 @@ def by_topic(batch: Batch) -> Iterator[Batch]:
 
 
 def checked_times(times_ms: Sequence[int | None]) -> Sequence[int | None]:
-    """The times of records for Kafka, None for -1 too. Raises InvalidRecordError for another below 0."""
+    """The timestamps of records for Kafka, with None in place of -1. Raises InvalidRecordError for any other negative
+    one.
+    """
     earliest_ms = min(filter(None, times_ms), default=0)
     if earliest_ms >= 0:
         return times_ms

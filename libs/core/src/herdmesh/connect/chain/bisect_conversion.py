@@ -1,10 +1,11 @@
 """Conversion of a column with bad records: finds the bad ones, and converts all others at little more than the usual
 cost.
 
-Owns cutting the column into pieces, and when that pays off. The chain decides what happens to a bad record.
+Owns the division of the column into pieces, and the rule for when it is worth its cost. The chain decides about a bad
+record.
 
-Invariant: every record is converted or named as failed, and no error leaves this module; the good records are what
-`read_many` and `write_many` give.
+Invariant: every record is converted or named as failed, and no error leaves this module; good records are the same as
+from `read_many` and `write_many`.
 """
 
 from __future__ import annotations
@@ -19,36 +20,37 @@ from herdmesh.connect.model import Schema
 
 T = TypeVar("T")
 PIECE_RECORDS = 128
-"""Records converted in vain, at most, for one that is bad. Measured with one bad JSON value in each 1,000 records and
-three transformations: 1.52 microseconds of CPU a record with 16, 1.45 with 32, 1.36 with 128; 1.03 with none bad."""
+"""Records converted in vain, at most, for one bad record. Measured with one bad JSON value in each 1,000 records and
+three transformations: 1.52 microseconds of CPU a record with 16, 1.45 with 32, 1.36 with 128; 1.03 with none bad.
+"""
 CAREFUL_BATCHES = 8
 """Good batches after a bad one before a batch is tried as a whole again: where one record in a thousand is bad, one
 batch in three has none."""
 SHORT_RECORDS = 8
-"""Fewer records than this go one by one: a loop's own cost is that of about so many."""
-#: Errors that are not specific to one record (retriable, or of the config), each maybe after a wait.
+"""Fewer records than this are processed one by one: starting a loop costs about as much as that many records."""
+#: Errors that are not specific to one record (retriable, or of the config); each may come after a wait.
 _OF_ALL = (RetriableError, ConfigError)
 
 
 class Care:
-    """Whether batches are worth trying as a whole."""
+    """Tracker of bad batches, which decides whether the next batch is tried as a whole."""
 
     def __init__(self) -> None:
         self._left = 0
 
     @property
     def needed(self) -> bool:
-        """A batch had a bad record lately."""
+        """True when one of the last batches had a bad record."""
         return self._left > 0
 
     def note(self, *, bad: bool) -> None:
-        """A batch had, or had no, bad record."""
+        """Record whether a batch had a bad record."""
         self._left = CAREFUL_BATCHES if bad else max(0, self._left - 1)
 
 
 @dataclass(slots=True)
 class Converted:
-    """A column as it was converted; `failed` are the places without a value, ascending."""
+    """Converted column; `failed` are the indexes without a value, ascending."""
 
     values: Sequence[Any]
     schemas: Schemas = None
@@ -56,7 +58,7 @@ class Converted:
 
 
 def read(converter: Converter, data: Sequence[bytes | None]) -> Converted:
-    """The column as the converter reads it."""
+    """Read the column with the converter."""
     if converter.is_static:
         values, failed = _converted(data, lambda part: converter.read_many(part)[1], lambda one: converter.read(one)[1])
         return Converted(values, converter.read_schema, failed)
@@ -77,7 +79,7 @@ def read(converter: Converter, data: Sequence[bytes | None]) -> Converted:
 
 
 def write(converter: Converter, values: Sequence[Any], schema: Schema | None) -> Converted:
-    """The column as the converter writes it."""
+    """Write the column with the converter."""
     made, failed = _converted(
         values, lambda part: converter.write_many(part, schema), lambda item: converter.write(item, schema)
     )
@@ -85,7 +87,7 @@ def write(converter: Converter, values: Sequence[Any], schema: Schema | None) ->
 
 
 def each(items: Sequence[Any], convert: Callable[[Any], Any]) -> Converted:
-    """The column converted item by item."""
+    """Convert the column item by item."""
     made, failed = _converted(items, lambda part: [convert(item) for item in part], convert)
     return Converted(made, failed=failed)
 
@@ -106,7 +108,7 @@ def _converted(
         except _OF_ALL:
             failed.extend(range(start, len(items)))
             break
-        except Exception:  # noqa: BLE001 - which record it was is found below; the chain asks it for its error again
+        except Exception:  # noqa: BLE001 - the loop below finds the record; the chain converts it again for its error
             pass
         for place, item in enumerate(piece, start):
             try:
@@ -119,8 +121,9 @@ def _converted(
 
 
 def stretches(count: int, *failed: Sequence[int]) -> Iterator[tuple[int, int, bool]]:
-    """Start and stop of each stretch of places, in order, and whether all of it was converted in every column. A short
-    good one counts with the bad ones beside it."""
+    """Start and stop of each stretch of indexes, in order, and whether every column was converted in all of it. A short
+    good stretch counts with the bad ones beside it.
+    """
     start = alone = 0
     for place in sorted({place for places in failed for place in places}):
         if place - start >= SHORT_RECORDS:

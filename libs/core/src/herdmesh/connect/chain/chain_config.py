@@ -1,6 +1,6 @@
 """Chain builder: the converters, predicates and transformations that a connector's config names.
 
-Owns how `key.converter`, `value.converter`, `header.converter`, `transforms` and `predicates` are read
+Owns the interpretation of `key.converter`, `value.converter`, `header.converter`, `transforms` and `predicates`
 (docs/reference/connect/configs.md, sections 4.1 and 6). Compiling: `compiled_loop`; running: `record_chain`.
 
 Invariant: a config without `violations` builds a chain.
@@ -40,11 +40,11 @@ _PREDICATE_ALIASES = unique_aliases("predicate aliases")
 def sink_chain(
     config: RawConfig, *, worker: RawConfig | None = None, keys: bool = True, headers: bool = True
 ) -> SinkChain:
-    """The chain of a sink task. `worker` gives the converters a connector does not name itself. An author's classes are
-    those that this process can import.
+    """The chain of a sink task. `worker` gives the converters that a connector does not name itself. An author's
+    classes must be importable in this process.
 
     Raises:
-        ConfigError: the first thing wrong, with the full key.
+        ConfigError: the first error, with the full key.
     """
     return SinkChain(*converters(config, worker=worker), transformations(config), keys=keys, headers=headers)
 
@@ -63,9 +63,10 @@ def converters(config: RawConfig, *, worker: RawConfig | None = None) -> tuple[C
 
 
 def has_defaults(config: RawConfig, field: str, *, worker: RawConfig | None = None) -> bool:
-    """Whether a null that a converter (`key.converter`, `value.converter`) gives under a schema with a default stands
-    for that default: not with its `replace.null.with.default=false` (JsonConverter), nor with its
-    `ignore.default.for.nullables=true` (those of a schema registry). Raises ConfigError with the full key."""
+    """True when the schema's default replaces a null from a converter (`key.converter`, `value.converter`): not with
+    its `replace.null.with.default=false` (JsonConverter), nor with its `ignore.default.for.nullables=true` (converters
+    with a schema registry). Raises ConfigError with the full key.
+    """
     source = settings_source(field, config, worker)
 
     def says(setting: str, default: bool) -> bool:
@@ -104,8 +105,9 @@ def transformations(config: RawConfig) -> list[Step]:
 def violations(
     config: RawConfig, *, worker: RawConfig | None = None, find: FindAuthored = here
 ) -> list[FieldViolation]:
-    """Everything that prevents building a chain: unsupported classes, and errors that only building shows. `find`:
-    where an author's classes are, for a caller that cannot import them all."""
+    """All errors that prevent building a chain: unsupported classes, and errors that only building shows. `find`: the
+    lookup of an author's classes, for a caller that cannot import them all.
+    """
     found: list[FieldViolation] = []
     for field, make in _converter_makers(config, worker, find).items():
         try:
@@ -151,7 +153,7 @@ def _class_name(field: str, settings: dict[str, Any]) -> str:
 
 
 def _authored(find: FindAuthored, field: str, name: str, version: object) -> type[AuthoredPlugin] | None:
-    """Raises ConfigError with the full key."""
+    """Find an author's class. Raises ConfigError with the full key."""
     try:
         return find(name, None if version is None else str(version))
     except ConfigError as error:

@@ -1,12 +1,11 @@
-"""Column-wise steps: steps over whole columns of a struct's fields, where all they do is build one struct from
-another's fields, or from a value that becomes a field.
+"""Column-wise steps: steps over whole columns of a struct's fields, for steps that only build one struct from another's
+fields, or from a value that becomes a field.
 
-Owns the page on which steps write this (`FieldCode`) and the function made of it. Each step writes itself once: the
-expressions it gives for the fields of a record are evaluated over columns here, and record by record in
-`compiled_loop.Loop`.
+Owns the `Code` for such steps (`FieldCode`) and the function compiled from it. Each step writes its code once: its
+expressions for the fields of a record are evaluated over columns here, and record by record in `compiled_loop.Loop`.
 
-Invariant: the result equals that of the loop over the records. What columns alone cannot decide, a failure above all,
-is left to that loop.
+Invariant: the result equals that of the loop over the records. Cases that columns alone cannot decide, above all
+failures, are left to that loop.
 """
 
 from __future__ import annotations
@@ -27,18 +26,17 @@ _OF_RECORDS: dict[Column, str] = {"offset": "offsets", "timestamp": "timestamps"
 
 
 class NotByColumns(Exception):
-    """A step does more than to make a struct of another's fields."""
+    """Raised for a step that does more than build a struct from another's fields."""
 
 
 class FieldCode(Code):
-    """The page on which steps write their changes to the fields of a struct. Raises NotByColumns for everything
-    else."""
+    """Code of steps that change the fields of a struct. Raises NotByColumns for any other statement."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(drop="")
         self._made_count = 0
         self.names: list[str] = []
-        """The variables that hold the columns of the struct as it is by now."""
+        """The variables that currently hold the columns of the struct."""
         self.statements: list[str] = []
         if schema.type == "STRUCT":
             self.names = [f"f{place}" for place in range(len(schema.fields))]
@@ -71,7 +69,7 @@ class FieldCode(Code):
         return True
 
     def put_fields(self, part: Part, after: Schema, values: Sequence[str]) -> bool:
-        before, made = self.names, self.made[part]  # of the value: struct_only has refused a key
+        before, made = self.names, self.made[part]  # the value's: struct_only has refused a key
         filled: set[int] = set()
         names: list[str] = []
         for field, text in zip(after.fields, values, strict=True):
@@ -80,7 +78,7 @@ class FieldCode(Code):
             names.append(self._computed(tree, before) if place is None else before[place])
             is_filled = _is_given(tree) if place is None else place in made.filled
             if not is_filled and not field.schema.optional:
-                # Some may be left out, where Java says nothing: that, too, is the other loop's to know.
+                # Java accepts null in a field that a step may leave out: the loop over the records decides that too.
                 self.statements.append(f"if None in {names[-1]}: return None")
                 is_filled = True
             if is_filled:
@@ -89,7 +87,7 @@ class FieldCode(Code):
         return True
 
     def _computed(self, tree: ast.expr, before: Sequence[str]) -> str:
-        """The variable of a new column: the values of an expression."""
+        """Write an expression over columns; returns the variable of the new column."""
         self._made_count += 1
         name = f"g{self._made_count}"
         if isinstance(tree, ast.Constant) or (isinstance(tree, ast.Name) and tree.id not in _OF_RECORDS):
@@ -107,7 +105,7 @@ class FieldCode(Code):
 
 
 class _Renamed(ast.NodeTransformer):
-    """`x[2]` becomes `x2`; the places and all other names are noted."""
+    """Rewriter of `x[2]` to `x2` that collects the indexes and all other names."""
 
     def __init__(self) -> None:
         self.places: dict[int, None] = {}
@@ -128,7 +126,7 @@ class _Renamed(ast.NodeTransformer):
 
 
 def _place(tree: ast.AST) -> int | None:
-    """Of the old struct's field that an expression is; None when it is anything else."""
+    """Index of the old struct's field that an expression reads; None for any other expression."""
     match tree:
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(place))) if name == OLD:
             return place
@@ -137,15 +135,15 @@ def _place(tree: ast.AST) -> int | None:
 
 
 def _is_given(tree: ast.expr) -> bool:
-    """Whether an expression is a literal that is not null."""
+    """True when an expression is a literal that is not null."""
     return isinstance(tree, ast.Constant) and tree.value is not None
 
 
 class FieldLoop:
-    """Steps done to columns of fields."""
+    """Steps compiled for columns of fields."""
 
     def __init__(self, steps: Sequence[Step], shape: Shape) -> None:
-        """Raises NotByColumns where the steps need the records."""
+        """Raises NotByColumns where the steps need whole records."""
         if shape.value is None:
             raise NotByColumns
         self._before, self._key = shape.value, shape.key
@@ -166,10 +164,10 @@ class FieldLoop:
         self.source, self._run = code.compiled("steps")
 
     def run(self, batch: Batch) -> Batch | None:
-        """The batch with the steps done; None where it must be gone through record by record."""
+        """The batch after the steps; None where it must be processed record by record."""
         values = batch.values
         if self._before.type != "STRUCT":
-            fields = [list(values)]  # a source's may be of any kind
+            fields = [list(values)]  # a source's column may be of any kind
         elif isinstance(values, StructColumn) and values.schema is self._before:
             fields = values.fields
         else:
@@ -181,7 +179,7 @@ class FieldLoop:
         timestamps = batch.timestamps_ms or (None,) * count
         try:
             made = self._run(batch.topic, batch.partition, count, fields, offsets, timestamps, are_texts)
-        except Exception:  # noqa: BLE001 - whatever it was: record by record it is found again, or is gone
+        except Exception:  # noqa: BLE001 - record by record any error occurs again, or it was transient
             return None
         if made is None:
             return None

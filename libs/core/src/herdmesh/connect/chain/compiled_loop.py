@@ -2,9 +2,9 @@
 
 Owns the generated text. Each step writes its own statements (`transforms.base`); converting and errors: `record_chain`.
 
-Invariant: the loop gives what the steps one by one give, or halts at the record that it cannot process, with the
-results of the records before it. A record that leaves the shape the loop was compiled for (a null that keeps its old
-schema, while the others get a new one) halts it too.
+Invariant: the loop gives the same results as the steps one by one, or halts at the record that it cannot process, with
+the results of the records before it. A record that leaves the shape the loop was compiled for (a null that keeps its
+old schema, while the others get a new one) halts it too.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from herdmesh.connect.transforms import Cells, Code, Column, Compiled, Diverged,
 _COLUMNS: tuple[Column, ...] = ("key", "value", "offset", "timestamp", "headers")
 _WRITTEN: tuple[Column, ...] = ("key", "value", "topic", "headers", "partition", "timestamp")
 _OF_BATCH: tuple[Column, ...] = ("topic", "partition")
-"""One for all records of a batch that goes in."""
+"""Variables with one value for all records of an input batch."""
 _OneByOne = Callable[[Any, Any, str | None, int | None, int | None, int | None, list[Header]], Cells | None]
 
 
 class Halted(Exception):
-    """A loop met a record it cannot take.
+    """Raised at a record that the loop cannot process.
 
     Args:
-        place: of the record in the batch the loop was given.
-        made: what the records before it became.
-        error: why; Diverged when it leaves the shape.
+        place: index of the record in the loop's batch.
+        made: the results of the records before it.
+        error: the reason; Diverged when the record leaves the shape.
     """
 
     def __init__(self, place: int, made: Batch, error: BaseException) -> None:
@@ -43,7 +43,7 @@ class Halted(Exception):
 
 
 class _Stop(Exception):
-    """Raised by a loop's own code when it halts: error, place, kept places and output columns."""
+    """Raised by a loop's generated code when it halts: error, index, kept indexes and output columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +60,22 @@ class Step:
 
     @property
     def touches(self) -> frozenset[Column]:
-        """The columns that are looked at or changed, whatever the shape."""
+        """The columns that the step reads or changes, for every shape."""
         own = self.transformation.touches
         return own if self.predicate is None else own | self.predicate.touches
 
     def applies(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> bool:
-        """Whether the transformation applies to the record, which was at that place of the batch."""
+        """True when the transformation applies to the record at index `at` of the batch."""
         return self.predicate is None or self.predicate.alone(cells, shape, batch, at) is not self.negate
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
         self.transformation.close()
         if self.predicate is not None:
             self.predicate.close()
 
     def condition(self, code: Code) -> str | None:
-        """An expression: whether the transformation applies to the record. None = to all."""
+        """Expression that is true when the transformation applies to the record. None = it applies to all records."""
         if self.predicate is None:
             return None
         holds = self.predicate.emit(code)
@@ -96,7 +96,7 @@ class Single:
         self.source, self._run = code.compiled("step")
 
     def run(self, cells: Cells, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
-        """The record after the step, and its shape; None = it is left out."""
+        """The record after the step, and its shape; None = the record is filtered."""
         key, value, topic, headers, partition, timestamp = cells
         if self._null_passes is not None and (key if self._null_passes == "key" else value) is None:
             return cells, self._before
@@ -109,9 +109,9 @@ class Loop:
     """All steps in one loop over the records of a batch, all of one shape."""
 
     def __init__(self, steps: Sequence[Step], shape: Shape, *, owned: bool) -> None:
-        """`owned`: maps in the batch are the chain's own and may be changed.
+        """`owned`: maps in the batch belong to the chain and may be changed.
 
-        Raises Diverged when the steps give records of one shape different ones.
+        Raises Diverged when the steps give different shapes to records of one shape.
         """
         code = Code(drop="continue")
         if owned:
@@ -143,7 +143,7 @@ class Loop:
             raise halted.error from halted.error.__cause__
 
     def until(self, batch: Batch) -> Batch:
-        """The batch with the steps done. Raises Halted at the first record that cannot be taken."""
+        """The batch after the steps. Raises Halted at the first record that cannot be processed."""
         if self.idle:
             return replace(batch, key_schema=self.shape.key, value_schema=self.shape.value)
         if self._by_fields is not None and (made := self._by_fields.run(batch)) is not None:
@@ -163,17 +163,17 @@ class Loop:
         return self._made(batch, count, kept, columns)
 
     def _made(self, batch: Batch, count: int, kept: list[int] | None, columns: Sequence[Any]) -> Batch:
-        """The batch of what the first `count` records became."""
+        """The batch of the results for the first `count` records."""
         made: dict[Column | None, Any] = dict(zip(self._out, columns, strict=True))
         values = batch.values
         if not self._keeps_json and type(values) is jackson.JsonValues:
-            values = list(values)  # maps in it may have been changed in place
+            values = list(values)  # the steps may have changed maps in it in place
 
         def column(name: Column | None, given: Sequence[Any]) -> Sequence[Any]:
             if name in made:
                 return jackson.like(given, made[name]) if name == "value" and self._keeps_json else made[name]
             if kept is not None and given and len(kept) != len(given):
-                # Lazy, so that a column which nobody looks at is not made to leave some of it out.
+                # Lazy, so that a column which nobody reads is not filtered.
                 return LazyColumn(kept, lambda places: jackson.like(given, [given[at] for at in places]))
             return given if count == len(given) else given[:count]
 
@@ -206,10 +206,10 @@ class Loop:
                    "headers": "headers_column"}  # fmt: skip
         used = [c for c in _COLUMNS if c in body.reads or c in body.writes]
         names, columns = [*used], [sources[c] for c in used]
-        if self.drops or not used:  # going over the values instead would decode them
+        if self.drops or not used:  # iterating over the values instead would decode them
             names.append("at")
             columns.append("range(len(values))")
-        # The rest of the first column tells the current record's index at no cost.
+        # The length hint of the first column's iterator gives the current record's index at no cost.
         code.line(f"rest = iter({code.bind(_counted)}({columns[0]}))")
         over = "rest" if len(columns) == 1 else f"zip({', '.join(['rest', *columns[1:]])})"
         with code.block(f"for {', '.join(names)} in {over}"):
@@ -224,7 +224,7 @@ class Loop:
 
 
 def _counted(column: Sequence[Any]) -> Sequence[Any]:
-    """The column as a sequence whose iterators have a length hint; a source's may be of any type."""
+    """The column as a sequence whose iterators have a length hint; a source's column may be of any type."""
     return column if isinstance(column, list | tuple | range | LazyColumn) else list(column)
 
 
@@ -243,7 +243,7 @@ def _emit_step(code: Code, step: Step, shape: Shape) -> Shape:
 
 def _emit_compiled(code: Code, compiled: Compiled, before: Shape) -> None:
     part = compiled.null_passes
-    if part is None or part in code.made or part in code.maps:  # what was just made, or changed, is not null
+    if part is None or part in code.made or part in code.maps:  # a value that was just created or changed is not null
         compiled.emit(code)
     elif compiled.shape == before:
         with code.block(f"if {code.read(part)} is not None"):

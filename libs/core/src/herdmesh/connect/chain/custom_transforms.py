@@ -1,9 +1,10 @@
 """Adapters that put an author's transformations, predicates and converters into a chain.
 
-A record with a custom step goes through the chain alone, step by step (`step_compiler`), because the schemas of the
-result are known only when it is there.
+A record with a custom step passes through the chain alone, step by step (`step_compiler`), because the schemas of the
+result are known only after the step.
 
-Invariant: a step sees the record as it is at its place in the chain, and cannot have changed what it may not change.
+Invariant: a step sees the record as it is at that step of the chain, and cannot change the parts that it must not
+change.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ _ALL: Final = frozenset[Column](("key", "value", "topic", "headers"))
 
 
 def _configure(author: AuthoredPlugin, config: RawConfig) -> None:
-    """Give it its settings. From then on no text of this process shows the passwords among them."""
+    """Configure the author's plugin. From then on every text of this process redacts the passwords among its
+    settings."""
     keep_secret(author.config_def().passwords(config))
     author.configure({name: None if value is None else str(value) for name, value in config.items()})
 
 
 def record_of(cells: Cells, shape: Shape, batch: Batch, at: int) -> ConnectRecord:
-    """The record at that place of the batch, as it is within the chain."""
+    """The record at index `at` of the batch, in its current form within the chain."""
     key, value, topic, headers, partition, timestamp_ms = cells
     return ConnectRecord(
         topic, partition, key, value, timestamp_ms, headers,
@@ -37,7 +39,7 @@ def record_of(cells: Cells, shape: Shape, batch: Batch, at: int) -> ConnectRecor
 
 
 class AuthoredTransformation(Transformation, Alone):
-    """A `RecordTransformation`, configured."""
+    """Transformation that calls a configured `RecordTransformation`."""
 
     touches = _ALL
     makes_times = True
@@ -77,7 +79,7 @@ class AuthoredTransformation(Transformation, Alone):
 
 
 class AuthoredPredicate(Predicate):
-    """A `RecordPredicate`, configured."""
+    """Predicate that calls a configured `RecordPredicate`."""
 
     touches = _ALL
 
@@ -105,7 +107,7 @@ class AuthoredPredicate(Predicate):
 
 
 class AuthoredConverter(Converter):
-    """A `RecordConverter`, configured."""
+    """Converter that calls a configured `RecordConverter`."""
 
     is_static = False
 

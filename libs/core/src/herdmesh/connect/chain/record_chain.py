@@ -3,14 +3,14 @@
     sink:   raw keys, values, headers -> converters -> steps -> Connect values
     source: Connect values -> steps -> converters -> raw keys, values, headers
 
-Owns the order of the stages, and the choice between two paths for a batch: all records through one compiled loop
-(`compiled_loop`), or, when that raises, around the bad records: good records together as before, a bad record alone and
-stage by stage, so that every failure has its record, stage and step. The caller decides what happens to a failure
-(retry, skip, report, stop) by its `Attempts`, which sees failures in the order of the records. Does not read or write
-Kafka.
+Owns the order of the stages, and the choice between two paths for a batch. The first path sends all records through one
+compiled loop (`compiled_loop`). When that raises, the second path isolates the bad records: good records together as
+before, a bad record alone and stage by stage, so that every failure has its record, stage and step. The caller decides
+about a failure (retry, skip, report, stop) by its `Attempts`, which gets failures in the order of the records. Does not
+read or write Kafka.
 
 Invariant: both paths give equal results; the given batch and its values are not changed; without `Attempts` a chain
-returns all records that its steps let through, or raises for the first that fails.
+returns all records that its steps do not filter, or raises for the first that fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from herdmesh.connect.transforms import Cells, Shape
 
 
 class SinkChain:
-    """Converts Kafka's bytes to the values of a sink task.
+    """Chain from Kafka's bytes to the values of a sink task.
 
     Args:
         keys: False leaves keys as raw bytes unless a step reads them.
@@ -63,8 +63,9 @@ class SinkChain:
         wanted = wanted_columns(steps)
         self._keyed = keys or "key" in wanted
         self._headed = headers or "headers" in wanted
-        # Nobody looks at values of one schema on their way: they are decoded when, and if, the task does. Where each
-        # record brings its schema, as JSON with schemas does, the task is told it, and telling takes the reading.
+        # No step reads the values, and all have one schema: they are decoded if and when the task reads them. Where
+        # each record has its own schema, as JSON with schemas does, the task needs the schema first, which requires
+        # decoding.
         self._lazy = "value" not in wanted and value.is_static
 
     @property
@@ -83,13 +84,14 @@ class SinkChain:
         if not self._care.needed:
             try:
                 return self._run_many(batch, attempts)
-            except Exception:  # noqa: BLE001 - whatever it was: it is found again below, with its record, or is gone
+            except Exception:  # noqa: BLE001 - any error occurs again below, with its record, or it was transient
                 pass
         return self._run_around(batch, attempts)
 
     def written(self, record: ConnectRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """A record that the task itself made, as it would be in its topic: key, value and headers by the converters. No
-        step is applied. Raises the converters' errors for values that they cannot write, mostly DataError."""
+        """Convert a record that the task itself made to its form in a topic: key, value and headers by the converters,
+        without the steps. Raises the converters' errors for values that they cannot write, mostly DataError.
+        """
         topic = record.topic or ""
         key = self._key.for_topic(topic).write(record.key, record.key_schema)
         value = self._value.for_topic(topic).write(record.value, record.value_schema)
@@ -97,7 +99,7 @@ class SinkChain:
         return key, value, [(one.key, header.write_header(one)) for one in record.headers]
 
     def close(self) -> None:
-        """Release everything; called once when the task ends."""
+        """Release all resources; called once when the task ends."""
         self._steps.close()
         for converter in (self._key, self._value, self._header):
             converter.close()
@@ -125,7 +127,7 @@ class SinkChain:
         return made
 
     def _decoded(self, batch: Batch, attempts: Attempts, raw: Sequence[bytes | None]) -> list[Any]:
-        """The values, when a task looks at them. Raises RecordError for the first that cannot be read."""
+        """Decode the values when a task reads them. Raises RecordError for the first unreadable value."""
         try:
             values = self._value.read_many(raw)[1]
             return values if isinstance(values, list) else list(values)
@@ -135,7 +137,7 @@ class SinkChain:
             raise
 
     def _run_around(self, batch: Batch, attempts: Attempts) -> list[Batch]:
-        """The good records together and the bad ones each alone."""
+        """Process the good records together and each bad record alone."""
         keys, values, headers = self._columns(batch)
         columns = replace(batch, keys=keys.values, values=values.values, headers=headers.values)
         made = Collected(batch)
@@ -191,7 +193,7 @@ class SinkChain:
 
 
 class SourceChain:
-    """Converts the records of a source task to Kafka's bytes."""
+    """Chain from the records of a source task to Kafka's bytes."""
 
     def __init__(self, key: Converter, value: Converter, header: HeaderConverter, steps: Sequence[Step]) -> None:
         self._key, self._value, self._header = key, value, header
@@ -208,7 +210,7 @@ class SourceChain:
 
     def run(self, batch: Batch, attempts: Attempts = STRICT) -> list[Batch]:
         """Transform and convert a batch of Connect records: raw batches of one topic each, in order; `None` as a value
-        is a tombstone. Each has the `places` its records had in the batch given.
+        is a tombstone. Each has as `places` the indexes of its records in the given batch.
 
         Raises:
             RecordError: the first record that cannot be transformed or converted.
@@ -218,18 +220,18 @@ class SourceChain:
         if not self._care.needed:
             try:
                 return self._run_many(self._placed(batch))
-            except Exception:  # noqa: BLE001 - whatever it was: it is found again below, with its record, or is gone
+            except Exception:  # noqa: BLE001 - any error occurs again below, with its record, or it was transient
                 pass
         return self._run_around(batch, attempts)
 
     def close(self) -> None:
-        """Release everything; called once when the task ends."""
+        """Release all resources; called once when the task ends."""
         self._steps.close()
         for converter in (self._key, self._value, self._header):
             converter.close()
 
     def _placed(self, batch: Batch) -> Batch:
-        """With places, and with headers that steps may change."""
+        """The batch with `places`, and with headers that steps may change."""
         headers = [list(one) for one in batch.headers] if self._headed else batch.headers
         return replace(batch, places=range(len(batch.values)), headers=headers)
 
@@ -252,7 +254,7 @@ class SourceChain:
         )
 
     def _run_around(self, batch: Batch, attempts: Attempts) -> list[Batch]:
-        """The good records together and the bad ones each alone."""
+        """Process the good records together and each bad record alone."""
         columns = self._placed(batch)
         shape = Shape(batch.key_schema, batch.value_schema, source=True)
         made = Collected(columns)
@@ -283,11 +285,11 @@ class SourceChain:
         return made.batches()
 
     def _times(self, times_ms: Sequence[int | None]) -> Sequence[int | None]:
-        """The times as Kafka takes them. The batch's own are known to be good: only a step can make others."""
+        """The timestamps in Kafka's form. Those of the batch are valid: only a step can produce invalid ones."""
         return checked_times(times_ms) if self._timed else times_ms
 
     def _written_around(self, batch: Batch) -> tuple[Batch, *tuple[Sequence[int], ...]]:
-        """The batch as it is written, and the places that could not be, by column."""
+        """The batch as written, and the indexes of the failures, by column."""
         write_header = self._header.for_topic(batch.topic).write_header
         headers = bisect_conversion.each(
             batch.headers, lambda one: [(header.key, write_header(header)) for header in one]

@@ -1,7 +1,7 @@
 """Error policy of a chain, as an interface: runs one fallible stage for one record and decides about its failure.
 
 Owns the interface between a chain and its caller, and the strict policy, which ends at the first failure. Tolerant
-policies (retry, skip, report) are the engine's.
+policies (retry, skip, report) belong to the engine.
 
 Invariant: only RecordSkipped lets a chain continue without a record; any other exception ends the batch.
 """
@@ -25,21 +25,24 @@ class RecordSkipped(Exception):
 
 
 class Attempts(Protocol):
-    """Runs one fallible stage for one record and decides about its failure."""
+    """Policy that runs one fallible stage for one record and decides about its failure."""
 
     @property
     def eager(self) -> bool:
-        """True when every failure must be known before a batch is passed on. False lets values be decoded when a task
-        reads them, for a caller that ends at the first failure and reports none."""
+        """True when every failure must be known before a batch is passed on. False allows values to be decoded when a
+        task reads them, for a caller that ends at the first failure and reports none.
+        """
         ...
 
     def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
-        """The call's result. Raises RecordSkipped to go on without the record, anything else to stop."""
+        """Run the call and return its result. Raises RecordSkipped to continue without the record, any other exception
+        to stop.
+        """
         ...
 
 
 class _Strict:
-    """One try, and the first failure ends the batch."""
+    """Policy without retries: the first failure ends the batch."""
 
     eager = False
 
@@ -54,6 +57,6 @@ STRICT: Attempts = _Strict()
 
 
 def record_error(stage: str, step: object, batch: Batch, at: int, error: Exception) -> RecordError:
-    """The error for a record that ends a batch."""
+    """The error that ends a batch, for a failed record."""
     offset = batch.offsets[at] if batch.offsets else None
     return RecordError(stage, str(step), batch.topic, batch.partition, offset, error)

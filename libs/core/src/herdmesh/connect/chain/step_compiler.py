@@ -21,13 +21,14 @@ from herdmesh.connect.model import Batch
 from herdmesh.connect.transforms import Alone, Cells, Column, Diverged, Shape
 
 SHAPES_MAX: Final = 1_000
-"""As many as the converters' schema caches hold by default, so that a topic with one schema per record exhausts neither
-memory."""
+"""Maximum number of compiled shapes: the default size of the converters' schema caches, so that a topic with one schema
+per record does not exhaust memory.
+"""
 _V = TypeVar("_V")
 
 
 class Steps:
-    """All steps of one chain. `owned`: maps among the values are the chain's own and may be changed."""
+    """All steps of one chain. `owned`: maps among the values belong to the chain and may be changed."""
 
     def __init__(self, steps: Sequence[Step], *, owned: bool) -> None:
         self.steps = tuple(steps)
@@ -41,8 +42,9 @@ class Steps:
         return self._loops
 
     def loop(self, shape: Shape) -> Loop:
-        """All steps at once for this shape. Raises Diverged when there can be no such thing, or what compiling raises:
-        one by one it is raised again, with its record."""
+        """The loop of all steps for this shape. Raises Diverged when there can be no such loop, or the error of
+        compiling, which occurs again for each record processed alone.
+        """
         try:
             found = self._loops[shape]
         except KeyError:
@@ -64,13 +66,14 @@ class Steps:
         take: Callable[[Batch], None],
         alone: Callable[[int], None],
     ) -> bool:
-        """Records `start` to `stop`, all of one shape, in order: `take` gets what several became together, `alone` the
-        place of one that is to go by itself. Returns whether there was one."""
+        """Process records `start` to `stop`, all of one shape, in order: `take` gets the results of several records,
+        `alone` the index of a record to process by itself. Returns True if there was such a record.
+        """
         halted = False
         while start < stop:
             try:
                 loop = self.loop(shape)
-            except Exception:  # noqa: BLE001 - alone each of them says what is wrong with its shape
+            except Exception:  # noqa: BLE001 - processed alone, each record reports the error of its shape
                 place, start = start, stop
             else:
                 try:
@@ -79,7 +82,7 @@ class Steps:
                 except Halted as halt:
                     take(halt.made)
                     place = start + halt.place
-                    # Many bad ones in a row are not worth a new beginning each.
+                    # With many bad records in a row it is not worth restarting the loop after each.
                     start = place + 1 if halt.place >= SHORT_RECORDS else min(stop, place + SHORT_RECORDS)
             halted = True
             for at in range(place, start):
@@ -87,7 +90,7 @@ class Steps:
         return halted
 
     def one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> tuple[Cells, Shape] | None:
-        """One record through all steps, one after the other; None = left out."""
+        """Process one record, step by step; None = the record is filtered."""
         for step, singles in zip(self.steps, self._singles, strict=True):
             after = attempts.attempt(
                 partial(_step_one, step, singles, cells, shape, batch, at), TRANSFORMATION, step, batch, at
@@ -125,5 +128,5 @@ def _keep(compiled: dict[Shape, _V], shape: Shape, made: _V) -> _V:
 
 
 def wanted_columns(steps: Sequence[Step]) -> frozenset[Column]:
-    """The columns that steps look at or change, whatever the shape."""
+    """The columns that the steps read or change, for every shape."""
     return frozenset[Column]().union(*(step.touches for step in steps))

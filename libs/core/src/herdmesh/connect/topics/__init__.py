@@ -1,9 +1,9 @@
-"""Record formats of Connect's internal topics: configs, statuses, source offsets, and our audit topic.
+"""Record formats of Connect's internal topics: configs, statuses, source offsets, and Herdmesh's audit topic.
 
 Owns keys, values and the accept and refuse rules of each record kind, the standalone offsets file, topic names, and the
-lag figures of a status. Owns no log and no state: those are the stores'.
+lag figures of a status. Owns no log and no state: those belong to the stores.
 
-Invariant: what Connect writes is read and written back byte for byte.
+Invariant: a record that Connect writes is read and written back byte for byte.
 """
 
 from __future__ import annotations

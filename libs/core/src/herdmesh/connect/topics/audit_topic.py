@@ -19,11 +19,11 @@ from herdmesh.connect.topics.decoding import Undecodable, key_bytes, key_text
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """Who asked for what, when, and how it ended.
+    """Caller, request, time and outcome of a decided control request.
 
     `time_ms` is the writer's wall clock, epoch milliseconds. `operation` names the RPC. `connector` is "" when the
     request concerns none. `outcome` and `changes` are plain JSON; secrets in `changes` are redacted by the caller.
-    `payload` is a digest of what was asked, "" = not known. `revision` is what the change led to, as text, "" = not
+    `payload` is a digest of the request, "" = not known. `revision` is the revision after the change, as text, "" = not
     known yet.
     """
 
@@ -55,7 +55,7 @@ def encode(record: AuditRecord) -> tuple[bytes, bytes]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> AuditRecord | Undecodable:
-    """Read one record; anything that is not one we wrote is `Undecodable`."""
+    """Read one record; a record that Herdmesh did not write is `Undecodable`."""
     try:
         members = jackson.loads(value)
     except DataError as error:
@@ -63,7 +63,7 @@ def decode(key: bytes | None, value: bytes | None) -> AuditRecord | Undecodable:
     if key is None or not isinstance(members, dict):
         return Undecodable("the key is null or the value is not a JSON object", "audit")
     fields = cast("dict[str, Any]", members)
-    payload, revision = fields.get("payload", ""), fields.get("revision", "")  # Herdmesh 0.1 wrote neither
+    payload, revision = fields.get("payload", ""), fields.get("revision", "")  # Herdmesh 0.1 wrote neither of them
     texts = [*(fields.get(name) for name in ("caller", "operation", "connector")), payload, revision]
     maps = [fields.get(name) for name in ("outcome", "changes")]
     time_ms = fields.get("time_ms")

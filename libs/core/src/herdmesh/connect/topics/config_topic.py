@@ -45,8 +45,9 @@ from herdmesh.connect.topics.decoding import (
 )
 
 RECORD_BYTES_MAX = 1_000_000
-"""Of a key and its value. A broker takes records of 1,048,588 bytes by default; this leaves room for the batch around
-it."""
+"""Maximum bytes of a key and its value. A broker accepts records of 1,048,588 bytes by default; this leaves space for
+the batch around the record.
+"""
 SESSION_KEY = "session-key"
 LEADER_KEY = "herdmesh-leader"
 
@@ -95,8 +96,9 @@ def encode(record: ConfigRecord | Tombstone) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Decoded:
-    """Read one record. Null, empty and JSON-null values are one and the same to Connect
-    (docs/reference/connect/config-topic.md, section 2.1)."""
+    """Read one record. Connect treats null, empty and JSON-null values alike
+    (docs/reference/connect/config-topic.md, section 2.1).
+    """
     if key is None:
         return Undecodable("the key is null")
     text = key_text(key)
@@ -123,7 +125,7 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
 
 
 def _plain_record(kind: str, name: str, task: int | None, value: bytes) -> ConfigRecord | None:
-    """The kinds that are nearly the whole topic, read in one step; None where the value is out of the ordinary."""
+    """Read a record of the kinds that make up nearly the whole topic in one step; None for an unusual value."""
     if kind == _MANIFEST:
         return _plain_manifest(name, value)
     if kind not in _OF_PROPERTIES:
@@ -135,7 +137,7 @@ def _plain_record(kind: str, name: str, task: int | None, value: bytes) -> Confi
 
 
 def _kind_of(text: str) -> tuple[str, _Decoder | None]:
-    """Kind and decoder of a key. `connector` alone is no kind, nor is `session-key-x`: that one is a whole key."""
+    """Kind and decoder of a key. `connector` alone is no kind, nor is `session-key-x`: `session-key` is a whole key."""
     for kind, decoder in _BY_FIRST_WORD.get(text[: text.find("-")], ()):
         if kind in _WHOLE_KEYS:
             if text == kind:
@@ -146,7 +148,7 @@ def _kind_of(text: str) -> tuple[str, _Decoder | None]:
 
 
 class _Refused(Exception):
-    """The reason why a value does not match its key. Never leaves this module."""
+    """Reason why a value does not match its key. Never leaves this module."""
 
 
 def _map(value: Any) -> _Json:
@@ -182,7 +184,7 @@ def _decode_target_state(name: str, _task: int | None, value: Any) -> Decoded:
     if value is None:
         return Tombstone("target-state", name)
     members = _map(value)
-    # A string in state.v2 decides alone, even when it is no state we know; anything else leaves the word to `state`.
+    # A string in state.v2 decides alone, even when the state is unknown; for any other value of it, `state` decides.
     state = members.get("state.v2")
     if not isinstance(state, str):
         state = _text(members, "state")
@@ -233,7 +235,7 @@ def _decode_logger(name: str, _task: int | None, value: Any) -> Decoded:
 
 
 class _PlainManifest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A manifest as nearly all are: members of the right types alone. Jackson reads the same there."""
+    """Manifest in its usual form, with members of the right types only. Jackson reads such a value in the same way."""
 
     incarnation: str
     applied_config: dict[str, str | None] | None
@@ -249,7 +251,7 @@ _decode_plain_manifest = msgspec.json.Decoder(_PlainManifest).decode
 
 
 def _plain_manifest(name: str, value: bytes) -> ManifestRecord | None:
-    """None where the value must be looked at member by member."""
+    """Read a manifest in its usual form; None where it must be read member by member."""
     if len(value) > jackson.NAME_LENGTH_MAX:
         return None
     try:
@@ -297,7 +299,7 @@ def _decode_manifest(name: str, _task: int | None, value: Any) -> Decoded:
 
 
 def _numbered(members: _Json, name: str) -> dict[int, Any]:
-    """A member that is an object by task number; empty where it is missing."""
+    """A member that is an object with task numbers as keys; empty where it is missing."""
     value = members.get(name)
     if value is None:
         return {}
@@ -324,8 +326,8 @@ def _decode_epoch(_name: str, _task: int | None, value: Any) -> Decoded:
     )
 
 
-# In the order Connect tries the prefixes (docs/reference/connect/config-topic.md, section 4); ours last, since Connect
-# never sees them as its own.
+# In the order in which Connect tries the prefixes (docs/reference/connect/config-topic.md, section 4). Herdmesh's own
+# are last, since Connect never takes them for its own.
 _DECODERS: tuple[tuple[str, _Decoder], ...] = (
     ("target-state", _decode_target_state),
     (_CONNECTOR, _decode_connector),
@@ -363,7 +365,7 @@ def _encode_manifest(record: ManifestRecord) -> tuple[str, _Json]:
         "config_digest": record.config_digest,
         "revisions": {key: record.revisions[key] for key in sorted(record.revisions)},
     }
-    if record.stray_digests:  # few connectors have any
+    if record.stray_digests:  # few connectors have stray digests
         value["stray_digests"] = {str(number): digest for number, digest in record.stray_digests.items()}
     if record.restarts:
         value["restarts"] = {str(number): record.restarts[number] for number in sorted(record.restarts)}

@@ -1,9 +1,9 @@
-"""Outcomes of decoding a record that the topics share, and the parsing of task numbers in keys.
+"""Outcomes of decoding a record, shared by the topics, and the parsing of task numbers in keys.
 
-Knows no topic.
+Has no rules of a single topic.
 
-Invariant: decoding never raises. An unreadable record becomes `Undecodable`, which names the object it was about, so
-that a store can count it, list it, and still do what Connect does for that object.
+Invariant: decoding never raises. An unreadable record becomes `Undecodable`, which names the object that it belongs to,
+so that a store can count it, list it, and still do what Connect does for that object.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """A record Connect would log and ignore. `kind` is "" when the key itself cannot be read."""
+    """A record that Connect would log and ignore. `kind` is "" when the key itself cannot be read."""
 
     reason: str
     kind: str = ""
@@ -40,7 +40,7 @@ class Undecodable:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A key of no kind we know; a newer Connect or another tool may have written it."""
+    """A key of an unknown kind; a newer Connect or another tool may have written it."""
 
     key: str
 
@@ -56,7 +56,9 @@ def key_bytes(text: str) -> bytes:
 
 
 def parse_int32(text: str) -> int | None:
-    """`Integer.parseInt`: optional sign, decimal digits of any script in the basic plane, 32 bits; None if refused."""
+    """`Integer.parseInt`: optional sign, decimal digits of any script in the basic plane, 32 bits; None for a text that
+    it refuses.
+    """
     if not text.isascii():
         digits = "".join(str(int(char)) if char.isdecimal() and char <= "\uffff" else char for char in text)
         if not digits.isascii():
@@ -75,7 +77,9 @@ def parse_task_key(key: str, leading_parts: int) -> tuple[str, int] | None:
     Java splits on `-` and drops trailing empty parts, so `task-x-1-` is task 1 of x and `task-x--1` task 1 of `x-`.
     """
     head, _, last = key.rpartition("-")
-    if last.isdecimal() and last.isascii() and len(last) < 10:  # nearly every key, and no other reading is possible
+    if (
+        last.isdecimal() and last.isascii() and len(last) < 10
+    ):  # nearly every key, and no other interpretation is possible
         words = head.split("-", leading_parts)
         return (words[-1], int(last)) if len(words) > leading_parts else None
     parts = key.split("-")

@@ -1,4 +1,4 @@
-"""Header names that Connect gives a dead letter: `__connect.errors.*` (docs/reference/connect/data-model.md, section
+"""Header names of a dead letter, as in Connect: `__connect.errors.*` (docs/reference/connect/data-model.md, section
 5.4).
 
 Owns the prefix, for the engine that writes dead letters and for the worker and the CLI that read them.

@@ -15,7 +15,9 @@ from typing import Protocol
 
 
 class Offsets(Protocol):
-    """Where a task stands in one partition: the message of the wire, and the worker's own. Less than 0 = not known."""
+    """Offsets of a task in one partition; implemented by the wire message and by the worker's own value. Less than 0 =
+    not known.
+    """
 
     @property
     def committed_offset(self) -> int: ...
@@ -34,7 +36,7 @@ class Lag:
 
     @property
     def total(self) -> int | None:
-        """Records not committed, read or not."""
+        """Records that are not committed, whether read or not."""
         return None if self.behind is None else self.behind + (self.uncommitted or 0)
 
 
@@ -42,21 +44,21 @@ NOT_KNOWN = Lag(None, None)
 
 
 def behind(one: Offsets) -> int | None:
-    """Records of one partition that are not read and put yet."""
+    """Records of one partition that the task has not read and put yet."""
     if one.position < 0 or one.end_offset < 0:
         return None
     return max(0, one.end_offset - one.position)
 
 
 def uncommitted(one: Offsets) -> int | None:
-    """Records of one partition that are read and put, and not committed yet."""
+    """Records of one partition that the task has read and put, and not committed yet."""
     if one.position < 0 or one.committed_offset < 0:
         return None
     return max(0, one.position - one.committed_offset)
 
 
 def lag_of(partitions: Iterable[Offsets]) -> Lag:
-    """Of a task that has these partitions."""
+    """The lag of a task that owns these partitions."""
     parts = list(partitions)
     return Lag(_sum(behind(one) for one in parts), _sum(uncommitted(one) for one in parts))
 

@@ -2,10 +2,10 @@
 Java-serialized `HashMap<byte[], byte[]>`, as Connect's FileOffsetBackingStore reads and writes it.
 
 Owns both directions of the Java Object Serialization Stream Protocol, as far as such a map needs it. Keys and values
-are those of the offsets topic (`offsets_topic`) and are not interpreted here. Owns no file.
+are those of the offsets topic (`offsets_topic`) and are not interpreted here. Opens no file.
 
-Invariant: Java reads what `encode` makes as the same map; `decode` reads what Java wrote as the same map, null keys and
-values included; anything else is a DataError with the position, never half a map.
+Invariant: Java reads the output of `encode` as the same map; `decode` reads Java's output as the same map, null keys
+and values included; anything else is a DataError with the position, never half a map.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _BYTES_UID = 0xACF317F8060854E0
 _SC_WRITE_METHOD, _SC_SERIALIZABLE = 1, 2
 _LOAD_FACTOR = 0.75
 _CAPACITY_FIRST = 16
-#: Handles in the order in which `encode` gives them out: the map's class, the map, the array's class.
+#: Handles in the order in which `encode` assigns them: the map's class, the map, the array's class.
 _BYTES_CLASS_HANDLE = _HANDLE_FIRST + 2
 
 
 def encode(offsets: Mapping[bytes | None, bytes | None]) -> bytes:
-    """The file's bytes. Byte for byte what Java writes, but for the order of entries, which is no order in Java."""
+    """The file's bytes. Byte for byte Java's output, except for the order of entries, which is undefined in Java."""
     out = bytearray(struct.pack(">HH", _MAGIC, _VERSION))
     out += struct.pack(">BB", _TC_OBJECT, _TC_CLASSDESC) + _utf(_MAP_CLASS)
     out += struct.pack(">QBH", _MAP_UID, _SC_WRITE_METHOD | _SC_SERIALIZABLE, 2)
@@ -76,7 +76,7 @@ def decode(data: bytes) -> Offsets:
 
 
 class _Reader:
-    """Reads one stream; used once."""
+    """Reader of one stream; used once."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -123,7 +123,7 @@ class _Reader:
         return item
 
     def _class(self, name: str, uid: int, fields: int) -> None:
-        """A class description, in full or by reference, which must be that of `name`."""
+        """Read a class description, in full or by reference, which must be that of `name`."""
         tag = self._tag()
         if tag == _TC_REFERENCE:
             if self._reference() != name:

@@ -1,9 +1,9 @@
 """Record format of the source offsets topic (docs/reference/connect/offsets-topic.md, section 1).
 
-Owns keys `["connector",{partition}]`, offset values, and the rule for what both may hold. Owns no log and no cache.
+Owns keys `["connector",{partition}]`, offset values, and the rule for the types in both. Owns no log and no cache.
 
 Invariant: the key's bytes identify a partition. The order of members counts, so `encode_key` keeps the order it is
-given, and numbers are written as Java writes them.
+given, and numbers are written as in Java.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _PRIMITIVES = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """The offset of one source partition; `offset` None is a reset (tombstone). Null partitions exist and carry
-    None."""
+    """The offset of one source partition; `offset` None is a reset (tombstone). A partition can be null (None)."""
 
     connector: str
     partition: OffsetMap | None
@@ -33,13 +32,13 @@ class OffsetRecord:
 
 
 def encode_key(connector: str, partition: OffsetMap | None) -> bytes:
-    """The key's bytes. Raises DataError for a partition Connect would refuse."""
+    """The key's bytes. Raises DataError for a partition that Connect would refuse."""
     validate(partition)
     return jackson.dumps([connector, None if partition is None else dict(partition)])
 
 
 def encode_value(offset: OffsetMap | None) -> bytes | None:
-    """The value's bytes, None for a reset. Raises DataError for an offset Connect would refuse."""
+    """The value's bytes, None for a reset. Raises DataError for an offset that Connect would refuse."""
     validate(offset)
     return None if offset is None else jackson.dumps(dict(offset))
 
@@ -50,7 +49,7 @@ def encode(record: OffsetRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> OffsetRecord | Undecodable:
-    """Read one record. A key that is no `[name, partition]` is `Undecodable`; so is a value that is no offset."""
+    """Read one record. A key that is not `[name, partition]` is `Undecodable`; so is a value that is no offset."""
     parsed_key = decode_key(key)
     if isinstance(parsed_key, Undecodable):
         return parsed_key
@@ -78,7 +77,7 @@ def decode_key(key: bytes | None) -> tuple[str, OffsetMap | None] | Undecodable:
 
 
 def decode_value(value: bytes | None) -> OffsetMap | None:
-    """The offset in a value; None when it was reset. Raises DataError for what Connect refuses."""
+    """The offset in a value; None when it was reset. Raises DataError for a value that Connect refuses."""
     offset = jackson.loads(value)
     validate(offset)
     return cast("OffsetMap | None", offset)

@@ -1,11 +1,11 @@
 """Record format of the status topic (docs/reference/connect/status-topic.md, sections 2, 5 and 10"Seen on 4.3.1").
 
-Owns the three record kinds with their keys, values and accept and refuse rules. Owns no cache: which status wins (stale
-UNASSIGNED, PUT_SAFE) is the status store's. msgspec reads an ordinary value in one step (`_PlainStatus`); any other
-value is read member by member.
+Owns the three record kinds with their keys, values and accept and refuse rules. Owns no cache: the status store decides
+which status applies (stale UNASSIGNED, PUT_SAFE). msgspec reads an ordinary value in one step (`_PlainStatus`); any
+other value is read member by member.
 
-Invariant: `encode(decode(key, value)) == (key, value)` for every record that Connect writes. Our own members come after
-`version`, only when they are set, and Java ignores them.
+Invariant: `encode(decode(key, value)) == (key, value)` for every record that Connect writes. Herdmesh's own members
+come after `version`, only when they are set, and Java ignores them.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ class State(StrEnum):
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
-    """Something true about a task beside its state, such as STALLED or RESTARTING (an addition of ours).
+    """Entry of a task's status beside its state, such as STALLED or RESTARTING (Herdmesh's addition).
 
-    `type` in upper case, `message` one line for a human, `since_ms` epoch milliseconds, 0 = unknown.
+    `type` is in upper case, `message` one line for an operator, `since_ms` epoch milliseconds, 0 = unknown.
     """
 
     type: str
     message: str = ""
     since_ms: int = 0
     wait: Wait | None = None
-    """Of type WAITING, part by part; it began at `since_ms`."""
+    """Parts of a condition of type WAITING; the wait began at `since_ms`."""
 
 
 class ConnectorStatus(msgspec.Struct, frozen=True, gc=False):
     """`status-connector-<c>`.
 
     `worker_id` is host:port (None only where a foreign writer left null), `generation` the writer's (int32), `trace`
-    the stack trace of a FAILED one, `version` the connector plugin's. `conditions`, `commit_scope`,
-    `worker_incarnation` are ours, absent by default.
+    the stack trace of a FAILED connector, `version` that of the connector plugin. `conditions`, `commit_scope` and
+    `worker_incarnation` are Herdmesh's, absent by default.
     """
 
     connector: str
@@ -71,7 +71,7 @@ class ConnectorStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskStatus(msgspec.Struct, frozen=True, gc=False):
-    """`status-task-<c>-<n>`; members as in `ConnectorStatus`. `commit_scope`: of its last commit, None = of none."""
+    """`status-task-<c>-<n>`; members as in `ConnectorStatus`. `commit_scope`: of its last commit, None = no commit."""
 
     connector: str
     task: int
@@ -88,8 +88,8 @@ class TaskStatus(msgspec.Struct, frozen=True, gc=False):
 class TopicStatus(msgspec.Struct, frozen=True, gc=False):
     """`status-topic-<topic>:connector-<c>`: the connector uses the topic.
 
-    `topic` and `connector` come from the key, which is what Connect files it under; `named_topic` and `named_connector`
-    are what the value says when that is something else (None when it agrees). `task` saw the topic first.
+    `topic` and `connector` come from the key, by which Connect stores the status. `named_topic` and `named_connector`
+    come from the value, None when it agrees with the key. `task` is the task that used the topic first.
     """
 
     topic: str
@@ -105,7 +105,9 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _PlainStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """The value of a status as it nearly always is: members of the right types alone. Jackson reads the same there."""
+    """Value of a status in its usual form, with members of the right types only. Jackson reads such a value in the same
+    way.
+    """
 
     state: State
     generation: _Int32
@@ -156,7 +158,7 @@ def topic_status_key(topic: str, connector: str) -> bytes:
 
 
 def encode(record: StatusRecord | Tombstone) -> tuple[bytes, bytes | None]:
-    """Key and value; a status DESTROYED is its tombstone."""
+    """Key and value; a status with state DESTROYED becomes its tombstone."""
     if isinstance(record, Tombstone):
         return _tombstone_key(record), None
     if isinstance(record, TopicStatus):
@@ -194,7 +196,7 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
 
 
 class _Refused(Exception):
-    """The reason why a key or value is malformed. Never leaves this module."""
+    """Reason why a key or value is malformed. Never leaves this module."""
 
 
 def _tombstone_key(record: Tombstone) -> bytes:
@@ -290,8 +292,9 @@ def _decode_task(key: str, value: bytes | None) -> Decoded:
 
 
 def _decode_topic(key: str, value: bytes | None) -> Decoded:
-    # Connect measures the separator and does not look at its text (docs/reference/connect/status-topic.md, section
-    # 5.3); topics cannot hold a colon.
+    # Connect skips the length of the separator without comparing its text (docs/reference/connect/status-topic.md,
+    # section
+    # 5.3); topics cannot contain a colon.
     rest = key[len(_TOPIC) + 1 :]
     colon = rest.find(":")
     topic, connector = rest[: max(colon, 0)], rest[colon + len(_TOPIC_SEPARATOR) :]
@@ -310,7 +313,7 @@ def _decode_topic(key: str, value: bytes | None) -> Decoded:
     )
 
 
-# By what comes before the second dash of a key; without one there is no kind.
+# By the part of a key before its second dash; a key without a second dash has no kind.
 _DECODERS: dict[str, Callable[[str, bytes | None], Decoded]] = {
     _CONNECTOR: _decode_connector,
     _TASK: _decode_task,
@@ -319,7 +322,7 @@ _DECODERS: dict[str, Callable[[str, bytes | None], Decoded]] = {
 
 
 def _plain_status(value: bytes) -> _PlainStatus | None:
-    """None where the value must be looked at member by member."""
+    """Read a status in its usual form; None where it must be read member by member."""
     try:
         return _decode_plain_status(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -330,7 +333,7 @@ def _topic_members(value: bytes) -> _PlainTopic:
     try:
         return _decode_plain_topic(value).topic
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass  # Jackson may accept it all the same
+        pass  # Jackson may still accept it
     members = _map(_map(jackson.loads(value), "the value").get("topic"), "'topic'")
     return _PlainTopic(
         _text(members, "name"),
@@ -358,7 +361,7 @@ def _status_members(value: bytes) -> _Json:
 
 
 def _conditions(value: Any) -> tuple[Condition, ...]:
-    """Ours, so read leniently: a newer writer's shape must not hide the status itself."""
+    """Herdmesh's own member, read leniently: the form of a newer writer must not hide the status itself."""
     if not isinstance(value, list):
         return ()
     items = [cast(_Json, item) for item in cast("list[Any]", value) if isinstance(item, dict)]
@@ -387,7 +390,7 @@ def _wait(value: Any, since_ms: int) -> Wait | None:
 
 
 def _commit_scope(value: Any) -> CommitScope | None:
-    """Our member: an unreadable one means no commit."""
+    """Herdmesh's own member: an unreadable one means no commit."""
     if not isinstance(value, dict):
         return None
     members = cast(_Json, value)
@@ -399,7 +402,7 @@ def _commit_scope(value: Any) -> CommitScope | None:
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:
-    """None where it is not a list of strings alone."""
+    """A list of texts as a tuple; None for any other value."""
     if not isinstance(value, list):
         return None
     texts = tuple(item for item in cast("list[Any]", value) if isinstance(item, str))

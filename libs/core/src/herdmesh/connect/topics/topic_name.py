@@ -1,7 +1,7 @@
 """Topic name check: the names that Kafka accepts for a topic.
 
-Owns the rule (Java: `org.apache.kafka.common.internals.Topic.validate`) and its texts. The topic of a record is chosen
-by its connector.
+Owns the rule (Java: `org.apache.kafka.common.internals.Topic.validate`) and its texts. A record's connector chooses its
+topic.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from typing import Final
 
 LENGTH_MAX: Final = 249
-"""Kafka's (`Topic.MAX_NAME_LENGTH`): a partition's folder has five digits and more behind it."""
+"""Kafka's limit (`Topic.MAX_NAME_LENGTH`): a partition's folder adds five digits and more to the name."""
 _OTHERS: Final = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 def why_no_topic(name: str) -> str:
-    """Why Kafka has no topic of this name, as `no topic's name has ...`; "" = it may have."""
+    """The reason why Kafka cannot have a topic of this name, as `no topic's name has ...`; "" = the name is valid."""
     if others := "".join(dict.fromkeys(_OTHERS.findall(name))):
         return f"no topic's name has {others!r}: it is made of a-z, A-Z, 0-9, '.', '_' and '-'"
     if len(name) > LENGTH_MAX:

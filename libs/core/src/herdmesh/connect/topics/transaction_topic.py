@@ -1,8 +1,8 @@
 """Record format of the transaction coordinator's topic: the outcome of a transaction (Kafka's TransactionLogKey and
 TransactionLogValue).
 
-Owns the reading of one record, and the partition that has the records of a transactional id. Reads no topic: whether a
-caller may is not decided here.
+Owns the decoding of one record, and the partition that has the records of a transactional id. Reads no topic, and does
+not decide whether a caller may read it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FIRST_FLEXIBLE = 1
 
 
 class Decision(NamedTuple):
-    """How a transaction was to end, and where."""
+    """Decided outcome of a transaction, and its partitions."""
 
     commit: bool
     partitions: frozenset[tuple[str, int]]
 
 
 def java_partition(text: str, partition_count: int) -> int:
-    """`Utils.abs(text.hashCode()) % partition_count` of Kafka."""
+    """The partition of a text: Kafka's `Utils.abs(text.hashCode()) % partition_count`."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):
@@ -36,7 +36,9 @@ def java_partition(text: str, partition_count: int) -> int:
 
 
 def decode(transactional_id: str, key: bytes | None, value: bytes | None) -> Decision | None:
-    """The decision in a record of the coordinator's log; None where it is none, about another id, or not readable."""
+    """The decision in a record of the coordinator's log; None for a record without a decision, of another id, or
+    unreadable.
+    """
     if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
         return None
     if key[_KEY.size :] != transactional_id.encode():
@@ -60,7 +62,7 @@ def _named(fields: _Fields) -> frozenset[tuple[str, int]]:
 
 
 class _Fields:
-    """Kafka's wire types, in the plain and in the flexible encoding (KIP-482)."""
+    """Reader of Kafka's wire types, in the plain and in the flexible encoding (KIP-482)."""
 
     def __init__(self, data: bytes, position: int, flexible: bool) -> None:
         self._data = data
@@ -68,7 +70,7 @@ class _Fields:
         self._flexible = flexible
 
     def count(self) -> int:
-        """The length of an array; 0 for a null one."""
+        """Read the length of an array; 0 for a null array."""
         return max(0, self._varint() - 1 if self._flexible else self.int32())
 
     def text(self) -> str:
@@ -79,7 +81,7 @@ class _Fields:
         return int.from_bytes(self._take(4), "big", signed=True)
 
     def end(self) -> None:
-        """Pass over a structure's tagged fields."""
+        """Skip a structure's tagged fields."""
         if self._flexible:
             for _ in range(self._varint()):
                 self._varint()

@@ -1,9 +1,9 @@
-"""Config validation: Connect's rules for a connector's config, and ours on top.
+"""Config validation: Connect's rules for a connector's config, and Herdmesh's in addition.
 
 Owns the framework's keys, the rules between keys, the refusal of unsupported settings, and warnings about unknown keys.
 Gets the plugins of a worker as `KnownPlugins`.
 
-Invariant: knows no plugin by import; for Connect's own plugins the result equals a real worker's (golden vectors).
+Invariant: imports no plugin; for Connect's own plugins the result equals a real worker's (golden vectors).
 """
 
 from __future__ import annotations

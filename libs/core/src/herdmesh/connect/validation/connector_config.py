@@ -1,9 +1,9 @@
 """Validation of a connector's config, exactly as Connect 4.3.1 validates it (docs/reference/connect/rest-api.md,
 section 5).
 
-Owns how the parts are combined: the framework's keys, the connector's keys, the options of converters, the overrides of
-Kafka clients. Definitions: `framework_keys`; rules between keys: `connector_rules`. Settings that this release does not
-support are refused in addition, by `unsupported_settings`.
+Owns the combination of the parts: the framework's keys, the connector's keys, the options of converters, the overrides
+of Kafka clients. Definitions: `framework_keys`; rules between keys: `connector_rules`. `unsupported_settings` also
+refuses settings that this release does not support.
 
 Invariant: for Connect's own plugins the result equals a real worker's (golden validate vectors).
 """
@@ -50,10 +50,12 @@ class Validation:
     groups: list[str] = field(default_factory=list[str])
     fields: list[ValidatedField] = field(default_factory=list[ValidatedField])
     error_count: int = 0
-    """Messages of the framework's and the connector's keys, and of the other sections the keys that have any."""
+    """Number of messages of the framework's and the connector's keys, plus the number of keys with a message in the
+    other sections.
+    """
 
     def add(self, groups: Iterable[str], fields: Iterable[ValidatedField], *, each_message: bool) -> None:
-        """One more section."""
+        """Add a section."""
         added = list(fields)
         self.groups = list(dict.fromkeys([*self.groups, *groups]))
         self.fields.extend(added)
@@ -67,12 +69,12 @@ class Validation:
 
 
 def validate_connector(config: RawConfig, plugins: KnownPlugins, worker: WorkerFacts | None = None) -> Validation:
-    """Connect's validation of the config.
+    """Validate the config as Connect does.
 
     Args:
         config: as submitted; values are text or null.
-        plugins: the classes that exist.
-        worker: what the worker adds; None = Connect's defaults.
+        plugins: the existing classes.
+        worker: the worker's settings that matter; None = Connect's defaults.
 
     Raises:
         ConfigError: where Connect gives an error instead of a result: no connector class or an unknown one, a client
@@ -101,7 +103,7 @@ def validate_connector(config: RawConfig, plugins: KnownPlugins, worker: WorkerF
     definition = enriched(cls, config, plugins, worker)
     values = definition.validate(config, plugins)
     _check_rules(config, values, connector, worker)
-    # converters first: what is wrong with one is added to the framework's keys
+    # Converters first: problems of a converter are added to the framework's keys.
     converters = [_converter(key, kind, config, values, plugins) for key, kind in CONVERTER_KINDS.items()]
     result = Validation(written, cls.kinds[0])
     result.add(*_own(definition, values, cls.definition, config, plugins), each_message=True)
@@ -114,7 +116,7 @@ def validate_connector(config: RawConfig, plugins: KnownPlugins, worker: WorkerF
 
 
 def _wrong_version(config: RawConfig, cls: PluginClass, plugins: KnownPlugins, error: ConfigError) -> Validation:
-    """Without the connector nothing but the keys of all connectors can be looked at."""
+    """The result for a missing version: without the connector only the keys of all connectors can be checked."""
     definition = without_connector(cls, plugins)
     values = definition.validate(config, plugins)
     for key in (_CLASS, _VERSION):
@@ -142,11 +144,12 @@ def _own(
     config: RawConfig,
     plugins: KnownPlugins,
 ) -> tuple[list[str], list[ValidatedField]]:
-    """The section of the framework's keys and the connector's; keys without a definition come first, and a key of both
-    has the connector's definition in the framework's place."""
+    """The section of the framework's keys and the connector's. Keys without a definition come first. For a key of both,
+    the connector's definition replaces the framework's at its position.
+    """
     own = connector.validate(config, plugins)
     keys = {**framework.keys, **connector.keys}
-    # Java adds these at the head of their buckets, so that of two in one the later comes first
+    # Java adds these at the head of their buckets, so that of two keys in one bucket the later comes first
     added = [name for name in reversed(values) if name not in framework.keys]
     extra = [name for name in [*hash_map_order([*added, *framework.keys]), *own] if name not in keys]
     found = {**values, **own}
@@ -159,8 +162,9 @@ _Overrides = list[tuple[ConfigKey | None, ConfigValue]]
 
 
 def _overrides(clients: Iterable[str], config: RawConfig, worker: WorkerFacts) -> list[tuple[str, _Overrides]]:
-    """The overrides of each client. Connect validates them in another order than it reports them in, which shows when
-    one of them raises."""
+    """The overrides of each client. Connect validates the clients in another order than it reports them, which is
+    visible when one of them raises.
+    """
     used = list(clients)
     found = {client: validate_overrides(client, config, worker.overrides) for client in _JUDGED if client in used}
     return [(client, found[client]) for client in used]
@@ -184,7 +188,7 @@ def _converter(
         chosen.add(str(error), error.fix)
         version.add(str(error), error.fix)
         return [], []
-    if cls is None:  # Connect looks it up as it is written here, blanks and all
+    if cls is None:  # Connect looks up the name exactly as it is written, including blanks
         chosen.add(f"Failed to load class {written}: {written}", "write it without blanks")
         return [], []
     prefix = f"{name}."

@@ -1,4 +1,4 @@
-"""Config keys that every connector has: Connect's common, sink and source keys, and ours.
+"""Config keys that every connector has: Connect's common, sink and source keys, and Herdmesh's own.
 
 Owns the tables (docs/reference/connect/configs.md, section 5; types, defaults, groups and orders as in Connect 4.3.1).
 Rules between keys: `connector_rules`.
@@ -42,23 +42,22 @@ from herdmesh.connect.config import (
 
 _CONVERTER = Validator(
     "A concrete subclass of org.apache.kafka.connect.storage.Converter, A class with a public, no-argument constructor",
-    lambda _field, _value: (
-        None
-    ),  # needs the classes of a worker: `framework_keys` puts its own in the place of this one
+    lambda _field, _value: None,  # needs the classes of a worker: `framework_keys` replaces this validator
 )
 _HEADER_CONVERTER = Validator(_CONVERTER.text.replace("storage.Converter", "storage.HeaderConverter"), _CONVERTER.check)
 
 
 def versions_of(name: str, known: Callable[[str | None], Sequence[str]]) -> Recommender:
-    """For the version of the plugin that `name` names: the known versions of its class, and no field while none is
-    named."""
+    """Recommender for the version of the plugin that key `name` names: the known versions of its class. The field is
+    hidden while no class is named.
+    """
     return Recommender(
         lambda _name, parsed: known(parsed.get(name)), lambda _name, parsed: parsed.get(name) is not None
     )
 
 
 class _Group:
-    """Makes keys of one group."""
+    """Factory for the keys of one group."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -78,7 +77,7 @@ class _Group:
 
 
 MEMORY_MIN_BYTES: Final = 128 << 20
-"""The least memory of a task's process, imports included."""
+"""Minimum memory of a task's process, imports included."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _common, _errors = _Group("Common"), _Group("Error Handling")
 _creation, _once = _Group("Topic Creation"), _Group("Exactly Once Support")
@@ -229,9 +228,9 @@ SINK = COMMON.extended(*_SINK_KEYS, *_DEAD_LETTER_KEYS)
 SOURCE = COMMON.extended(*_SOURCE_KEYS)
 """Keys of every source connector (Java: SourceConnectorConfig)."""
 DEAD_LETTERS = ConfigDef(*_DEAD_LETTER_KEYS)
-"""Of sources: Connect has dead letters of sinks only, and knows these keys of no source."""
+"""Keys for the dead letters of sources: Connect has dead letters of sinks only, and no such keys for sources."""
 ERRORS = ConfigDef(*_ERROR_KEYS, *_DEAD_LETTER_KEYS)
-"""The handling of a failed record."""
+"""Keys for the handling of a failed record."""
 _BROKERS = "not larger than the number of brokers in the Kafka cluster"
 _REPLICAS = positive_or_broker_default(
     f"Replication factor must be positive and {_BROKERS}", f"Positive number {_BROKERS}"
@@ -240,15 +239,16 @@ _PARTITIONS = positive_or_broker_default("Number of partitions must be positive"
 
 
 def group_names(config: RawConfig) -> tuple[str, ...]:
-    """The topic creation groups besides default, in order. Listing default has no effect, as in Connect."""
+    """The topic creation groups other than default, in order. Listing default has no effect, as in Connect."""
     listed = (name.strip() for name in str(config.get("topic.creation.groups") or "").split(","))
     return tuple(dict.fromkeys(name for name in listed if name and name != "default"))
 
 
 def topic_creation(groups: Sequence[str]) -> ConfigDef:
-    """Of sources: how topics are made (KIP-158), for the default group, to which every other falls back, and for those
-    named. Connect looks at these only when a task starts, and then wants partitions and replication factor of the
-    default group; here the broker's defaults do when they are left out."""
+    """Keys for the creation of topics by sources (KIP-158): for the default group, whose values apply where another
+    group has none, and for the named groups. Connect checks these keys only when a task starts, and then requires
+    partitions and replication factor of the default group; here the broker's defaults apply when they are left out.
+    """
     keys: list[ConfigKey] = []
     for group in ("default", *groups):
         prefix = f"topic.creation.{group}."
@@ -260,7 +260,7 @@ def topic_creation(groups: Sequence[str]) -> ConfigDef:
                       f"The number of partitions of {whose} that are created; -1 takes the broker's default.",
                       _PARTITIONS),
         ]  # fmt: skip
-        if group != "default":  # which has all topics that no other group has, whatever is written
+        if group != "default":  # the default group has all topics of no other group; it needs no patterns
             for name, what in (("include", "of the group"), ("exclude", "not of the group, though included")):
                 keys.append(ConfigKey(prefix + name, Type.LIST, [], Importance.LOW,
                                       f"Regular expressions of topics that are {what}.", regexes()))  # fmt: skip
@@ -310,4 +310,4 @@ HERDMESH = ConfigDef(
                   "are outside of transactions and visible at once; after a kill some are there twice, none is lost.",
                   one_of(EXACTLY_ONCE, AT_LEAST_ONCE)),
 )  # fmt: skip
-"""Keys of our own."""
+"""Herdmesh's own keys."""

@@ -1,7 +1,7 @@
-"""Connect's rules between the keys of a connector's config, checked after each key by itself.
+"""Connect's rules between the keys of a connector's config, checked after each single key.
 
 Owns the rules (docs/reference/connect/configs.md, sections 5.2 and 5.5; Java: `SinkConnectorConfig.validate`,
-`DistributedHerder`), in Connect's words. Each adds its problems to the values it is given.
+`DistributedHerder`), with Connect's texts. Each adds its problems to the given values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NULL_VALUE = "Null value can not be supplied as the configuration value."
 
 
 def check_topics(config: RawConfig, values: dict[str, ConfigValue]) -> None:
-    """A sink consumes `topics` or `topics.regex`, one of them, and not its own dead letters.
+    """Require one of `topics` and `topics.regex` for a sink, and refuse its own dead letter topic among them.
 
     Raises ConfigError when the regex has to be applied and cannot be compiled, as Connect fails then.
     """
@@ -60,7 +60,7 @@ def check_topics(config: RawConfig, values: dict[str, ConfigValue]) -> None:
 
 
 def check_group(config: RawConfig, values: dict[str, ConfigValue], worker_group: str) -> None:
-    """A sink's consumer group must not be the workers' group."""
+    """Refuse the workers' group as a sink's consumer group."""
     if _GROUP in config:
         group = config[_GROUP]
         value = values.setdefault(_GROUP, ConfigValue(_GROUP, group))
@@ -78,7 +78,7 @@ def check_group(config: RawConfig, values: dict[str, ConfigValue], worker_group:
 def check_exactly_once(
     config: RawConfig, values: dict[str, ConfigValue], connector: SourceConnector, *, enabled: bool
 ) -> None:
-    """`exactly.once.support=required` needs a worker and a connector that can (KIP-618)."""
+    """Require support of the worker and the connector for `exactly.once.support=required` (KIP-618)."""
     value = values[_SUPPORT]
     if value.problems or str(value.value).lower() != "required":
         return
@@ -100,7 +100,7 @@ def check_exactly_once(
 
 
 def check_boundary(config: RawConfig, values: dict[str, ConfigValue], connector: SourceConnector) -> None:
-    """`transaction.boundary=connector` needs a connector that defines its own transactions."""
+    """Require a connector that defines its own transactions for `transaction.boundary=connector`."""
     value = values[_BOUNDARY]
     if value.problems or str(value.value).lower() != "connector":
         return
@@ -122,17 +122,17 @@ def check_boundary(config: RawConfig, values: dict[str, ConfigValue], connector:
 
 
 def check_nulls(config: RawConfig, values: dict[str, ConfigValue]) -> None:
-    """Null is no value for any key."""
+    """Refuse null as a value of any key."""
     for name in hash_map_order(config, copied=True):
         if config[name] is None:
             values.setdefault(name, ConfigValue(name)).add(NULL_VALUE, "leave the key out")
 
 
 def _asked(question: Callable[[], bool | None]) -> tuple[bool | None, str | None]:
-    """The author's answer, or the message when the author's code failed."""
+    """The result of the author's method, or the message when its code failed."""
     try:
         return question(), None
-    except Exception as error:  # noqa: BLE001 - an author's code may raise anything; Connect reports it as this key's
+    except Exception as error:  # noqa: BLE001 - an author's code may raise anything; Connect reports it for this key
         detail = f": {text}" if (text := str(error).strip()) else "; please see the worker logs for more details."
         return None, f"An unexpected error occurred during validation{detail}"
 

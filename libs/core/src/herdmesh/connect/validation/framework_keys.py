@@ -1,8 +1,8 @@
 """Framework keys of one connector config: Connect's keys with this worker's classes and versions as choices, and the
 keys of the transformations and predicates that the config names.
 
-Owns what Java's `ConnectorConfig.enrich` does, and the refusal of classes and versions. A definition is made for each
-validated config and not kept.
+Owns the rules of Java's `ConnectorConfig.enrich`, and the refusal of classes and versions. A definition is built for
+each validated config and not kept.
 
 Invariant: an unresolved class or version adds no keys but `type` and `plugin.version`, and its problem is reported
 there.
@@ -39,8 +39,9 @@ _SIMPLE_HEADER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """What validation has to know of the worker: its default converters, its `group.id`, whether its sources can be
-    exactly once, and what connectors may set of their clients."""
+    """Facts about the worker that validation needs: its default converters, its `group.id`, whether its sources can be
+    exactly once, and the client settings that connectors may override.
+    """
 
     converters: dict[str, str] = field(
         default_factory=lambda: {
@@ -59,7 +60,7 @@ CONVERTER_KINDS = {
     "key.converter": PluginKind.CONVERTER,
     "value.converter": PluginKind.CONVERTER,
 }
-"""The keys that name converters, in the order Connect reports their options."""
+"""The keys that name converters, in the order in which Connect reports their options."""
 
 
 def base_definition(kind: PluginKind | None) -> ConfigDef:
@@ -88,9 +89,9 @@ def enriched(connector: PluginClass, config: RawConfig, plugins: KnownPlugins, w
 
 
 def loaded(name: str, version: str | None, plugins: KnownPlugins) -> PluginClass | None:
-    """The class of that name in the latest of the requested versions, None when there is no such class.
+    """The class of that name in the latest of the requested versions; None when there is no such class.
 
-    Raises ConfigError when no such version exists, or the request is no version.
+    Raises ConfigError when no such version exists, or the requested version is malformed.
     """
     wanted = version_range(version)
     found = plugins.class_named(name, wanted)
@@ -105,7 +106,7 @@ def loaded(name: str, version: str | None, plugins: KnownPlugins) -> PluginClass
 
 
 def check_concrete(cls: PluginClass, kind: PluginKind) -> None:
-    """Raises ConfigError unless the class is of that kind and can be made."""
+    """Raise ConfigError unless the class is of that kind and can be instantiated."""
     if kind not in cls.kinds:
         java = "interface" if cls.interface else "class"
         raise ConfigError(
@@ -155,7 +156,7 @@ def _converter_keys(
 
 
 def _checked(key: ConfigKey, kind: PluginKind, plugins: KnownPlugins) -> ConfigKey:
-    """A converter's key, which takes concrete converters only."""
+    """A converter's key, which accepts concrete converters only."""
 
     def check(_field: str, value: Any) -> None:
         cls = None if value is None else plugins.class_named(value)
@@ -172,14 +173,14 @@ def _class_text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """Transformations or predicates: plugins that a config names by aliases."""
+    """Plugin family, transformations or predicates: plugins that a config names by aliases."""
 
     key: str
     group: str
     what: str
     kind: PluginKind
     implicit: tuple[ConfigKey, ...]
-    """Keys every one of them has, whatever its class; a class's own key of such a name is not seen."""
+    """Keys that every plugin of the family has; they hide a class's own key of the same name."""
     check: Callable[[str, RawConfig], None]
 
     def aliases(self, config: RawConfig) -> list[str]:
@@ -235,7 +236,7 @@ def _has_version(name: str, version: Any, plugins: KnownPlugins) -> bool:
 
 
 def _required(cls: PluginClass | None) -> PluginClass:
-    assert cls is not None  # a value of type CLASS was found, or it would be null
+    assert cls is not None  # a value of type CLASS was resolved, otherwise it would be null
     return cls
 
 

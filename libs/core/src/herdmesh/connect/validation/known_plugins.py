@@ -1,8 +1,8 @@
-"""Interface to the plugins of a worker, for validation: so validation imports no plugin and no discovery.
+"""Interface to the plugins of a worker, with which validation imports no plugin and no discovery.
 
 Owns the lookups that validation needs. `plugins.plugin_registry.PluginRegistry` implements them.
 
-Invariant: a name finds at most one class; where no version is asked for, the latest is found (KIP-891).
+Invariant: a name finds at most one class; without a requested version it finds the latest (KIP-891).
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ class KnownPlugins(KnownClasses, Protocol):
         ...
 
     def class_named(self, name: str, wanted: VersionRange | None = None) -> PluginClass | None:
-        """The class of that name or alias, abstract ones too, in the latest of the `wanted` versions; None = there is
-        none."""
+        """The class of that name or alias, including abstract ones, in the latest of the `wanted` versions; None =
+        there is no such class.
+        """
         ...
 
     def serving(self, name: str, config: RawConfig) -> str:
-        """The name of the connector that takes a config with this `connector.class`. Raises ConfigError as `find`."""
+        """The name of the connector that serves a config with this `connector.class`. Raises ConfigError as `find`."""
         ...
 
     def find(self, name: str, version: str | None = None) -> PluginDescriptor:

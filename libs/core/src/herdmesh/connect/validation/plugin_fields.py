@@ -1,4 +1,4 @@
-"""Option lists of plugins, without values: what a form or `herd` shows (docs/reference/connect/rest-api.md, section 4).
+"""Option lists of plugins, without values, for a form or `herd` (docs/reference/connect/rest-api.md, section 4).
 
 Owns the choice of keys and their order; the definitions belong to the plugins.
 """
@@ -16,8 +16,8 @@ from herdmesh.connect.validation.known_plugins import KnownPlugins
 def fields_of_plugin(class_name: str, plugins: KnownPlugins) -> list[ConfigKey]:
     """The keys of the connector, converter, transformation or predicate of that class name or alias.
 
-    A connector's own keys come first, then those every sink or source has and it does not define itself, then ours
-    (`herdmesh.*`).
+    A connector's own keys come first, then those that every sink or source has and it does not define itself, then
+    Herdmesh's (`herdmesh.*`).
 
     Raises:
         ConfigError: no such plugin, or an abstract class; the text is Connect's.

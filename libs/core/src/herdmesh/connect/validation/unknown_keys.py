@@ -1,7 +1,8 @@
-"""Warnings about unknown keys of a connector's config, each with the reason and the key that may be meant.
+"""Warnings about unknown keys of a connector's config, each with the reason and the key that was probably meant.
 
-Owns the framework's keys: converters, transformations, predicates, error handling, clients and `herdmesh.*`. The
-connector judges its own keys, and `clients.client_overrides` whether a client setting has an effect.
+Owns the warnings for the framework's keys: converters, transformations, predicates, error handling, clients and
+`herdmesh.*`. The connector warns about its own keys, and `clients.client_overrides` about client settings without
+effect.
 
 Connect ignores unknown keys, and so does Herdmesh, because existing configs must run unchanged: hence warnings.
 
@@ -36,7 +37,7 @@ _IGNORED: Mapping[str, Mapping[str, str]] = {
         "logical.table.cache.size": "what is remembered has a bound of its own",
     },
 }
-"""By class: keys that it takes and that do nothing here, and why."""
+"""Keys without effect here and the reason, by class that accepts them."""
 
 
 def unknown(key: str, why: str, known: Iterable[str]) -> FieldViolation:
@@ -48,7 +49,7 @@ def unknown(key: str, why: str, known: Iterable[str]) -> FieldViolation:
 def unread_keys(
     config: RawConfig, kind: PluginKind, own: Collection[str], find: Callable[[str], PluginClass | None]
 ) -> list[FieldViolation]:
-    """A warning for each key of the framework's that is not read.
+    """Warnings for the framework's keys that nothing reads.
 
     Args:
         kind: of the connector.
@@ -71,7 +72,7 @@ def unread_keys(
 
 
 def workers_spelling(name: str, kind: PluginKind) -> Iterator[FieldViolation]:
-    """A warning about a client's setting that is spelt as a worker's properties do."""
+    """Warnings about a client setting that has the form of a worker property."""
     client, _, setting = name.partition(".")
     if client not in CLIENTS or setting.startswith("override.") or setting not in client_keys(client).keys:
         return
@@ -100,14 +101,14 @@ def _of_converters(
         known = {f"{prefix}{key}" for key in (*cls.definition.keys, "plugin.version")}
         for key in below:
             if key in known or (cls.name in REGISTERED and not closest(key, known)):
-                continue  # registries' clients have settings by the hundred
+                continue  # the registries' clients have hundreds of settings
             yield unknown(key, f"{cls.name.rpartition('.')[2]} has no such setting", known)
 
 
 def _of_steps(
     field: str, config: RawConfig, own: Collection[str], find: Callable[[str], PluginClass | None]
 ) -> Iterator[FieldViolation]:
-    """Of transformations, or of predicates."""
+    """Warnings about keys of transformations, or of predicates."""
     aliases = [one for part in str(config.get(field) or "").split(",") if (one := part.strip())]
     for key in config:
         if not key.startswith(f"{field}.") or key in own:

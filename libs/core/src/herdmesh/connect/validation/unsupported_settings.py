@@ -1,8 +1,8 @@
-"""Refusals beyond Connect's validation: settings this release does not support, configs that cannot be started, and
-mistakes in our own keys (`herdmesh.*`).
+"""Refusals beyond Connect's validation: settings that this release does not support, configs that cannot be started,
+and mistakes in Herdmesh's own keys (`herdmesh.*`).
 
-Owns the refusals on top of `connector_config`, each with its key, so that nobody relies on a setting without effect. A
-key that Connect already reports is not reported again.
+Owns the refusals in addition to `connector_config`, each with its key, so that nobody relies on a setting without
+effect. A key that Connect already reports is not reported again.
 
 Invariant: a config with neither Connect's problems nor these can be started.
 """
@@ -28,7 +28,7 @@ def refusals(
     """All refusals.
 
     Args:
-        worker: the worker's settings as a run gets them (default converters).
+        worker: the worker's settings in the form that a run gets (default converters).
         find: finds authors' transformations, predicates and converters.
 
     Raises any exception of the author's `validate` except ConfigError.
@@ -76,14 +76,15 @@ def _not_built(config: RawConfig) -> list[FieldViolation]:
 
 
 _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    # Fences, offsets and topics are looked after in the worker's cluster: records in another would part from them.
+    # Fences, offsets and topics are managed in the worker's cluster: records in another cluster would be separate from
+    # them.
     ("consumer.override.bootstrap.servers", ("",), "reading from another cluster than the workers' is"),
     ("producer.override.bootstrap.servers", ("",), "writing to another cluster than the workers' is"),
 )  # fmt: skip
 
 
 def _only_javas(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
-    """Regular expressions of topics that Java runs and nothing here can."""
+    """Refusals of topic regular expressions that only Java can run."""
     fields = [("topics.regex", str(config.get("topics.regex") or ""))]
     if kind is ConnectorKind.SOURCE:
         names = [f"topic.creation.{group}.{part}" for group in group_names(config) for part in ("include", "exclude")]
@@ -91,7 +92,7 @@ def _only_javas(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
     found: list[FieldViolation] = []
     for field, pattern in fields:
         if syntax_error(pattern) is not None:
-            continue  # told already
+            continue  # reported already
         try:
             compiled(pattern)
         except ConfigError as error:
@@ -100,7 +101,9 @@ def _only_javas(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
 
 
 def _no_topics(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
-    """Names that Kafka has no topic of: the first record, or the first dead letter, would fail the task."""
+    """Refusals of names that Kafka does not accept for a topic: the first record, or the first dead letter, would fail
+    the task.
+    """
     fields = (
         ("topics", "errors.deadletterqueue.topic.name") if kind is ConnectorKind.SINK else ("offsets.storage.topic",)
     )
@@ -117,7 +120,7 @@ def _no_topics(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
 
 
 def _restart_rules(config: RawConfig) -> list[FieldViolation]:
-    """The longest wait before a restart is not shorter than the first."""
+    """Refusal of a maximum restart backoff that is shorter than the first backoff."""
     longest, first = _text(config, _RESTART_BACKOFF_MAX_MS), _text(config, _RESTART_BACKOFF_MS)
     if not (longest.isdecimal() and first.isdecimal()) or int(longest) >= int(first):
         return []

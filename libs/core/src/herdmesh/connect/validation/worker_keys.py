@@ -1,9 +1,9 @@
-"""Worker properties of Connect 4.3.1: what each means to a worker here, and warnings about unknown ones.
+"""Worker properties of Connect 4.3.1: the effect of each on a worker, and warnings about unknown ones.
 
-Owns the names and where to set what they ask for; docs/reference/known-keys.md is made of it. The properties file of
-`herd run` is judged there. Logins and encryption: `clients.client_security`.
+Owns the names and the place where each is set in Herdmesh; docs/reference/known-keys.md is generated from it. It also
+checks the properties file of `herd run`. Logins and encryption: `clients.client_security`.
 
-Invariant: a property that Connect knows is read by a worker, or is in `NOT_READ`.
+Invariant: a property that Connect has is read by a worker, or is in `NOT_READ`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from herdmesh.connect.clients import is_access
 from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.validation.unknown_keys import unknown
 
-#: As DistributedConfig, StandaloneConfig and RestServerConfig define them.
+#: As in DistributedConfig, StandaloneConfig and RestServerConfig.
 WORKER_KEYS = frozenset((
     "access.control.allow.methods", "access.control.allow.origin", "admin.listeners", "bootstrap.servers",
     "client.dns.lookup", "client.id", "config.providers", "config.storage.replication.factor",
@@ -37,7 +37,7 @@ WORKER_KEYS = frozenset((
     "topic.creation.enable", "topic.tracking.allow.reset", "topic.tracking.enable", "value.converter",
     "value.converter.plugin.version", "worker.sync.timeout.ms", "worker.unsync.backoff.ms",
 ))  # fmt: skip
-#: Read from a worker's properties, besides what is below a prefix.
+#: Read from a worker's properties, in addition to those below a prefix.
 READ = frozenset((
     "config.providers", "connector.client.config.override.allowlist", "connector.client.config.override.policy",
     "exactly.once.source.support", "header.converter", "key.converter", "offset.flush.interval.ms",
@@ -49,7 +49,7 @@ _GROUP = ("workers join no group: the herder places what runs, by times of its o
 _CLIENT = ("a setting of clients is below admin., consumer. or producer.", "write it below these")
 _METRICS = ("metrics are served for Prometheus", "leave it out")
 _VERSION = ("there is one version of each converter, the installed one", "leave it out")
-#: Why a property has no effect among a worker's, and what to do.
+#: Reason why a worker property has no effect, and the replacement.
 NOT_READ: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(
         (
@@ -115,16 +115,16 @@ _PREFIXES = (
     *("config.providers.", "admin.", "consumer.", "producer.", "listeners.https.", "metrics.context."),
     *("config.storage.", "status.storage.", "offset.storage.", "ssl.", "sasl.", "herdmesh."),
 )
-"""Prefixes with any number of names; `clients.librdkafka_settings` judges those of clients."""
+"""Prefixes with any number of names; `clients.librdkafka_settings` checks those of clients."""
 
 
 def is_known(name: str) -> bool:
-    """Whether Connect or Herdmesh has such a property of a worker."""
+    """True for a worker property of Connect or Herdmesh."""
     return name in WORKER_KEYS or name.startswith(_PREFIXES) or is_access(name)
 
 
 def not_read(names: Iterable[str]) -> list[FieldViolation]:
-    """A warning for each property of Connect's that is not read from a worker's properties."""
+    """Warnings for the properties of Connect that are not read from a worker's properties."""
     return [
         FieldViolation(name, f"{name} has no effect here: {NOT_READ[name][0]}", NOT_READ[name][1])
         for name in names
@@ -133,6 +133,6 @@ def not_read(names: Iterable[str]) -> list[FieldViolation]:
 
 
 def unknown_properties(names: Iterable[str]) -> list[FieldViolation]:
-    """A warning for each unknown property, with the known one that may be meant."""
+    """Warnings for unknown properties, each with the known property that was probably meant."""
     why = "neither Connect nor Herdmesh knows this property"
     return [unknown(name, why, WORKER_KEYS) for name in names if not is_known(name)]

@@ -1,4 +1,4 @@
-"""Connect's `Values`: text to values, values to text and to each other
+"""Connect's `Values`: conversions from text to values, from values to text, and between types
 (docs/reference/connect/transforms-converters.md, section 6).
 
 Owns header text and the conversions between types; transformations and SimpleHeaderConverter use it.

@@ -2,8 +2,8 @@
 
 Owns the rules and Connect's texts. Reading text: `parsing`. Text form: `text`.
 
-Invariant: the result's Python type says its Java class (`Int8`, ..., `Float64`), so that it is right under any schema
-and under none.
+Invariant: the result's Python type determines its Java class (`Int8`, ..., `Float64`), so that the result is correct
+under any schema and without a schema.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _INT32 = 32
 
 
 def convert(to: Schema, value: Any, schema: Schema | None = None) -> Any:
-    """The value, which is under `schema` (None = schemaless), as one of type `to`. Raises DataError."""
+    """Convert a value under `schema` (None = schemaless) to the type of `to`. Raises DataError."""
     if value is None:
         if to.optional:
             return None
@@ -82,7 +82,7 @@ def to_integer(kind: str, value: Any, schema: Schema | None = None) -> int:
 
 
 def to_long(value: Any, schema: Schema | None = None) -> int:
-    """The value as a 64-bit number, wrapped as Java wraps. Raises DataError when it is none."""
+    """The value as a 64-bit number, wrapped as in Java. Raises DataError when it is no number."""
     whole = _number_to_long(value)
     if whole is not None:
         return whole
@@ -139,7 +139,7 @@ def to_temporal(to: Schema, value: Any, schema: Schema | None = None) -> JavaDat
 
 
 def _crossed(to: Schema, value: JavaDate, schema: Schema) -> JavaDate | None:
-    """A date of one type as one of another; None where Connect goes by the number."""
+    """A date of one type as a date of another; None where Connect converts by the number."""
     days, rest = divmod(int(value), DAY_MS)
     if to.name == TIME and schema.name in (DATE, TIMESTAMP):
         return JavaDate(rest)
@@ -197,7 +197,7 @@ def _number_to_long(value: Any) -> int | None:
 
 
 def _parsed(text: str) -> Any:
-    from herdmesh.connect.values.parsing import parse_text  # it needs this module itself
+    from herdmesh.connect.values.parsing import parse_text  # that module needs this module itself
 
     return parse_text(text)[1]
 

@@ -16,7 +16,9 @@ from herdmesh.connect.model import PRIMITIVES, Schema, Struct, schema_type
 
 def infer_schema(value: Any) -> Schema | None:
     """The schema of a primitive, a struct, or a list or map whose elements have one type; None for others: dates,
-    decimals, empty collections. Elements are optional when one is null. Raises SchemaBuilderError when all are."""
+    decimals, empty collections. The element schema is optional when an element is null. Raises SchemaBuilderError when
+    all elements are null.
+    """
     kind = schema_type(value)
     if isinstance(value, Struct):
         return value.schema
@@ -44,4 +46,4 @@ def _common(values: Iterable[Any]) -> Schema | None:
         known = schema.type
     if not known:
         raise SchemaBuilderError("type cannot be null")
-    return Schema(known, optional)  # of the type alone, as in Connect: the elements of a list are not compared
+    return Schema(known, optional)  # by the type alone, as in Connect: the elements of a list are not compared

@@ -1,10 +1,10 @@
 """Parser of values in text: header text and InsertHeader's literal (docs/reference/connect/transforms-converters.md,
 section 6.2).
 
-Owns the order in which kinds of value are tried, and the schema of the result. Tokens: `tokens`.
+Owns the order in which the kinds of value are tried, and the schema of the result. Tokens: `tokens`.
 
-Invariant: a text of no other kind is a string, all of it. The Python types of list and map elements say their Java
-classes.
+Invariant: a text of no other kind is a string as a whole. The Python types of list and map elements determine their
+Java classes.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ _INTEGERS: tuple[tuple[int, type[int], Schema], ...] = (
     (8, Int8, INT8), (16, Int16, INT16), (32, Int32, INT32), (64, Int64, INT64),
 )  # fmt: skip
 _WIDTHS = {"INT8": 0, "INT16": 1, "INT32": 2, "INT64": 3, "FLOAT32": 4, "FLOAT64": 5}
-_WHOLE_DIGITS = 19  # the most a long has
+_WHOLE_DIGITS = 19  # the maximum of a long
 
 
 def parse_text(text: str) -> Parsed:
-    """The value a text is, and its schema. Raises RecursionError when it is nested deeper than can be read."""
-    # What most headers hold: words, and short whole numbers.
+    """The value and schema of a text. Raises RecursionError for a text that is nested too deeply."""
+    # Most headers have words or short whole numbers.
     if not text or (text[0].isalpha() and text[0] not in _LITERAL_STARTS):
         return STRING, text
     if len(text) < _WHOLE_DIGITS and text.isascii() and text.isdigit():
         return next((schema, int(text)) for bits, _, schema in _INTEGERS if int(text) < 1 << bits - 1)
     schema, value = _value(Tokens(text), embedded=False)
     if isinstance(value, Int8 | Int16 | Int32 | Int64):
-        return schema, int(value)  # its schema says the class
+        return schema, int(value)  # its schema determines the class
     return schema, float(value) if isinstance(value, float) else value
 
 
 def _value(tokens: Tokens, *, embedded: bool) -> Parsed:
-    """The value at the cursor. Raises DataError when it is inside another and is none."""
+    """Parse the value at the cursor. Raises DataError when an embedded text is no value."""
     if not tokens.has_next():
         return _NULL
     if embedded and tokens.consume('"'):
@@ -74,7 +74,7 @@ def _value(tokens: Tokens, *, embedded: bool) -> Parsed:
         start = tokens.mark()
         if tokens.consume(text) and (embedded or not tokens.has_next()):
             return literal
-        tokens.rewind(start)  # blanks that were passed over, too
+        tokens.rewind(start)  # goes back before skipped blanks too
     start = tokens.mark()
     try:
         if tokens.consume("["):
@@ -99,7 +99,7 @@ def _quoted(tokens: Tokens) -> Parsed:
 def _token(tokens: Tokens, token: str, *, embedded: bool) -> Parsed:
     first = token[0]
     if first.isdecimal() and first <= "\uffff":
-        # Unescaped colons make five tokens of a time or a timestamp.
+        # A time or a timestamp with unescaped colons is five tokens.
         start = tokens.mark()
         rest = tokens.take(4)
         temporal = None if rest is None else read_temporal(token + rest)
@@ -123,7 +123,7 @@ def _string(tokens: Tokens, *, embedded: bool) -> Parsed:
 
 
 def _number(number: Decimal) -> Parsed:
-    """The smallest type that holds a number: a whole one exactly, any other as a float, losing digits."""
+    """The smallest type for a number: exact for a whole number, a float for any other, which loses digits."""
     exponent = cast("int", number.as_tuple().exponent)
     if not number or (number.adjusted() < _WHOLE_DIGITS and number == number.to_integral_value()):
         whole = int(number) if number else 0
@@ -191,7 +191,7 @@ def _map_of(key: Schema | None, item: Schema | None, values: dict[Any, Any]) -> 
 
 
 class _Merged:
-    """The schema that all of several values fit, nulls aside; None when there is none."""
+    """Common schema of several values, ignoring nulls; None when there is none."""
 
     def __init__(self) -> None:
         self.schema: Schema | None = None

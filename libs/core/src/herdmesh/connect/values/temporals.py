@@ -19,7 +19,7 @@ _BY_LENGTH: dict[int, tuple[DateFormat, Schema]] = {
 
 
 def read_temporal(text: str) -> tuple[Schema, JavaDate] | None:
-    """The date, time or timestamp a text is, and its schema; None = none of them. Colons may be escaped."""
+    """The date, time or timestamp in a text, and its schema; None = the text is none of them. Colons may be escaped."""
     text = text.replace("\\:", ":")
     form = _BY_LENGTH.get(len(text))
     found = None if form is None else form[0].parse(text)

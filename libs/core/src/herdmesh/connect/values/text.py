@@ -1,9 +1,10 @@
-"""Text form of a value: what SimpleHeaderConverter writes (docs/reference/connect/transforms-converters.md, section
+"""Text form of a value, as SimpleHeaderConverter writes it (docs/reference/connect/transforms-converters.md, section
 6.4).
 
 Owns the form. Numbers: `java.number_text`.
 
-Invariant: a text at top level is itself; inside anything it is quoted, and its backslashes and quotes are escaped.
+Invariant: a text at top level stays as it is; inside any other value it is quoted, and its backslashes and quotes are
+escaped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tokenizer of header text.
 
-Owns where a token begins and ends, and going back. Which tokens make a value: `parsing`.
+Owns the boundaries of tokens, and rewinding. Values made of tokens: `parsing`.
 
-Invariant: the tokens in order are the text; a delimiter that no backslash escapes is a token of its own, and
+Invariant: the tokens joined in order are the text; a delimiter that no backslash escapes is a separate token, and
 backslashes stay in the tokens.
 """
 
@@ -16,33 +16,33 @@ _TOKEN = re.compile(r'[:,{}\[\]"]|(?:\\.|[^:,{}\[\]"\\])+\\?|\\', re.DOTALL)
 
 
 class Tokens:
-    """A cursor over the tokens of a text, as Connect's own moves."""
+    """Cursor over the tokens of a text that moves like Connect's own."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
-        """Behind the last token that was read, also one that was only looked at."""
+        """End of the last token that was read, including a token that was only peeked at."""
         self._ahead: str | None = None
 
     def mark(self) -> int:
-        """Where the next token begins, for `rewind`."""
+        """Start of the next token, for `rewind`."""
         return self.position - (0 if self._ahead is None else len(self._ahead))
 
     def rewind(self, mark: int) -> None:
-        """Go back."""
+        """Move back to a mark."""
         self.position, self._ahead = mark, None
 
     def has_next(self) -> bool:
-        """Whether there is another token."""
+        """True when there is another token."""
         return self._ahead is not None or self.position < len(self.text)
 
     def next(self) -> str:
-        """The next token; "" behind the last."""
+        """The next token; "" after the last."""
         token, self._ahead = self._read() if self._ahead is None else self._ahead, None
         return token
 
     def take(self, count: int) -> str | None:
-        """The text of the next tokens; None, and no move, when there are fewer."""
+        """The text of the next `count` tokens; None, without moving, when there are fewer."""
         start = self.mark()
         for _ in range(count):
             if not self.has_next():
@@ -52,8 +52,9 @@ class Tokens:
         return self.text[start : self.position]
 
     def consume(self, expected: str) -> bool:
-        """Move past the next token if it is that one, blanks around it aside. Blank tokens before it are passed
-        over, for good."""
+        """Move past the next token if it is `expected`, ignoring blanks around it. Blank tokens before it are skipped
+        in either case.
+        """
         if self._ahead is None:
             if self.position >= len(self.text):
                 return False
