@@ -1,7 +1,7 @@
 """Kafka Connect's formats and rules in plain Python: record bytes, data model, converters, transformations, configs.
 
-Owns nothing itself. Each package below is a room that says in its `__init__` what it owns and re-exports what others
-use; `errors` has the exceptions of all.
+Owns nothing itself. Each package below is a room whose `__init__` says what it owns and re-exports the names for other
+rooms; `errors` has the exceptions of all.
 
 Invariant: nothing here imports Spark, Kafka or gRPC, and a room imports only rooms below it (`.importlinter`).
 """

@@ -1,6 +1,7 @@
-"""Classes of failures: what the restart policy does with a failed task or connector.
+"""Error classes of failures, which the restart policy uses for a failed task or connector.
 
-Owns the words only, for whoever raises a failure (engine, connectors), carries it (worker) or judges it (herder).
+Owns the names only, for the code that raises a failure (engine, connectors), passes it on (worker) or decides about it
+(herder).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from enum import StrEnum, unique
 
 @unique
 class ErrorClass(StrEnum):
-    """What the restart policy does with a failure; names are those of the contract's `ErrorClass`."""
+    """Error class of a failure, for the restart policy; names are those of the contract's `ErrorClass`."""
 
     RETRIABLE = "RETRIABLE"
     FATAL = "FATAL"

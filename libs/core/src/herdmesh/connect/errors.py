@@ -1,13 +1,13 @@
-"""Exceptions of the Connect library, named and worded as Kafka Connect names and words them.
+"""Exceptions of the Connect library, with Kafka Connect's names and texts.
 
-Owns the classes. What a caller does with them (tolerance, retries) is the engine's.
+Owns the classes. The engine decides what follows from them (tolerance, retries).
 
-    ConnectError                     anything of this library
+    ConnectError                     any error of this library
     +-- DataError                    bad data: a record that cannot be read, converted or transformed
     |   +-- SchemaBuilderError       a schema that cannot be built
     |   +-- SchemaProjectorError     a value that cannot be projected from one schema to another
-    |   +-- InvalidRecordError       a record that Kafka refuses, by its time
-    +-- RetriableError               may succeed when it is tried again
+    |   +-- InvalidRecordError       a record that Kafka refuses for its timestamp
+    +-- RetriableError               may succeed when it is retried
     +-- JavaRuntimeError             Java's own exceptions: NullPointerError, IllegalArgumentError, ...
     +-- ConfigError                  a config value that cannot be used; carries the key
     +-- SerializationError           a codec that cannot be set up or used
@@ -45,7 +45,7 @@ class SchemaProjectorError(DataError):
 
 
 class InvalidRecordError(DataError):
-    """A record that cannot be one of Kafka's (Java: `InvalidRecordException`)."""
+    """A record that Kafka cannot store (Java: `InvalidRecordException`)."""
 
     java_class = "org.apache.kafka.common.InvalidRecordException"
 
@@ -55,25 +55,26 @@ class RetriableError(ConnectError):
     (`waits`)."""
 
     java_class = "org.apache.kafka.connect.errors.RetriableException"
-    # Of an author's subclass that does not call this `__init__`, too.
+    # The default for an author's subclass that does not call this `__init__`.
     waits_for: str = ""
     next_try_s: float | None = None
     tried: bool = True
 
     def __init__(self, *args: object, waits_for: str = "", next_try_s: float | None = None, tried: bool = True) -> None:
-        """
-        Args:
-            args: why, as for any exception.
-            waits_for: what is waited for, by the name an operator knows: `PostgreSQL db:5432`.
-            next_try_s: who raises it tries nothing before so long; None = the engine decides.
-            tried: False where nothing was tried this time, because `next_try_s` of an earlier one is not over.
+        """Args:
+        args: the reason, as for any exception.
+        waits_for: the thing waited for, by the name that an operator knows: `PostgreSQL db:5432`.
+        next_try_s: seconds in which the code that raises makes no attempt; None = the engine decides.
+        tried: False when no attempt was made this time, because `next_try_s` of an earlier error is not over.
         """
         super().__init__(*args)
         self.waits_for, self.next_try_s, self.tried = waits_for, next_try_s, tried
 
 
 class JavaRuntimeError(ConnectError):
-    """What Java's own classes raise where Connect lets it through: no ConnectException there, but a failed record."""
+    """An exception of Java's own classes that Connect does not wrap: there it is no ConnectException, but a failed
+    record.
+    """
 
     java_class = "java.lang.RuntimeException"
 
@@ -121,7 +122,7 @@ class SerializationError(ConnectError):
 
 
 class RecordTooLargeError(ConnectError):
-    """A record that Kafka does not take for its size (Java: `RecordTooLargeException`)."""
+    """A record that Kafka refuses for its size (Java: `RecordTooLargeException`)."""
 
     java_class = "org.apache.kafka.common.errors.RecordTooLargeException"
 
@@ -136,7 +137,7 @@ class ConfigError(ConnectError):
     """
 
     java_class = "org.apache.kafka.common.config.ConfigException"
-    # Of an author's subclass that does not call this `__init__`, too.
+    # The default for an author's subclass that does not call this `__init__`.
     field: str = ""
     fix: str = ""
 
@@ -180,8 +181,9 @@ class RecordError(ConnectError):
 
 
 def error_text(error: BaseException) -> str:
-    """The text of an error; if that cannot be made, the reason. Raises nothing, although an author's `__str__` may
-    raise anything, even SystemExit."""
+    """The text of an error; if `str` fails, the reason. Never raises, although an author's `__str__` may raise
+    anything, even SystemExit.
+    """
     try:
         return str(error)
     except BaseException as other:  # noqa: BLE001 - as above
@@ -189,7 +191,7 @@ def error_text(error: BaseException) -> str:
 
 
 def class_name_of(error: BaseException) -> str:
-    """The class an error is known by outside: Java's where it stands for one, else Python's full name."""
+    """The class name for users: Java's where the error stands for a Java class, else Python's full name."""
     java_class = getattr(error, "java_class", None)
     if java_class is not None:
         return java_class

@@ -1,7 +1,7 @@
 """Kafka client settings: Java's consumer, producer and admin options in the terms of librdkafka.
 
-Owns logins and encryption, the override policy for connectors, and which settings have no effect here. Makes no client
-(`herdmesh.kafka`, `herdmesh.engine`).
+Owns logins and encryption, the override policy for connectors, and the list of settings without effect here. Creates no
+client (`herdmesh.kafka` and `herdmesh.engine` do).
 
 Invariant: a setting is translated, refused with key and fix, or named in a warning; none is dropped silently.
 """

@@ -1,10 +1,10 @@
 """Client overrides of connectors: `producer.override.*`, `consumer.override.*`, `admin.override.*`.
 
-Owns the override policies (docs/reference/connect/configs.md, section 7), which clients a connector has, and the
-definitions of Kafka's client options (`client_keys.jsonl`: those of Kafka 4.3.1, read when first needed). Translation
-for librdkafka: `librdkafka_settings`.
+Owns the override policies (docs/reference/connect/configs.md, section 7), the clients of each kind of connector, and
+the definitions of Kafka's client options (`client_keys.jsonl`: those of Kafka 4.3.1, read when first needed).
+Translation for librdkafka: `librdkafka_settings`.
 
-Invariant: every override for a client of the connector is judged by the worker's policy.
+Invariant: every override for a client of the connector is checked against the worker's policy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from herdmesh.connect.spi import PluginKind
 
 OVERRIDE_POLICY = "connector.client.config.override.policy"
 OVERRIDE_ALLOWLIST = "connector.client.config.override.allowlist"
-"""The worker's properties that name the policy, and what Allowlist allows."""
+"""The worker's properties for the policy's name, and for the options that Allowlist allows."""
 CLIENTS = ("producer", "consumer", "admin")
 _PACKAGE = "org.apache.kafka.connect.connector.policy."
 _SUFFIX = "ConnectorClientConfigOverridePolicy"
@@ -44,7 +44,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class OverridePolicy:
-    """Which client options connectors may set. `allowed` None = all."""
+    """Policy for the client options that connectors may set. `allowed` None = all options."""
 
     name: str
     allowed: Collection[str] | None
@@ -69,7 +69,8 @@ ALLOW_ALL = OverridePolicy("All", None)
 
 
 def override_policy(name: str, allowlist: Collection[str] = ()) -> OverridePolicy:
-    """The policy a worker's setting names, by alias, simple name or Java class; `allowlist` is what Allowlist allows.
+    """The policy that a worker's setting names, by alias, simple name or Java class; `allowlist` has the options that
+    Allowlist allows.
 
     Raises ConfigError when there is no such policy.
     """
@@ -104,8 +105,9 @@ def check_overrides(kind: PluginKind, config: RawConfig, policy: OverridePolicy)
 
 
 def clients_of(kind: PluginKind, config: RawConfig, *, exactly_once: bool) -> list[str]:
-    """The kinds of clients the connector has, in the order Connect reports them (docs/reference/connect/configs.md,
-    section 7)."""
+    """The kinds of clients that the connector has, in the order in which Connect reports them
+    (docs/reference/connect/configs.md, section 7).
+    """
     if kind is PluginKind.SINK:
         dead_letters = bool(_text(config, "errors.deadletterqueue.topic.name"))
         return ["producer", "consumer", "admin"] if dead_letters else ["consumer"]
@@ -138,7 +140,7 @@ def validate_overrides(
 
 
 class _ClientClasses:
-    """Java classes of Kafka's clients. They do not exist here, so any text that looks like a full name passes."""
+    """Java classes of Kafka's clients. They do not exist here, so any text in the form of a full class name passes."""
 
     def full_name(self, name: str) -> str | None:
         return name if _FULL_CLASS_NAME.fullmatch(name) else None
@@ -152,7 +154,7 @@ _CLIENT_CLASSES = _ClientClasses()
 
 @functools.cache
 def client_keys(client: str) -> ConfigDef:
-    """The options Kafka's Java client of that kind knows. Without validators: Connect does not apply them here."""
+    """The options of Kafka's Java client of that kind. Without validators: Connect does not apply them here."""
     lines = resources.files("herdmesh.connect.clients").joinpath("client_keys.jsonl").read_text(encoding="utf-8")
     rows = [row for line in lines.splitlines() if client in (row := json.loads(line))["clients"]]
     return ConfigDef(*map(_client_key, rows))

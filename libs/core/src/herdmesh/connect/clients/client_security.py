@@ -1,16 +1,16 @@
 """Logins and encryption of Kafka clients: Java's settings in librdkafka's terms.
 
-Owns `security.protocol`, `ssl.*` and `sasl.*` of every client: whose settings win, their translation, and the warnings
-about those that librdkafka has no counterpart for. Makes no client and opens no file. librdkafka's own names
+Owns `security.protocol`, `ssl.*` and `sasl.*` of every client: their precedence, their translation, and the warnings
+about those without a counterpart in librdkafka. Creates no client and opens no file. librdkafka's own names
 (`sasl.username`, `ssl.ca.location`) pass unchanged.
 
 Precedence: a connector's `<client>.override.*`, over the worker's `<client>.*`, over the worker's own without a prefix.
-Connect passes the last to admin clients only (docs/reference/connect/configs.md, section 5): a consumer or producer
-that has a `security.protocol` under a prefix takes none of them here either; one that has none takes all, so that a
-login needs to be written once.
+Connect passes the last to admin clients only (docs/reference/connect/configs.md, section 5). Here a consumer or
+producer that has a `security.protocol` under a prefix uses none of them either; one without a `security.protocol` uses
+all of them, so that a login needs to be written only once.
 
-Invariant: a setting that decides who is trusted and who logs in is translated, or is a ConfigError with key and fix; it
-is never dropped. Settings that only tune Java's own code are named in `ignored`.
+Invariant: a setting that decides whom the client trusts or how it logs in is translated, or is a ConfigError with key
+and fix; it is never dropped. Settings that only tune Java's own code are listed in `ignored`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PASSWORD_MODULES = (f"{_SECURITY}plain.PlainLoginModule", f"{_SECURITY}scram.Sc
 _OAUTH_MODULE = f"{_SECURITY}oauthbearer.OAuthBearerLoginModule"
 _JAAS = "sasl.jaas.config"
 _LOGIN_HANDLER = "sasl.login.callback.handler.class"
-#: What librdkafka does by itself: getting a token from the endpoint with the client's credentials.
+#: Classes whose work librdkafka does itself: it gets a token from the endpoint with the client's credentials.
 _KNOWN_CLASSES = frozenset(
     (
         f"{_SECURITY}oauthbearer.OAuthBearerLoginCallbackHandler",
@@ -59,7 +59,7 @@ _KNOWN_CLASSES = frozenset(
         f"{_SECURITY}oauthbearer.DefaultJwtRetriever",
     )
 )
-#: librdkafka's names of the secret settings.
+#: librdkafka's names of the settings that are secrets.
 _SECRET = frozenset(
     (
         *("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem"),
@@ -79,12 +79,12 @@ class ClientAccess:
 
 
 def is_access(name: str) -> bool:
-    """True for a client setting, without its prefix, that is this module's."""
+    """True for a client setting, without its prefix, that this module translates."""
     return name in (PROTOCOL, "security.providers") or name.startswith(_PREFIXES)
 
 
 def client_access(client: str, worker: RawConfig, connector: RawConfig | None = None) -> ClientAccess:
-    """How one kind of client (`admin`, `consumer`, `producer`) is to reach its brokers.
+    """Settings with which one kind of client (`admin`, `consumer`, `producer`) reaches its brokers.
 
     Args:
         worker: the worker's properties.
@@ -97,7 +97,7 @@ def client_access(client: str, worker: RawConfig, connector: RawConfig | None = 
 
 
 def override_violations(clients: Iterable[str], connector: RawConfig, worker: RawConfig) -> list[FieldViolation]:
-    """The problems of a connector's own TLS and login settings, each once."""
+    """The problems of a connector's own TLS and login settings, each only once."""
     found: dict[str, FieldViolation] = {}
     for client in clients:
         if not _under(f"{client}.override.", connector):
@@ -140,7 +140,7 @@ class _Translation:
     def done(self) -> ClientAccess:
         protocol = self._take(PROTOCOL).upper()
         if not protocol:
-            return ClientAccess({})  # Java's default is PLAINTEXT, which reads none of the others
+            return ClientAccess({})  # Java's default is PLAINTEXT, for which the other settings are not read
         if protocol not in _PROTOCOLS:
             setting = self.given[PROTOCOL]
             raise ConfigError.for_value(
@@ -165,7 +165,7 @@ class _Translation:
         return ClientAccess(self.found, tuple(self.ignored))
 
     def _take(self, name: str) -> str:
-        """A setting's value, once; "" when there is none."""
+        """A setting's value; "" when it is not given."""
         return self.given[name].value if name in self.given else ""
 
     def _drop(self, *names: str) -> None:
@@ -173,7 +173,9 @@ class _Translation:
             self.given.pop(name, None)
 
     def _refuse(self, name: str, message: str, fix: str) -> ConfigError:
-        beside = self.given[PROTOCOL].full_name.removesuffix(PROTOCOL)  # where what is missing would be looked for
+        beside = self.given[PROTOCOL].full_name.removesuffix(
+            PROTOCOL
+        )  # the prefix under which a user would write the missing setting
         full = self.given[name].full_name if name in self.given else beside + name
         return ConfigError(f"{full}: {message}", field=full, fix=fix)
 
@@ -245,7 +247,7 @@ class _Translation:
         self.found |= {"ssl.keystore.location": path, "ssl.keystore.password": password}
 
     def _pem(self, name: str) -> str:
-        """PEM as OpenSSL wants it: Java also takes it on one line, with blanks for the ends of lines."""
+        """PEM in OpenSSL's form: Java also accepts it on one line, with blanks in place of line ends."""
         blocks = _PEM.findall(self._take(name))
         if not blocks:
             raise self._refuse(name, "has no PEM in it (-----BEGIN ...)", "write the PEM text itself, not a file name")
@@ -269,7 +271,7 @@ class _Translation:
         self._drop("ssl.cipher.suites")
 
     def _login(self) -> None:
-        msk = self._is_msk()  # while its names are there
+        msk = self._is_msk()  # before the names of the mechanism are dropped
         mechanism = self._mechanism() or "GSSAPI"
         if mechanism not in (*_PASSWORD_MECHANISMS, _OAUTH, MECHANISM):
             message = f"{mechanism} is no way to log in that the Kafka client here (librdkafka) has"
@@ -296,7 +298,9 @@ class _Translation:
         return self._mechanism() == MECHANISM or self._oauth_of_msk
 
     def _msk(self, mechanism: str) -> None:
-        """Both are told on as AWS_MSK_IAM: who makes the client gives it tokens (`herdmesh.kafka.logins`)."""
+        """Translate both forms to AWS_MSK_IAM: the code that creates the client supplies tokens
+        (`herdmesh.kafka.logins`).
+        """
         options: dict[str, str] = {}
         if _JAAS in self.given:
             options = self._jaas((MODULE,) if mechanism == MECHANISM else (_OAUTH_MODULE, MODULE))
@@ -348,7 +352,7 @@ class _Translation:
             self.found["sasl.oauthbearer.extensions"] = ",".join(extensions)
 
     def _jaas(self, modules: tuple[str, ...]) -> dict[str, str]:
-        """The options of the one login module of `sasl.jaas.config`; refusals never show its text."""
+        """The options of the one login module of `sasl.jaas.config`; no error message contains its text."""
         name = "sasl.jaas.config"
         try:
             module, options = parse_jaas(self._take(name))
@@ -361,7 +365,7 @@ class _Translation:
 
     def _rest(self) -> None:
         for name, one in self.given.items():
-            if name in (PROTOCOL, "ssl.client.auth"):  # the second is of servers
+            if name in (PROTOCOL, "ssl.client.auth"):  # the second is a server setting
                 continue
             if name in _JAVA_ONLY or name.startswith(_JAVA_ONLY_PREFIXES):
                 self.ignored.append(one.full_name)

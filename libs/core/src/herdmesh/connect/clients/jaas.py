@@ -1,4 +1,4 @@
-"""Parser of `sasl.jaas.config`, as Kafka's `JaasConfig` reads it.
+"""Parser of `sasl.jaas.config`, equivalent to Kafka's `JaasConfig`.
 
 Owns the syntax, not the meaning of a login module.
 """
@@ -11,7 +11,7 @@ _TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s=;"']+|=|;)"
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Module and options of one JAAS entry, as Kafka's `JaasConfig` reads it. Raises ValueError with its texts."""
+    """Module and options of one JAAS entry. Raises ValueError with the texts of Kafka's `JaasConfig`."""
     tokens: list[str] = []
     at = 0
     while text[at:].strip():

@@ -1,8 +1,8 @@
 """Table of Java's Kafka client settings and their librdkafka counterparts, and the translation of a client's settings.
 
 Owns every consumer, producer and admin setting of Kafka 4.3 besides logins and encryption (`client_security`): its name
-and unit in librdkafka, or why it has no effect here. docs/reference/client-settings.md is made of the table. Makes no
-client.
+and unit in librdkafka, or the reason why it has no effect here. docs/reference/client-settings.md is generated from the
+table. Creates no client.
 
 Invariant: a setting reaches librdkafka, is read by the engine, or is named in a warning; none is dropped silently.
 """
@@ -27,20 +27,21 @@ _LETTERS = {"producer": "P", "consumer": "C"}
 _WHOLE = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
 _INT_MAX = 2_147_483_647
 _GROUP_BYTES_MAX = 32_767
-"""Of a text in Kafka's protocol."""
+"""Maximum size of a text in Kafka's protocol."""
 _LEAVE_OUT = "leave it out"
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """librdkafka has it: under `names` (empty = the same name), between `least` and `most`, divided by `unit`."""
+    """A setting for librdkafka: under `names` (empty = the same name), between `least` and `most`, divided by
+    `unit`."""
 
     names: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
     unit: int = 1
     negative: str | None = None
-    """What librdkafka calls that which Java writes as a negative number."""
+    """librdkafka's value for a negative number in Java."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,14 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Herdmesh reads it itself instead of handing it to librdkafka."""
+    """A setting that Herdmesh reads itself and does not pass to librdkafka."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Meaningless:
-    """There is nothing here that it could set."""
+    """A setting without anything here that it could configure."""
 
     why: str
 
@@ -75,7 +76,7 @@ _PARTITIONS = Fixed("records without a partition go where Java's default partiti
 _CALLS = Meaningless("calls that wait for Kafka are repeated for 60 s, whatever the client's setting")
 _LEVEL = Passed(("compression.level",), least=0, most=12, negative="-1")
 
-#: By Java's name; a setting that is another thing to one kind of client is in `_OF_CLIENT`.
+#: By Java's name; a setting that differs for one kind of client is in `_OF_CLIENT`.
 SETTINGS: Mapping[str, Meaning] = {
     "acks": Fixed("a task's producer is transactional, which needs all", ("all", "-1")),
     "allow.auto.create.topics": Passed(),
@@ -162,7 +163,7 @@ _OF_CLIENT: Mapping[tuple[str, str], Meaning] = {
     ),
     ("admin", "retries"): _CALLS,
 }
-#: librdkafka's own names of what Herdmesh decides.
+#: Settings that Herdmesh decides, by librdkafka's own names.
 _FIXED_IN_LIBRDKAFKA: Mapping[str, Fixed] = {
     "delivery.report.only.error": Fixed("what is told of records that were written is Herdmesh's to choose"),
     "auto.commit.enable": Fixed("offsets are committed by Herdmesh, in the task's transaction", ("false",)),
@@ -178,37 +179,38 @@ _LOWER = frozenset({"compression.type", "client.dns.lookup", "metadata.recovery.
 
 @dataclass(slots=True)
 class ClientSettings:
-    """One client's settings as they are to be used."""
+    """Translated settings of one client."""
 
     config: dict[str, str] = field(default_factory=dict[str, str])
-    """For librdkafka, under its names."""
+    """Settings for librdkafka, under its names."""
     origins: dict[str, str] = field(default_factory=dict[str, str])
-    """The property, under its full name, that each of these was made from."""
+    """Full name of the property that each of them comes from."""
     engine: dict[str, str] = field(default_factory=dict[str, str])
-    """What the engine reads itself, under Java's names."""
+    """Settings that the engine reads itself, under Java's names."""
     warnings: list[FieldViolation] = field(default_factory=list[FieldViolation])
     """Settings without the requested effect, under their full names, each with the reason and the fix."""
 
 
 def meaning(client: str, name: str) -> Meaning | None:
-    """The table's row for a setting; None = it has none: librdkafka's own, `client_security`'s, or unknown."""
+    """The table's row for a setting; None = it has no row: librdkafka's own, `client_security`'s, or unknown."""
     return _OF_CLIENT.get((client, name)) or SETTINGS.get(name) or _FIXED_IN_LIBRDKAFKA.get(name)
 
 
 @functools.cache
 def librdkafka_names(client: str) -> frozenset[str]:
-    """librdkafka's own settings (2.16) that the kind of client has; those that take code are not among them."""
+    """librdkafka's own settings (2.16) for the kind of client, without those whose value is code."""
     text = resources.files("herdmesh.connect.clients").joinpath("librdkafka_settings.jsonl").read_text(encoding="utf-8")
     wanted = ("*", _LETTERS.get(client, "*"))
     return frozenset(row["name"] for row in map(json.loads, text.splitlines()) if row["clients"] in wanted)
 
 
 def client_settings(client: str, worker: RawConfig, connector: RawConfig) -> ClientSettings:
-    """The worker's `<client>.*` under the connector's `<client>.override.*`, with logins and encryption.
+    """Merge and translate the worker's `<client>.*` and the connector's `<client>.override.*`, which take precedence,
+    with logins and encryption.
 
-    Every value that Herdmesh reads itself, or that would crash librdkafka, is checked here, for whatever client it is;
-    `herdmesh.engine.librdkafka.client_trial` finds the values that librdkafka refuses. Raises ConfigError whose `field`
-    is the property's full name.
+    Values that Herdmesh reads itself, and values that would crash librdkafka, are checked here, for every kind of
+    client; `herdmesh.engine.librdkafka.client_trial` finds the values that librdkafka refuses. Raises ConfigError whose
+    `field` is the property's full name.
     """
     found = ClientSettings()
     given: dict[str, tuple[str, str]] = {}
@@ -229,8 +231,9 @@ def client_settings(client: str, worker: RawConfig, connector: RawConfig) -> Cli
 
 
 def override_warnings(clients: Iterable[str], connector: RawConfig, worker: RawConfig) -> list[FieldViolation]:
-    """Warnings about a connector's own client settings without the requested effect, also those of a client that it
-    does not have. Settings that cannot be used at all are errors, and reported elsewhere; their client is skipped here.
+    """Warnings about a connector's own client settings without the requested effect, including those of a client that
+    it does not have. Settings that cannot be used at all are errors, and reported elsewhere; their client is skipped
+    here.
     """
     used = tuple(clients)
     warnings: list[FieldViolation] = []
@@ -261,7 +264,7 @@ def _read(client: str, name: str, full: str, value: str, found: ClientSettings) 
     match meant:
         case Passed() as passed:
             for target in passed.names or (name,):
-                if target != "compression.level":  # of three, the one of the codec in use counts
+                if target != "compression.level":  # of three such settings, that of the codec in use counts
                     found.config[target] = _value(passed, name, full, value, found)
                     found.origins[target] = full
         case Fixed(why, same):
@@ -288,8 +291,9 @@ def _read(client: str, name: str, full: str, value: str, found: ClientSettings) 
 
 
 def _text(full: str, value: str) -> str:
-    """The value without surrounding blanks. Raises ConfigError for a text with a NUL character: librdkafka would cut it
-    there, and ends the process where that leaves an empty group."""
+    """The value without surrounding blanks. Raises ConfigError for half of a surrogate pair and for a text with a NUL
+    character: librdkafka would cut the text there, and ends the process where that leaves an empty group.
+    """
     why = ""
     if "\0" in value:
         why = "a NUL character cannot be part of it"
@@ -301,11 +305,11 @@ def _text(full: str, value: str) -> str:
 
 
 def _check_engine(name: str, full: str, value: str) -> None:
-    """Raises ConfigError for a value that a run would end with."""
+    """Raise ConfigError for a value that would end a run."""
     if name == AUTO_OFFSET_RESET:
         read_offset_reset(value, full)
     elif name == "group.id":
-        if not value:  # librdkafka ends the process for it
+        if not value:  # librdkafka ends the process for an empty group
             why = "a sink's offsets need a group"
             raise ConfigError.for_value(
                 full, value, why, fix="leave it out: the group is connect-<the connector's name>"

@@ -1,7 +1,7 @@
-"""Amazon MSK's IAM login as configs name it (aws-msk-iam-auth): mechanism, classes and options of the login module.
+"""Amazon MSK's IAM login in configs (aws-msk-iam-auth): mechanism, classes and options of the login module.
 
-Owns what the options mean, and the check that the needed library is installed. Makes no token and calls no service:
-`herdmesh.kafka.logins` does, where clients are made.
+Owns the meaning of the options, and the check that the needed library is installed. Creates no token and calls no
+service: `herdmesh.kafka.logins` does both, where clients are created.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ HANDLERS = frozenset((f"{_PACKAGE}IAMClientCallbackHandler", LOGIN_HANDLER))
 SIGNER = "aws_msk_iam_sasl_signer"
 INSTALL = 'pip install "herdmesh-core[msk-iam]"'
 _WITHOUT_EFFECT = ("awsMaxRetries", "awsMaxBackOffTimeMs")
-"""Of Java's own client of AWS; botocore has its own number of tries (`AWS_MAX_ATTEMPTS`)."""
+"""Options without effect here: they configure Java's own AWS client, and botocore has its own number of attempts
+(`AWS_MAX_ATTEMPTS`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class MskLogin:
-    """The module's options, under Java's names. Nothing set = what botocore finds by itself."""
+    """The module's options, under Java's names. No option set = botocore finds the credentials itself."""
 
     awsProfileName: str = ""  # noqa: N815 - the option's name
     awsRoleArn: str = ""  # noqa: N815
@@ -40,7 +42,7 @@ class MskLogin:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> MskLogin:
-        """Raises ConfigError: of an option when it has a `field`, else of the login."""
+        """Create from options. Raises ConfigError: about an option when it has a `field`, else about the login."""
         known = [one.name for one in fields(cls)]
         keep_secret(options[name] for name in ("awsRoleSecretAccessKey", "awsRoleSessionToken") if options.get(name))
         for name in options:

@@ -1,7 +1,8 @@
-"""Offset reset policy (`auto.offset.reset`): where a consumer starts in a partition without a committed offset.
+"""Offset reset policy (`auto.offset.reset`): the position at which a consumer starts in a partition without a committed
+offset.
 
 Owns the values and their parsing: Java's `earliest`, `latest`, `none` and `by_duration:<ISO 8601 duration>` (KIP-1106,
-`AutoOffsetResetStrategy`), and librdkafka's other words for the first two. Pure: the clock is passed in.
+`AutoOffsetResetStrategy`), and librdkafka's other names for the first two. Pure: the clock is passed in.
 
 Invariant: a value that Java's consumer accepts has the same meaning here; any other is a ConfigError with a fix.
 """
@@ -18,7 +19,7 @@ from herdmesh.connect.errors import ConfigError
 AUTO_OFFSET_RESET: Final = "auto.offset.reset"
 _BY_DURATION: Final = "by_duration"
 _VALID: Final = "must be earliest, latest, none, or by_duration: with a duration such as PT1H or P2DT12H"
-#: `java.time.Duration.parse`, which takes letters of either case.
+#: `java.time.Duration.parse`, which accepts upper and lower case letters.
 _DURATION: Final = re.compile(
     r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]+)D)?"
     r"(?P<time>T(?:(?P<hours>[-+]?[0-9]+)H)?(?:(?P<minutes>[-+]?[0-9]+)M)?"
@@ -26,7 +27,7 @@ _DURATION: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _SECONDS_MAX: Final = 2**63 - 1
-"""Of a Java `Duration`."""
+"""Maximum seconds of a Java `Duration`."""
 
 
 class Start(Enum):
@@ -35,31 +36,34 @@ class Start(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     NONE = "none"
-    """Nowhere: it is an error."""
+    """No starting point: the task fails."""
     BY_DURATION = _BY_DURATION
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """One value of the setting. Raises nothing by itself: read it with `read_offset_reset`."""
+    """One value of the setting, parsed by `read_offset_reset`."""
 
     start: Start = Start.EARLIEST
     back_ms: int = 0
-    """Of BY_DURATION: how far back from now the first record is looked for."""
+    """For BY_DURATION: age of the oldest records to read."""
     text: str = "earliest"
-    """As it was written; for messages."""
+    """The value as it was written, for messages."""
 
     @property
     def depends_on_time(self) -> bool:
-        """Whether another moment would give another offset, so that the first one has to be committed at once."""
+        """True when the offset depends on the moment of the reset, so that the first one has to be committed at
+        once."""
         return self.start in (Start.LATEST, Start.BY_DURATION)
 
     def begins_ms(self, now_ms: int) -> int | None:
-        """The time of the records to begin with, in ms since 1970, never negative; None = it does not go by time."""
+        """Timestamp of the first records to read, in ms since 1970, never negative; None = the policy does not depend
+        on timestamps.
+        """
         return max(0, now_ms - self.back_ms) if self.start is Start.BY_DURATION else None
 
     def words(self) -> str:
-        """Where it begins, for sentences: `the beginning`."""
+        """Name of the starting point for sentences: `the beginning`."""
         match self.start:
             case Start.EARLIEST:
                 return "the beginning"
@@ -81,7 +85,7 @@ _WORDS: Final = {
 
 
 def read_offset_reset(text: str, field: str = f"consumer.override.{AUTO_OFFSET_RESET}") -> OffsetReset:
-    """The setting's value. Raises ConfigError at `field`."""
+    """Parse the setting's value. Raises ConfigError at `field`."""
     word, colon, duration = text.partition(":")
     lower = word.strip().lower()
     if not colon and lower in _WORDS:
@@ -99,7 +103,7 @@ def read_offset_reset(text: str, field: str = f"consumer.override.{AUTO_OFFSET_R
 
 
 def _milliseconds(text: str) -> int | None:
-    """A duration as Java reads it, rounded to what begins no later; None = it is none."""
+    """Parse a duration as Java does, rounded up so that no record is missed; None = the text is no duration."""
     found = _DURATION.fullmatch(text)
     if found is None or (found["time"] or "").upper() == "T" or not (found["days"] or found["time"]):
         return None

@@ -3,7 +3,7 @@ section 8, KIP-297, KIP-421).
 
 Owns Kafka's three providers (`builtin`), secret stores (`secret_stores`), and the resolver of a worker's configs.
 
-Invariant: every resolved value is known to `herdmesh.connect.config.redaction` before anybody gets it.
+Invariant: every resolved value is known to `herdmesh.connect.config.redaction` before any caller gets it.
 """
 
 from __future__ import annotations

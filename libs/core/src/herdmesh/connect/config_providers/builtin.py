@@ -1,10 +1,10 @@
 """Kafka's three config providers: File, Directory, EnvVar, with their params and texts
 (docs/reference/connect/configs.md, section 8.4).
 
-Owns what they read. Unlike in Java, a path that may not be read, or is no directory, is an error with the fix and not a
-warning: a reference to it could not be resolved anyway.
+Owns the reading of their values. Unlike in Java, a path that is not allowed, or is no directory, is an error with the
+fix and not a warning: a reference to it could not be resolved anyway.
 
-Invariant: with `allowed.paths`, no file outside them is opened, `..` or not.
+Invariant: with `allowed.paths`, no file outside them is opened, even by a path with `..`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATTERN = "allowlist.pattern"
 
 
 class _AllowedPaths:
-    """Where files may be. Nothing named = everywhere."""
+    """Folders and files that a provider may read. None given = all."""
 
     def __init__(self, params: Mapping[str, str]) -> None:
         text = params.get(_ALLOWED) or ""
@@ -35,7 +35,7 @@ class _AllowedPaths:
                 raise ConfigError(f"Path {path} does not exist", field=_ALLOWED, fix="make it, or leave it out")
 
     def checked(self, path: str) -> Path:
-        """The path, normalised. Raises ConfigError."""
+        """The path, normalised. Raises ConfigError for a path that is not allowed."""
         found = Path(os.path.normpath(path))
         if self._paths and not any(found.is_relative_to(one) for one in self._paths):
             raise ConfigError(f"the path {path} is not within {_ALLOWED}", fix=f"add it to {_ALLOWED}")
@@ -43,14 +43,14 @@ class _AllowedPaths:
 
 
 class FileConfigProvider(ConfigProvider):
-    """Keys of a properties file: `${file:/run/secrets/db.properties:password}`."""
+    """Provider of the keys of a properties file: `${file:/run/secrets/db.properties:password}`."""
 
     def configure(self, params: Mapping[str, str]) -> None:
         """`allowed.paths`: absolute paths, comma separated."""
         self._allowed = _AllowedPaths(params)
 
     def get(self, path: str, keys: frozenset[str]) -> ConfigData:
-        """Read the file anew."""
+        """Read the file again at each call."""
         if not path:
             return ConfigData({})
         file = self._allowed.checked(path)
@@ -67,14 +67,16 @@ class FileConfigProvider(ConfigProvider):
 
 
 class DirectoryConfigProvider(ConfigProvider):
-    """Files of a directory, each a key, as Kubernetes mounts secrets: `${directory:/run/secrets:password}`."""
+    """Provider of the files of a directory, each a key, as Kubernetes mounts secrets:
+    `${directory:/run/secrets:password}`.
+    """
 
     def configure(self, params: Mapping[str, str]) -> None:
         """`allowed.paths`: absolute paths, comma separated."""
         self._allowed = _AllowedPaths(params)
 
     def get(self, path: str, keys: frozenset[str]) -> ConfigData:
-        """Read the files anew, whole and untrimmed."""
+        """Read the files again at each call, whole and untrimmed."""
         if not path:
             return ConfigData({})
         folder = self._allowed.checked(path)
@@ -95,10 +97,10 @@ class DirectoryConfigProvider(ConfigProvider):
 
 
 class EnvVarConfigProvider(ConfigProvider):
-    """Variables of the worker's environment: `${env:DB_PASSWORD}`."""
+    """Provider of variables of the worker's environment: `${env:DB_PASSWORD}`."""
 
     def configure(self, params: Mapping[str, str]) -> None:
-        """`allowlist.pattern`: a regular expression that the whole name of a variable is to match."""
+        """`allowlist.pattern`: a regular expression that must match the whole name of a variable."""
         text = params.get(_PATTERN) or ".*"
         try:
             self._pattern = re.compile(text)
@@ -106,7 +108,7 @@ class EnvVarConfigProvider(ConfigProvider):
             raise ConfigError(f"Invalid regex: {error}", field=_PATTERN, fix="write one that Python takes") from None
 
     def get(self, path: str, keys: frozenset[str]) -> ConfigData:
-        """What the environment has now."""
+        """Read the current environment."""
         if path:
             text = f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'"
             raise ConfigError(text, fix="write ${<provider>:<variable>}")
@@ -122,4 +124,4 @@ BUILTIN: Mapping[str, type[ConfigProvider]] = {
         cls.__name__.removesuffix("ConfigProvider"),
     )
 }
-"""By Java's class name and its aliases."""
+"""Classes by Java's class name and its aliases."""

@@ -1,11 +1,11 @@
 """Resolver of a worker's config references: `${provider:path:key}` (docs/reference/connect/configs.md, sections 8.1 to
-8.3to 8.3).
+8.3).
 
-Owns the syntax, the provider instances, and the way back: resolved values in what an author's code returns are stored
-as references. Java leaves a reference that it cannot resolve as it is, and the connector then tries to log in with
+Owns the syntax, the provider instances, and the way back: resolved values in the result of an author's code are stored
+as references. Java leaves an unresolvable reference as it is, and the connector then tries to log in with
 `${file:...}`; here it is a ConfigError that names provider, path, key and the fix.
 
-Invariant: every resolved value, and every password within a URL, is known to `redaction` before anybody gets it.
+Invariant: every resolved value, and every password within a URL, is known to `redaction` before any caller gets it.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A config without references, and what must be known about those that it had."""
+    """A config without references, and facts about those that it had."""
 
     config: Properties
     raw: Mapping[str, str | None]
     secrets: frozenset[str] = frozenset()
     ttl_ms: int | None = None
-    """How long the shortest-lived value is good for; None = for ever."""
+    """Time for which the shortest-lived value is valid; None = no limit."""
     values: Mapping[Reference, str] = field(default_factory=dict[Reference, str])
 
     def put_back(self, made: RawConfig) -> Properties:
-        """The config that an author's code made of the resolved one, with references in place of their values.
+        """Put references in place of their values into a config that an author's code made from the resolved one.
 
-        A value equal to that of the same key becomes what was written for that key; elsewhere each secret of 4 or more
-        characters becomes its reference, longest first (short ones occur in every text).
+        A value that equals the resolved value of the same key becomes the original text of that key. In other values
+        each secret of 4 or more characters becomes its reference, longest first (short ones occur in every text).
         """
         longest_first = sorted(self.values.items(), key=lambda one: len(one[1]), reverse=True)
         found: Properties = {}
@@ -83,10 +83,10 @@ class Resolved:
 
 
 class ConfigProviders:
-    """The providers that a worker's properties name. Safe in several threads as far as the providers are."""
+    """The providers that a worker's properties name. As thread-safe as the providers are."""
 
     def __init__(self, providers: Mapping[str, ConfigProvider], ttls_ms: Mapping[str, int] | None = None) -> None:
-        """`ttls_ms`: by provider, how long its values are valid where it does not say so itself."""
+        """`ttls_ms`: the validity period of a provider's values where the provider itself gives none, by provider."""
         self._providers = dict(providers)
         self._ttls_ms = dict(ttls_ms or {})
 
@@ -98,15 +98,16 @@ class ConfigProviders:
         return cls({name: _made(name, worker) for name in names}, ttls_ms)
 
     def close(self) -> None:
-        """Give all up."""
+        """Close all providers."""
         for provider in self._providers.values():
             provider.close()
 
     def resolve(self, config: RawConfig) -> Resolved:
-        """Every reference of every value replaced; what replaces it is not looked at again.
+        """Replace every reference in every value. A replacement is not resolved again.
 
         Raises:
-            ConfigError: a reference that cannot be resolved; `field` is the key it stands at. No text has a value.
+            ConfigError: a reference cannot be resolved; `field` is the key that has the reference. No text contains a
+            value.
         """
         raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
         keep_secret(_in_urls(raw))  # also when a reference cannot be resolved
@@ -115,8 +116,9 @@ class ConfigProviders:
         return found
 
     def unresolved(self, config: RawConfig) -> Resolved:
-        """The config as it is written, for one that could not be resolved. It is valid for as long as the providers
-        that it names are configured to be, because no provider gave a time of its own."""
+        """The config as it is written, for a config that could not be resolved. It is valid for the configured validity
+        period of the providers that it names, because no provider gave one itself.
+        """
         raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
         named = {reference.provider for value in raw.values() for reference in _references(value)}
         ttls = (ttl_ms for provider, ttl_ms in self._ttls_ms.items() if provider in named)
@@ -144,7 +146,7 @@ class ConfigProviders:
         return Resolved(resolved, raw, secrets | _in_urls(resolved), min(ttls, default=None), values)
 
     def _get(self, provider: str, path: str, keys: Mapping[str, str]) -> ConfigData:
-        """`keys` with the config's key each stands at."""
+        """Read values from a provider. `keys` has the key of the config that first refers to each."""
         first = next(iter(keys))
         place, shown = keys[first], Reference(provider, path, first)
         found = self._providers.get(provider)
@@ -168,8 +170,9 @@ class ConfigProviders:
 
 
 def _checked(answer: object, keys: Iterable[str]) -> ConfigData:
-    """The answer of an author's provider, read within the lookup, because later code does not expect it to raise.
-    Raises TypeError for a value of another type, and any exception of the author's mapping."""
+    """Check the result of an author's provider. It is read within the lookup, because later code does not expect it to
+    raise. Raises TypeError for a value of another type, and any exception of the author's mapping.
+    """
     if not isinstance(answer, ConfigData):
         raise TypeError(f"its get() returned a value of type {type(answer).__name__}, not ConfigData")
     values: dict[str, object] = {key: answer.data[key] for key in keys if key in answer.data}
@@ -193,7 +196,7 @@ def _references(value: str | None) -> Iterable[Reference]:
 
 
 def _in_urls(config: Properties) -> frozenset[str]:
-    """The passwords that URLs have in them, written there or resolved."""
+    """The passwords in URLs, whether written or resolved."""
     return frozenset[str]().union(*(url_passwords(value) for value in config.values() if value is not None))
 
 
@@ -202,7 +205,9 @@ def _replaced(value: str, values: Mapping[Reference, str]) -> str:
 
 
 def _ttl_ms(name: str, worker: RawConfig) -> int | None:
-    """A param of every provider that Java's do not have: without it a file would be read only once."""
+    """The validity period from a param that every provider has here, but not in Java: without it a file would be read
+    only once.
+    """
     full = f"{PROVIDERS}.{name}.param.{TTL_MS}"
     text = str(worker.get(full) or "").strip()
     if text and not text.isdecimal():

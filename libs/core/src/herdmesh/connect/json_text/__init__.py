@@ -1,6 +1,6 @@
 """JSON text: Jackson's, as Connect writes it for values without a schema, and the lossless JSON form of a whole record.
 
-Owns reading and writing. The JSON of values under a schema is JsonConverter's (`converters.json`).
+Owns reading and writing. `converters.json` has the JSON of values under a schema.
 
 Invariant: imports `java` and `model` alone.
 """

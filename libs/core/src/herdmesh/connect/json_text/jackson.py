@@ -1,12 +1,12 @@
 """JSON as Connect's JsonConverter reads and writes it without schemas (docs/reference/connect/config-topic.md, sections
 2.1 and 11).
 
-Owns reading bytes into plain Python values, and writing them in Jackson's bytes. Does not know what a record means.
-Values: None, bool, int (64 bits), float, str (lone surrogates possible), list, dict with str keys in the order read.
+Owns reading bytes into plain Python values, and writing them in Jackson's bytes. Does not interpret records. Values:
+None, bool, int (64 bits), float, str (lone surrogates possible), list, dict with str keys in the order read.
 
-Invariant: `loads` accepts and refuses what Jackson does under JsonConverter's settings, and `dumps(loads(b)) == b` for
-every b that Connect wrote. msgspec does the work where its answer is known to equal Jackson's; the reference reader
-`jackson_reader` decides everything else.
+Invariant: `loads` accepts and refuses the same input as Jackson under JsonConverter's settings, and `dumps(loads(b)) ==
+b` for every b that Connect wrote. msgspec reads and writes where its result is known to equal Jackson's; the reference
+reader `jackson_reader` decides everything else.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ INVALID_JSON = "Converting byte[] to Kafka Connect data failed due to serializat
 
 
 class _OfProperties(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A value that holds nothing but text and nulls, so that no number needs a second look."""
+    """A value of only texts and nulls, so that no number needs a check."""
 
     properties: dict[str, str | None]
 
 
 def _within_64_bits(depth: int) -> Any:
-    """The msgspec type of JSON that is nested no deeper than `depth`, with whole numbers of at most 64 bits."""
+    """The msgspec type of JSON nested at most `depth` levels deep, with whole numbers of at most 64 bits."""
     whole: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     scalar: Any = whole | str | float | bool | None
     kind: Any = scalar
@@ -50,7 +50,7 @@ _decode_node = msgspec.json.Decoder(float_hook=jackson_reader.exact_number).deco
 _decode_within_64_bits = msgspec.json.Decoder(_within_64_bits(_DEPTH_TYPED)).decode
 _decode_properties = msgspec.json.Decoder(_OfProperties).decode
 _encode = msgspec.json.Encoder().encode
-# Types msgspec writes as Jackson does. float is one for some values only: Java prints 1.0E7, msgspec 10000000.0.
+# Types that msgspec writes as Jackson does. Some floats differ: Java prints 1.0E7, msgspec 10000000.0.
 _SAME_TEXT = frozenset((str, int, bool, type(None)))
 _TEXT_ONLY = frozenset((str,))
 _CONTAINERS = frozenset((dict, list))
@@ -61,11 +61,11 @@ _SUPPLEMENTARY = re.compile(rb"[\xf0-\xf4]")
 _ESCAPED_UNIT = re.compile(rb"\\u")
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19  # the shortest run of digits that may not fit a signed 64-bit integer
-_NUMBER_LENGTH_MIN = 1_000  # shorter input cannot break a limit
+_NUMBER_LENGTH_MIN = 1_000  # shorter input cannot exceed a limit
 _ENDLESS_NUMBER = b"0" * 300  # a number Jackson refuses (over 1,000 characters) has a run at least this long
-# Java's numbers come from BigDecimal, which has no negative zero.
-# The alternatives begin alike so that the search is for the sign alone, which is several times as quick. Before a
-# number's sign is no letter or digit, as there is in a uuid: those have `-0e` in them, and are many in a batch.
+# Java's numbers come from BigDecimal, which has no negative zero. The alternatives begin alike so that the search is
+# for the sign alone, which is several times as fast. A letter or digit before the sign means that it is no number's:
+# uuids contain `-0e`, and a batch may have many of them.
 _NEGATIVE_ZERO = re.compile(rb"-(?<![0-9A-Za-z]-)(?:0\.0+(?![0-9])|0[eE])")
 NAME_LENGTH_MAX = jackson_reader.NAME_LENGTH_MAX
 MISSING = jackson_reader.MISSING
@@ -79,20 +79,21 @@ _S = TypeVar("_S", bound=Sequence[Any])
 
 
 class JsonValues(list[Any]):
-    """Values without a schema that were read from JSON: no float in them is infinite or NaN, and every map's keys are
-    texts, so a JSON writer need not check for values that JSON lacks. A slice of them is a plain list: `like`."""
+    """Schemaless values that were read from JSON: they contain no infinite float and no NaN, and every map's keys are
+    texts, so that a JSON writer need not check for values that JSON lacks. A slice of them is a plain list: `like`.
+    """
 
     __slots__ = ()
 
 
 def is_of_json(values: Sequence[Any]) -> bool:
-    """Whether the values are known to be `JsonValues`. A lazy column is read for that."""
+    """True when the values are known to be `JsonValues`. A lazy column is read to find out."""
     found: object = cast("Any", values).read() if type(values) is LazyColumn else values
     return type(found) is JsonValues
 
 
 def like(values: Sequence[Any], some: _S) -> _S | JsonValues:
-    """Some of the values, which are `JsonValues` if all of them are."""
+    """Mark a selection of the values as `JsonValues` if all of them are."""
     return JsonValues(some) if is_of_json(values) else some
 
 
@@ -100,18 +101,19 @@ def loads(data: bytes | None) -> Any:
     """Read one JSON value; null, empty and blank bytes read as None.
 
     Raises:
-        DataError: what Jackson refuses, with Connect's text.
+        DataError: input that Jackson refuses, with Connect's text.
     """
     if not data:
         return None
     digits = data.translate(_DIGITS_AS_ZERO)
-    # msgspec calls itself for each level, and garbage may be collected at any of them: what runs then needs room.
+    # msgspec recurses once per level, and garbage may be collected at any level: the code that then runs needs stack
+    # space.
     may_be_too_deep = len(data) > 2 * _DEPTH_MAX and data.count(b"[") + data.count(b"{") > _DEPTH_MAX
     if not may_be_too_deep and _ENDLESS_NUMBER not in digits:
         try:
             value = _decode_signed_zeros(data) if has_negative_zero(data) else _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass  # Jackson accepts more than msgspec does: let the careful reader decide
+            pass  # Jackson accepts more than msgspec does: the reference reader decides
         else:
             return _tidied(value) if _LONG_NUMBER in digits or len(data) > NAME_LENGTH_MAX else value
     return _read_carefully(data)
@@ -125,17 +127,17 @@ def _read_carefully(data: bytes) -> Any:
 
 
 def loads_node(data: bytes) -> Any:
-    """Read one JSON value as Jackson's tree holds it: as `loads`, but numbers are as they were written (an int of any
-    size, a Decimal for all others), and blank bytes read as MISSING.
+    """Read one JSON value in the form of Jackson's tree: as `loads`, but numbers are exact (an int of any size, a
+    Decimal for all others), and blank bytes read as MISSING.
 
     Raises:
-        DataError: what Jackson refuses, with Connect's text.
+        DataError: input that Jackson refuses, with Connect's text.
     """
     if len(data) <= NAME_LENGTH_MAX and not beyond_limits(data):
         try:
             return _decode_node(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-            pass  # Jackson accepts more than msgspec does: let the careful reader decide
+            pass  # Jackson accepts more than msgspec does: the reference reader decides
     try:
         return jackson_reader.read_node(data)
     except jackson_reader.JsonSyntaxError as error:
@@ -143,21 +145,23 @@ def loads_node(data: bytes) -> Any:
 
 
 def beyond_limits(data: bytes) -> bool:
-    """True when a number may be longer, or containers may be nested deeper, than Jackson allows; members' names are not
-    looked at."""
+    """True when a number may be longer, or containers may be nested deeper, than Jackson allows. Does not check the
+    lengths of member names.
+    """
     if len(data) <= _NUMBER_LENGTH_MIN:
         return False
     return _ENDLESS_NUMBER in data.translate(_DIGITS_AS_ZERO) or data.count(b"[") + data.count(b"{") > _DEPTH_MAX
 
 
 def has_negative_zero(data: bytes) -> bool:
-    """True when a number (or what looks like one in a text) is a negative zero that is not whole."""
+    """True when the input has a negative zero that is not whole, as a number or within a text."""
     return b"-" in data and _NEGATIVE_ZERO.search(data) is not None
 
 
 def loads_properties(data: bytes) -> dict[str, str | None] | None:
     """`loads(data)["properties"]` where `data` is `{"properties":{...}}` of texts and nulls, as nearly all records of
-    the config topic are; None where `loads` must look. Twice as quick as `loads`."""
+    the config topic are; None where `loads` must read the input. Twice as fast as `loads`.
+    """
     if len(data) > NAME_LENGTH_MAX:
         return None
     try:
@@ -167,7 +171,9 @@ def loads_properties(data: bytes) -> dict[str, str | None] | None:
 
 
 def _tidied(root: Any) -> Any:
-    """What msgspec read, with integers wrapped to 64 bits in place; DataError for a member name Jackson refuses."""
+    """The value that msgspec read, with integers wrapped to 64 bits in place. Raises DataError for a member name that
+    Jackson refuses.
+    """
     holder = [root]
     stack: list[list[Any] | dict[str, Any]] = [holder]
     while stack:
@@ -185,7 +191,7 @@ def _tidied(root: Any) -> Any:
 
 def dumps(value: Any, *, whole: bool = False) -> bytes:
     """Write a value in Jackson's bytes: no whitespace, Java's doubles, supplementary characters escaped. Integers
-    beyond 64 bits are wrapped as Java's long is; with `whole` they are written as they are.
+    beyond 64 bits are wrapped like Java's long; with `whole` they are written in full.
 
     Raises:
         DataError: a value without a Connect type, with Connect's text.
@@ -194,7 +200,7 @@ def dumps(value: Any, *, whole: bool = False) -> bytes:
         try:
             data = _encode(value)
         except (OverflowError, UnicodeEncodeError):
-            data = b"\\u"  # an integer beyond 64 bits or a lone surrogate: the careful writer knows both
+            data = b"\\u"  # an integer beyond 64 bits or a lone surrogate: the reference writer supports both
         if not differs(data) and _LONG_NUMBER not in data.translate(_DIGITS_AS_ZERO):
             return data
     parts: list[str] = []
@@ -203,8 +209,9 @@ def dumps(value: Any, *, whole: bool = False) -> bytes:
 
 
 def _msgspec_may_write(value: Any, depth: int = 0) -> bool:
-    """True for maps of texts to scalars whose text msgspec and Jackson agree on, and for a few levels of lists and maps
-    of such (checked in C for the most part, so it costs little)."""
+    """True for maps of texts to scalars for which msgspec and Jackson write the same text, and for a few levels of
+    lists and maps of such values. (Checked in C for the most part, so it costs little.)
+    """
     if type(value) is dict:
         if not _TEXT_ONLY.issuperset(map(type, cast("dict[Any, Any]", value))):
             return False
@@ -233,23 +240,24 @@ def same_double_text(value: float) -> bool:
 
 
 def differs(data: bytes) -> bool:
-    """True when text that msgspec wrote may not be what Jackson writes for the same strings."""
-    # Nearly all text has no backslash, which is the quickest to see.
+    """True when a text that msgspec wrote may differ from Jackson's text for the same strings."""
+    # Nearly all text has no backslash, which is the fastest check.
     if b"\\" in data and _ESCAPED_UNIT.search(data) is not None:
         return True
     return not data.isascii() and _SUPPLEMENTARY.search(data) is not None
 
 
 def loads_many(data: Sequence[bytes | None]) -> list[Any]:
-    """`loads` of each: all at once, in little more than msgspec's time, when nothing needs more than msgspec."""
+    """Run `loads` for each: all at once, in little more than msgspec's time, when nothing needs more than msgspec."""
     values = loads_plain(data)
     return [loads(item) for item in data] if values is None else values
 
 
 def loads_plain(data: Sequence[bytes | None]) -> JsonValues | None:
-    """The values of texts that hold one JSON value each, nothing behind it, and nothing that needs more than msgspec;
-    None where `loads` must look. That no whole number is too long is msgspec's to see, down to some depth: it costs
-    nothing there. Numbers beyond a double, which Jackson reads as infinite, are errors to msgspec."""
+    """The values of texts with exactly one JSON value each that need nothing but msgspec; None where `loads` must read
+    them. msgspec itself detects whole numbers that are too long, down to some depth, at no cost. Numbers beyond a
+    double, which Jackson reads as infinite, are errors in msgspec.
+    """
     try:
         joined = b"\n".join(cast("Sequence[bytes]", data))
         if has_negative_zero(joined):
@@ -328,8 +336,9 @@ def _write_marked(value: Any, parts: list[str]) -> None:
 
 
 def _write_map(value: dict[Any, Any], parts: list[str], integer: Callable[[int], str]) -> None:
-    """Connect writes a map whose keys are all strings as an object, any other as an array of pairs
-    (docs/reference/connect/transforms-converters.md, section 4.1)."""
+    """Write a map: as in Connect, a map whose keys are all strings becomes an object, any other an array of pairs
+    (docs/reference/connect/transforms-converters.md, section 4.1).
+    """
     if all(isinstance(key, str) for key in value):
         separator = "{"
         for key, item in value.items():

@@ -23,8 +23,8 @@ _NUMBER_LENGTH_MAX = 1_000
 NAME_LENGTH_MAX = 50_000
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-#: Ends a text whose bytes are no characters from there on. Jackson meets those only if it comes so far: behind the
-#: value anything goes.
+#: Ends a text whose bytes are no characters from there on. Jackson fails only if it reads that far: after the value it
+#: accepts any bytes.
 _NO_TEXT = "\udcff"
 _PLAIN = re.compile(f'[^"\\\\\x00-\x1f{_NO_TEXT}]*')
 _WHOLE = re.compile(f'"({_PLAIN.pattern})"')
@@ -35,13 +35,13 @@ _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
-# What is accepted here is compared, digested and written by functions that call themselves once or twice a level, which
-# Python's default limit of 1,000 calls would end in an error far from the record.
+# Accepted values are compared, digested and written by functions that recurse once or twice per level, which Python's
+# default limit of 1,000 calls would end in an error far from the record.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 6 * DEPTH_MAX))
 
 
 class JsonSyntaxError(ValueError):
-    """Bytes that Jackson refuses."""
+    """Raised for bytes that Jackson refuses."""
 
 
 class Missing:
@@ -49,7 +49,7 @@ class Missing:
 
 
 MISSING = Missing()
-"""What there is in input without a value."""
+"""The node for input without a value."""
 
 
 def read(data: bytes) -> Any:
@@ -63,14 +63,14 @@ def read(data: bytes) -> Any:
 
 
 def read_node(data: bytes) -> Any:
-    """As `read`, but numbers as they are written: an int of any size, a Decimal for all others; MISSING for blank
-    input."""
+    """As `read`, but with exact numbers: an int of any size, a Decimal for all others; MISSING for blank input."""
     return _Reader(_decode_text(data), exact_number).read()
 
 
 def java_number(text: str) -> int | float:
-    """The number a schemaless value holds: Java reads whole numbers as long, all others as BigDecimal and then as
-    double, so that there is no negative zero."""
+    """The number for a schemaless value: Java reads whole numbers as long, all others as BigDecimal and then as double,
+    so that there is no negative zero.
+    """
     number = exact_number(text)
     if isinstance(number, int):
         return wrap_int64(number)
@@ -78,7 +78,7 @@ def java_number(text: str) -> int | float:
 
 
 def exact_number(text: str) -> int | Decimal:
-    """The number as it is written. Raises JsonSyntaxError where BigDecimal has no room for the scale."""
+    """The exact number. Raises JsonSyntaxError where the scale is too large for BigDecimal."""
     if text.lstrip("-").isdigit():
         return int(text)
     try:
@@ -92,12 +92,14 @@ def exact_number(text: str) -> int | Decimal:
 
 
 def double_of(number: Decimal) -> float:
-    """`BigDecimal.doubleValue`: zero has no sign, what is too large is infinite."""
+    """`BigDecimal.doubleValue`: zero has no sign, too large a number is infinite."""
     return float(number) if number else 0.0
 
 
 def _decode_text(data: bytes) -> str:
-    """Detect the encoding as Jackson's bootstrapper does: byte order marks first, then where the zero bytes are."""
+    """Detect the encoding as Jackson's bootstrapper does, by byte order marks and then by the positions of zero bytes,
+    and decode.
+    """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             if len(data) == len(mark) and len(mark) < 4:
@@ -136,8 +138,9 @@ def _encoding_by_zeros(data: bytes) -> str:
 
 
 class _Reader:
-    """One pass over the text. `_containers` is the stack of open arrays and objects, `_names` the pending member
-    names."""
+    """Parser that reads the text once. `_containers` is the stack of open arrays and objects, `_names` the pending
+    member names.
+    """
 
     def __init__(self, text: str, number_of: Callable[[str], Any]) -> None:
         self._text = text
@@ -199,7 +202,7 @@ class _Reader:
         return name
 
     def _value_start(self) -> tuple[Any, bool]:
-        """A whole scalar, or an empty container that the caller fills (second part True)."""
+        """Read a whole scalar, or the start of a container that the caller fills (second part True)."""
         char = self._text[self._at]
         if char == "{":
             self._at += 1
@@ -233,7 +236,7 @@ class _Reader:
 
     def _string(self) -> str:
         whole = _WHOLE.match(self._text, self._at)
-        if whole is not None:  # no escape in it, as in nearly all
+        if whole is not None:  # no escape in the string, as in nearly all
             self._at = whole.end()
             return whole[1]
         self._at += 1
@@ -277,26 +280,26 @@ class _Reader:
 
     def _next_char(self) -> str:
         char = self._text[self._at : self._at + 1]
-        if char not in " \t\r\n":  # the end of the text, "", is in it
+        if char not in " \t\r\n":  # "", at the end of the text, is in it
             return char
         if not self._skip_space():
             raise JsonSyntaxError("the text ends inside a value")
         return self._text[self._at]
 
     def _require_separator(self) -> None:
-        """Jackson wants white space after a root number; after any other root value it does not look."""
+        """Require white space after a root number, as Jackson does; after any other root value it reads no further."""
         if self._at < len(self._text) and self._text[self._at] not in " \t\r\n":
             raise JsonSyntaxError(f"unexpected character after the number at {self._at}")
 
     def _require_no_identifier(self) -> None:
-        """`nullx` is one unknown word to Jackson, not `null` followed by something."""
+        """Refuse a longer word: to Jackson `nullx` is one unknown word, not `null` followed by another token."""
         following = self._text[self._at : self._at + 1]
         if following and (following.isidentifier() or following.isdigit() or following in ("$", _NO_TEXT)):
             raise JsonSyntaxError(f"unknown word at character {self._at}")
 
 
 def _join_surrogates(text: str) -> str:
-    """Two escaped halves are one character in Java's UTF-16; a lone half stays as it is."""
+    """Two escaped halves become one character, as in Java's UTF-16; a lone half stays as it is."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")

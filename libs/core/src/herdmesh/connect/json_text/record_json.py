@@ -1,17 +1,17 @@
-"""Lossless JSON form of Connect data: what `herd transform` reads and prints, and what the golden vectors hold.
+"""Lossless JSON form of Connect data, which `herd transform` reads and prints, and the golden vectors use.
 
 Owns the form. A schema is JsonConverter's schema JSON. Under a schema a value whose class fits it is plain JSON, and a
 struct is an object of all its fields; everything else carries a tag:
 
     {"$i8": 1}  {"$i16": 1}  {"$i32": 1}  {"$i64": 1}      integers without a schema, or not the one their schema names
-    {"$f32": 1.5}  {"$f64": 1.5}  {"$f": "NaN"}            floats, the same; and what JSON has no number for
+    {"$f32": 1.5}  {"$f64": 1.5}  {"$f": "NaN"}            floats, the same; and values that JSON has no number for
     {"$bytes": "AQ=="}  {"$bytebuffer": "AQ=="}            bytes, in Base64
     {"$decimal": ["1234", 2]}  {"$bigint": "1"}            unscaled number and scale; an integer of any size
     {"$date": days}  {"$time": ms}  {"$timestamp": ms}     java.util.Date under such a schema ($timestamp also without)
-    {"$javadate": ms}                                      java.util.Date that its schema does not take
-    {"$map": [[key, value], ...]}                          a map with keys that are no strings
+    {"$javadate": ms}                                      java.util.Date that its schema does not accept
+    {"$map": [[key, value], ...]}                          a map with keys that are not strings
     {"$struct": {...}, "schema": {...}}                    a struct under another schema, or none
-    {"$java": class, "string": "..."}                      any other object, which no schema takes
+    {"$java": class, "string": "..."}                      any other object, which no schema accepts
 
 A plain number without a schema is a Java Long, or a Double when it has a fraction or an exponent.
 
@@ -63,7 +63,7 @@ _DATE_TAGS = {DATE: "$date", TIME: "$time", TIMESTAMP: "$timestamp"}
 
 @dataclass(frozen=True, slots=True)
 class JavaObject:
-    """A Java object of a class the data model does not have; prints as Java printed it."""
+    """A Java object of a class outside the data model; prints as Java printed it."""
 
     java_class: str
     text: str
@@ -76,7 +76,7 @@ class JavaObject:
 
 
 def schema_of(text: Mapping[str, Any] | None) -> Schema | None:
-    """The schema in JsonConverter's form; None = none."""
+    """Read a schema in JsonConverter's form; None = no schema."""
     if text is None:
         return None
     kind: str = text["type"]
@@ -96,7 +96,7 @@ def schema_of(text: Mapping[str, Any] | None) -> Schema | None:
 
 
 def value_of(text: Any, schema: Schema | None = None) -> Any:
-    """The value under that schema (None = schemaless). Raises DataError for an unknown tag."""
+    """Read a value under that schema (None = schemaless). Raises DataError for an unknown tag."""
     if isinstance(text, dict):
         members = cast("dict[str, Any]", text)
         tag = next(iter(members), "")
@@ -117,7 +117,7 @@ def value_of(text: Any, schema: Schema | None = None) -> Any:
 
 
 def record_of(text: Mapping[str, Any]) -> ConnectRecord:
-    """A record; every member but `topic` may be absent."""
+    """Read a record; every member but `topic` may be absent."""
     key_schema, value_schema = schema_of(text.get("keySchema")), schema_of(text.get("valueSchema"))
     headers = [
         Header(header["key"], value_of(header.get("value"), schema := schema_of(header.get("schema"))), schema)
@@ -189,7 +189,7 @@ _SIMPLE: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _default_of(text: Any, schema: Schema) -> Any:
-    """A default, which is in JsonConverter's payload form."""
+    """Read a default, which is in JsonConverter's payload form."""
     if schema.name == DECIMAL and isinstance(text, str):
         unscaled = int.from_bytes(base64.b64decode(text), "big", signed=True)
         return _decimal((str(unscaled), int((schema.parameters or {}).get("scale", "0"))))
@@ -218,7 +218,7 @@ def _default_of(text: Any, schema: Schema) -> Any:
 
 
 def schema_to(schema: Schema | None) -> dict[str, Any] | None:
-    """The schema in JsonConverter's form, members in its order."""
+    """Write a schema in JsonConverter's form, with the members in its order."""
     if schema is None:
         return None
     text: dict[str, Any] = {"type": _JSON_TYPES.get(schema.type, schema.type.lower())}
@@ -240,7 +240,7 @@ def schema_to(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def value_to(value: Any, schema: Schema | None = None) -> Any:
-    """The value under that schema (None = schemaless)."""
+    """Write a value under that schema (None = schemaless)."""
     if value is None or isinstance(value, bool | str):
         return value
     kind = cast("type[object]", type(value))
@@ -268,7 +268,7 @@ def value_to(value: Any, schema: Schema | None = None) -> Any:
     if isinstance(value, BigInteger):
         return {"$bigint": str(int(value))}
     if isinstance(value, int):
-        # A plain number under a logical name is the number it stands for.
+        # A plain number under a logical name is written as the underlying number.
         return (
             int(value)
             if plain or (kind is int and schema is not None and schema.type in INTEGERS)
@@ -283,7 +283,7 @@ def value_to(value: Any, schema: Schema | None = None) -> Any:
 
 
 def record_to(record: ConnectRecord) -> dict[str, Any]:
-    """A record, all members that it has."""
+    """Write a record, with all members that it has."""
     text: dict[str, Any] = {
         "kind": "source" if record.offset is None else "sink",
         "topic": record.topic,
@@ -320,7 +320,7 @@ def _date_to(milliseconds: int, schema: Schema | None) -> dict[str, int]:
 def _float_to(value: float, kind: type[object], schema: Schema | None, *, plain: bool) -> Any:
     number: Any = float(value)
     if math.isfinite(value) and (kind is Float32 or (schema is not None and schema.type == "FLOAT32")):
-        number = float(float_text(value))  # the shortest number that is this float
+        number = float(float_text(value))  # the shortest number that parses to this float
     if not math.isfinite(number):
         number = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     if plain:

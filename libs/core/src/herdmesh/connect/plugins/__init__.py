@@ -1,7 +1,7 @@
 """Plugin discovery: the connectors, transformations, predicates and converters that this process can use.
 
 Owns the registry of plugins by name and version, Connect's built-in classes, and the import order in a process of one
-plugin. Plugin folders are the worker's to find (`herdmesh.worker`).
+plugin. The worker (`herdmesh.worker`) finds plugin folders.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Built-in plugin classes: the converters, transformations and predicates that a connector's config can name.
 
-Owns the list, with names and definitions as Connect 4.3.1 has them, abstract classes included; also the converters with
-a schema registry, Debezium's and Confluent's transformations, and the installed plugins of authors. Which of Connect's
-classes this release runs: `validation.unsupported_settings`. Imported where configs are validated, not where records
-move.
+Owns the list, with names and definitions as in Connect 4.3.1, abstract classes included; also the converters with a
+schema registry, Debezium's and Confluent's transformations, and the installed plugins of authors.
+`validation.unsupported_settings` decides which of Connect's classes this release runs. Imported where configs are
+validated, not where records are processed.
 
 Invariant: a concrete class of Connect's has the definition that its Java class declares (golden configdef vectors).
 """
@@ -27,15 +27,15 @@ from herdmesh.connect.transforms import TRANSFORMATION_CLASSES, TRANSFORMATIONS,
 from herdmesh.connect.transforms.kafka import definitions as transforms
 
 DEBEZIUM_VERSION = "3.6.1.Final"
-"""Of Debezium's transformations."""
+"""Version of Debezium's transformations."""
 UNDEFINED_VERSION = "undefined"
-"""Connect's word for classes without a version; Confluent's transformations are built after their documentation."""
+"""Connect's version of classes without one; Confluent's transformations are built from their documentation."""
 REGISTERED_VERSION = "8.5.0"
-"""The release of Confluent's converters whose behaviour the converters with a schema registry have."""
+"""The release of Confluent's converters that the converters with a schema registry reproduce."""
 
 
 def builtin_classes() -> list[PluginClass]:
-    """All of Connect's own, in no particular order."""
+    """All of Connect's own classes, in no particular order."""
     return [*_transformations(), *_predicates(), *_converters(), *_abstract()]
 
 
@@ -50,13 +50,14 @@ def third_party_classes() -> list[PluginClass]:
 
 
 def installed_classes(left_out: LeftOut | None = None) -> list[PluginClass]:
-    """The authors' transformations, predicates and converters that are installed here. `left_out` and raises as of
-    `authored.entries`."""
+    """The authors' transformations, predicates and converters that are installed here. Takes `left_out` and raises
+    errors as `authored.entries`.
+    """
     return [authored_class(cls, version) for cls, version in entries(left_out)]
 
 
 def authored_class(cls: type[AuthoredPlugin], version: str, imports: PluginImports | None = None) -> PluginClass:
-    """An author's class as a config can name it."""
+    """An author's class in the form that validation reads."""
     kinds = _BOTH
     if issubclass(cls, RecordTransformation):
         kinds = (PluginKind.TRANSFORMATION,)

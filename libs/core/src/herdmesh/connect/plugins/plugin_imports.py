@@ -1,11 +1,11 @@
 """Import order of a process that runs one plugin.
 
-Owns the order: Python's own library, then Herdmesh and what it requires as installed here, then the plugin's virtual
-environment, then everything else that is installed here. Finds no plugins and judges none (the worker does, before any
+Owns the order: Python's own library, then Herdmesh and its requirements as installed here, then the plugin's virtual
+environment, then everything else that is installed here. Finds no plugins and checks none (the worker does, before any
 is used).
 
-Invariant: after `enter`, a module that the plugin's environment has is the plugin's, unless its distribution is one of
-`own`: of those, no module of the environment is ever imported, also not one that is imported late.
+Invariant: after `enter`, a module in the plugin's environment is imported from there, unless its distribution is one of
+`own`: modules of those are never imported from the environment, not even later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from herdmesh.connect.spi import PluginImports
 
 
 class _OwnFirst(importlib.abc.MetaPathFinder):
-    """Finds the modules that stay this installation's, before anything looks into the plugin's environment."""
+    """Finder of the modules that stay this installation's; it precedes every finder that searches the plugin's
+    environment.
+    """
 
     def __init__(self, imports: PluginImports, own_path: Sequence[str]) -> None:
         self.folder = imports.folder
@@ -35,20 +37,20 @@ class _OwnFirst(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Finds top-level modules; a package finds its own submodules."""
+        """Find a top-level module; a package finds its own submodules."""
         if path is not None or fullname not in self._own:
             return None
         spec = PathFinder.find_spec(fullname, self._own_path)
         if spec is not None and spec.origin is None and spec.submodule_search_locations is not None:
-            # a namespace, such as `google`: what this installation has in it comes first, the plugin's adds to it
+            # A namespace, such as `google`: this installation's part comes first, the plugin's part is added.
             spec.submodule_search_locations = [*spec.submodule_search_locations, *_below(fullname, self.plugin_path)]
         return spec
 
 
 def enter(imports: PluginImports) -> None:
-    """Make this process the plugin's: once for its life.
+    """Set the import order of this process for the plugin, once for the life of the process.
 
-    Raises RuntimeError in a process that is another plugin's.
+    Raises RuntimeError in a process that imports from another plugin.
     """
     for finder in sys.meta_path:
         if isinstance(finder, _OwnFirst):
@@ -58,21 +60,21 @@ def enter(imports: PluginImports) -> None:
     own_path = list(sys.path)
     finder = _OwnFirst(imports, own_path)
     sys.meta_path.insert(0, finder)
-    site.addsitedir(imports.site_packages, set())  # with its .pth files: a plugin may be installed as editable
+    site.addsitedir(imports.site_packages, set())  # includes its .pth files: a plugin may be installed as editable
     added = [entry for entry in sys.path if entry not in own_path]
     finder.plugin_path.extend(added)
     _forget(added, frozenset(imports.own))
     for name in imports.own:
         _add_to_namespace(name, added)
     library = _standard_library()
-    # No module of an environment hides one of Python itself, as in any environment; all else here comes after it.
+    # As in any environment, no module of it hides one of Python itself; everything else here comes after it.
     first = [entry for entry in own_path if entry in library]
     sys.path[:] = [*first, *added, *(entry for entry in own_path if entry not in library)]
     importlib.invalidate_caches()
 
 
 def _forget(added: Iterable[str], own: frozenset[str]) -> None:
-    """Modules that are imported already, that the plugin brings itself, and that nothing of ours requires."""
+    """Remove imported modules that the plugin has itself and Herdmesh does not require."""
     top_level = {name.partition(".")[0] for name in sys.modules}
     foreign = top_level - own - sys.stdlib_module_names - {"__main__"}
     brought = {name for name in foreign if any(_has(Path(entry), name) for entry in added)}
@@ -87,7 +89,8 @@ def _has(folder: Path, name: str) -> bool:
 
 
 def _add_to_namespace(name: str, added: Iterable[str]) -> None:
-    """Of a namespace that is imported already. From here on it no longer follows `sys.path`."""
+    """Add the plugin's folders to a namespace that is imported already. From then on it no longer follows
+    `sys.path`."""
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     if module is not None and isinstance(spec, ModuleSpec) and spec.origin is None and hasattr(module, "__path__"):

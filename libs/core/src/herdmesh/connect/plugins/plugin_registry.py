@@ -1,11 +1,11 @@
 """Plugin registry: the connectors of this process, and the classes that a config can name, by name and version.
 
 Owns discovery of the connectors that are installed here, through the entry point group `herdmesh.connectors`, and the
-lookup by name and version; the other kinds are found by `builtin` and `spi.custom_plugins`. The worker finds what is in
-plugin folders and passes descriptors of the same types. Owns no instance.
+lookup by name and version; `builtin` and `spi.custom_plugins` find the other kinds. The worker searches plugin folders
+and passes descriptors of the same types. Owns no instance.
 
-Invariant: a name finds at most one class, and a class has each version once; two connectors that claim one name are an
-error at discovery, not a surprise later. Where no version is asked for, the latest is found (KIP-891).
+Invariant: a name finds at most one class, and a class has each version once; two connectors with the same name are an
+error at discovery, not later. Without a requested version, the latest is found (KIP-891).
 """
 
 from __future__ import annotations
@@ -87,16 +87,17 @@ def _described(entry: metadata.EntryPoint) -> PluginDescriptor:
 
 
 class PluginRegistry:
-    """The plugins a process knows."""
+    """The plugins that a process can use."""
 
     def __init__(self, plugins: Iterable[PluginDescriptor], others: Iterable[PluginClass] = ()) -> None:
-        """`others` exist besides these and Connect's own. Raises ValueError when two connectors claim one name, or one
-        class in one version."""
+        """`others` are classes in addition to these and Connect's own. Raises ValueError when two connectors have the
+        same name, or one class has the same version twice.
+        """
         self.left_out: Callable[[], str] = str
         """Text added to the advice for an unknown class: plugins that exist and cannot be used."""
         self._connectors = sorted(plugins, key=lambda plugin: (plugin.class_name, rank(plugin.version)))
         self._by_name: dict[str, list[PluginDescriptor]] = {}
-        """Oldest version first."""
+        """Connectors, oldest version first."""
         for plugin in self._connectors:
             for name in dict.fromkeys((plugin.class_name, *plugin.aliases)):
                 others_called_so = self._by_name.setdefault(name, [])
@@ -107,7 +108,7 @@ class PluginRegistry:
         classes = sorted([*builtin_classes(), *others], key=lambda cls: (cls.author is not None, rank(cls.version)))
         self._concrete = [cls for cls in classes if not cls.abstract]
         self._classes: dict[str, list[PluginClass]] = {}
-        """Oldest version first; of plugin folders there may be several of one version."""
+        """Classes, oldest version first; plugin folders may have several of one version."""
         for cls in classes:
             for name in dict.fromkeys((cls.name, *cls.aliases)):
                 called_so = self._classes.setdefault(name, [])
@@ -116,7 +117,7 @@ class PluginRegistry:
                 called_so.append(cls)
 
     def become(self, other: PluginRegistry) -> None:
-        """Know from now on what the other one knows: more plugins were found."""
+        """Take over the contents of the other registry, because more plugins were found."""
         self._connectors, self._by_name = other._connectors, other._by_name
         self._concrete, self._classes = other._concrete, other._classes
 
@@ -143,8 +144,9 @@ class PluginRegistry:
         return sorted({cls.name for cls in self._concrete if kind in cls.kinds})
 
     def class_named(self, name: str, wanted: VersionRange | None = None) -> PluginClass | None:
-        """The class of that name or alias, abstract ones too, in its latest version among those `wanted`; None = there
-        is none."""
+        """The class of that name or alias, including abstract ones, in its latest version among those `wanted`; None =
+        there is no such class.
+        """
         connectors = self._by_name.get(name)
         if connectors is None:
             of_name = self._classes.get(name, ())
@@ -157,13 +159,13 @@ class PluginRegistry:
         return PluginClass(connector.class_name, kinds, definition, connector.aliases, connector.version)
 
     def versions(self, name: str) -> list[str]:
-        """The versions there are of the class of that name or alias, oldest first."""
+        """The existing versions of the class of that name or alias, oldest first."""
         if name in self._by_name:
             return [plugin.version for plugin in self._by_name[name]]
         return list(dict.fromkeys(one.version for one in self._classes.get(name, ())))
 
     def authored(self, name: str, version: str | None) -> type[AuthoredPlugin] | None:
-        """`authored.FindAuthored` for all that this worker can use."""
+        """`authored.FindAuthored` for all plugins that this worker can use."""
         found = self.class_named(name, version_range(version))
         if found is None and name in self._classes:
             there = self.versions(name)
@@ -173,8 +175,8 @@ class PluginRegistry:
 
     def environment(self, config: RawConfig, worker: RawConfig) -> PluginImports | None:
         """The plugin folder that a task of this config imports from: its connector's, or that of a transformation,
-        predicate or converter which the config names, or the worker's settings where it names no converter. None =
-        all of them are installed here.
+        predicate or converter which the config names, or that of a converter which the worker's settings name where the
+        config names none. None = all of them are installed here.
 
         Raises:
             ConfigError: the connector cannot be found; two of them are in two folders, which one process cannot join.
@@ -186,7 +188,7 @@ class PluginRegistry:
             try:
                 chosen = self.class_named(name, version_range(version))
             except ConfigError:
-                continue  # no version is written so: validation says it, and a run does
+                continue  # the version is malformed: validation reports it, and so does a run
             if chosen is None or chosen.imports is None:
                 continue
             same = [one for one in self._classes[chosen.name] if one.version == chosen.version]
@@ -202,13 +204,14 @@ class PluginRegistry:
         return found
 
     def full_name(self, name: str) -> str | None:
-        """The class's full name, None = there is none (`config.KnownClasses`)."""
+        """The class's full name; None = there is none (`config.KnownClasses`)."""
         found = self.class_named(name)
         return None if found is None else found.name
 
     def class_advice(self, field: str, name: str) -> str:
-        """What to write at `field` (`transforms.a.type`, `value.converter`) instead of a class that is not known;
-        "" = nothing is like it."""
+        """Advice for an unknown class at `field` (`transforms.a.type`, `value.converter`); "" = no known class is
+        similar.
+        """
         families = {"transforms": TRANSFORMATIONS, "predicates": PREDICATES}
         return advice(name, families.get(field.partition(".")[0]) or converter_names(field))
 
@@ -242,8 +245,9 @@ class PluginRegistry:
         return found
 
     def serving(self, name: str, config: RawConfig) -> str:
-        """By which name to `find` the connector that takes a config with this `connector.class`: the name itself, or
-        that of another connector (`Connector.served_by`). Raises as `find`."""
+        """The name of the connector that serves a config with this `connector.class`: the name itself, or that of
+        another connector (`Connector.served_by`). Raises ConfigError as `find`.
+        """
         return self.find(name).connector.served_by(config) or name
 
 

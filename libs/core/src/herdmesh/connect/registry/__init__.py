@@ -1,7 +1,7 @@
 """Schema registry client: REST API, subject names, wire format and caches of a Confluent-compatible registry.
 
-Owns requests, retries and what is remembered of answers. What a schema means belongs to the converter of its format
-(`converters.avro`, `converters.json_schema`, `converters.protobuf`).
+Owns requests, retries and the caches of responses. The converter of a format interprets its schemas (`converters.avro`,
+`converters.json_schema`, `converters.protobuf`).
 """
 
 from __future__ import annotations

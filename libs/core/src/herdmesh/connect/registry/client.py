@@ -1,12 +1,12 @@
 """HTTP client for the REST API of a Confluent-compatible schema registry.
 
-Owns requests, several addresses, bounded retries, authentication and the meaning of error answers. Caches nothing
-(`schemas` does). Source of paths, answers and error codes: the registry's API reference ("Schema Registry API").
+Owns requests, several addresses, bounded retries, authentication and the meaning of error responses. Caches nothing
+(`schemas` does). Source of paths, responses and error codes: the registry's API reference ("Schema Registry API").
 
-Invariant: whatever the registry or the network does, a call ends within its timeouts and retries, in an answer or in an
-error of `herdmesh.connect.errors` that names the registry, the subject or the id, and the next step.
+Invariant: whatever the registry or the network does, a call ends within its timeouts and retries, with a response or
+with an error of `herdmesh.connect.errors` that names the registry, the subject or the id, and the next step.
 
-    RetriableError   out of reach, overloaded or broken: the same record may work later
+    RetriableError   unreachable, overloaded or broken: the same record may work later
     ConfigError      401, 403: wrong or no credentials
     DataError        any other refusal: unknown id or subject, incompatible schema
 """
@@ -37,7 +37,7 @@ _UNKNOWN_SUBJECT, _UNKNOWN_SCHEMA = 40401, 40403
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """A schema that another one uses: its name there, and where it is registered."""
+    """Schema that another one references: its name there, and the subject and version it is registered under."""
 
     name: str
     subject: str
@@ -45,7 +45,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class RegisteredSchema(msgspec.Struct, frozen=True, rename={"kind": "schemaType", "text": "schema"}):
-    """A schema as the registry returns it; `version` and `subject` when it was requested by subject."""
+    """A schema as the registry returns it; `version` and `subject` are set when it was requested by subject."""
 
     text: str
     kind: str = "AVRO"
@@ -70,7 +70,7 @@ class _Refusal(msgspec.Struct):
 
 
 class NotRegistered(DataError):
-    """The registry does not know the subject, or not this schema under it."""
+    """The registry does not have the subject, or does not have this schema under the subject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class NewSchema:
     references: tuple[Reference, ...] = ()
 
     def body(self) -> bytes:
-        """As the API takes it; Avro goes without a type, as old registries want it."""
+        """The request body. An Avro schema is sent without a type, as old registries require."""
         asked: dict[str, Any] = {"schema": self.text}
         if self.kind != "AVRO":
             asked["schemaType"] = self.kind
@@ -92,7 +92,7 @@ class NewSchema:
 
 
 class RegistryClient:
-    """One registry, under one or several addresses. Blocking; one thread makes requests, any thread closes.
+    """One registry, under one or several addresses. Blocking; one thread makes requests, and any thread may close it.
 
     Nothing is opened, and no HTTP client is imported, before the first request, so that validating a config needs
     neither.
@@ -100,7 +100,7 @@ class RegistryClient:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
-        self._at = 0  # the address that answered last
+        self._at = 0  # index of the address that last responded
         self._stop = threading.Event()
 
     @cached_property
@@ -113,18 +113,20 @@ class RegistryClient:
         headers = {"Accept": _CONTENT, "Content-Type": _CONTENT}
         if settings.bearer_token:
             headers["Authorization"] = f"Bearer {settings.bearer_token}"
-        secured = any(url.startswith("https:") for url in settings.urls)  # loading authorities takes 50 ms
+        secured = any(
+            url.startswith("https:") for url in settings.urls
+        )  # loading the certificate authorities takes 50 ms
         return httpx.Client(
             auth=settings.user,
             headers=headers,
             verify=tls.context(settings.tls) if secured else False,
             proxy=settings.proxy or None,
-            trust_env=False,  # the config says it all, as with Java's client
+            trust_env=False,  # the config alone decides, as with Java's client
             timeout=httpx.Timeout(settings.read_timeout_ms / 1000, connect=settings.connect_timeout_ms / 1000),
         )
 
     def close(self) -> None:
-        """End connections, and waits for a next attempt. A later request is refused."""
+        """Close connections, and cancel the backoff before a next attempt. A later request is refused."""
         self._stop.set()
         if "_http" in self.__dict__:
             self._http.close()
@@ -156,7 +158,9 @@ class RegistryClient:
         return None if said.is_compatible else said.messages
 
     def all_references(self, references: Sequence[Reference]) -> list[tuple[Reference, RegisteredSchema]]:
-        """What these lead to, and what that uses, each once, used before user."""
+        """The referenced schemas and those that they reference, each once, and each before the schemas that reference
+        it.
+        """
         found: dict[str, tuple[Reference, RegisteredSchema]] = {}
 
         def gather(some: Sequence[Reference], above: tuple[str, ...]) -> None:
@@ -172,7 +176,7 @@ class RegistryClient:
 
     @property
     def _place(self) -> str:
-        """As waits name it."""
+        """Name of the registry for a wait reason."""
         return f"schema registry {', '.join(self._settings.urls)}"
 
     def _ask(self, method: str, path: str, body: bytes | None, what: str, wanted: type[Any]) -> Any:
@@ -204,11 +208,11 @@ class RegistryClient:
 
     def _once(self, method: str, url: str, path: str, body: bytes | None, what: str, wanted: type[Any]) -> Any:
         http = self._http
-        import httpx  # it is there: `_http` imported it
+        import httpx  # installed: `_http` has imported it
 
         try:
             answer = http.request(method, url + path, content=body)
-        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:  # RuntimeError: it is closed
+        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:  # RuntimeError: the client is closed
             raise RetriableError(
                 f"Schema registry {url} is out of reach ({what}): {error or type(error).__name__}. "
                 "Check schema.registry.url and that the registry runs."

@@ -1,8 +1,8 @@
-"""Parser of the HTTP header `Retry-After`, by which a busy server says when to retry.
+"""Parser of the HTTP header `Retry-After`, in which a busy server gives the time of the next attempt.
 
 Used by the HTTP clients of the registry and of HttpSink. Pure.
 
-Invariant: an unreadable header counts as none, and no header asks for more than `RETRY_AFTER_MAX_S`.
+Invariant: an unreadable header counts as absent, and no header delays by more than `RETRY_AFTER_MAX_S`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ RETRY_AFTER_MAX_S: Final = 300.0
 
 
 def retry_after_s(text: str | None, now_s: float) -> float | None:
-    """Seconds, or a date, as seconds from `now_s` (seconds since 1970); None = there is none that can be read."""
+    """The delay of the header, which has seconds or a date, as seconds from `now_s` (seconds since 1970); None = no
+    readable header.
+    """
     if not text:
         return None
     if text.strip().isdecimal():

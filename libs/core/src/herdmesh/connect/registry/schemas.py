@@ -1,9 +1,9 @@
-"""Cache of a registry's answers, and the choice of the schema that a value is written with.
+"""Cache of a registry's responses, and the choice of the schema that a value is written with.
 
 Owns the rules of `auto.register.schemas`, `use.schema.id`, `use.latest.version` and their strictness, and the caches.
 Source of the rules: Confluent's `AbstractKafkaSchemaSerDe` and `AbstractKafkaAvroSerializer`.
 
-Invariant: a known id or registered schema is answered without the registry, also during its outage; an id never changes
+Invariant: a cached id or registered schema needs no request, also during an outage of the registry; an id never changes
 its meaning. A failure is never cached.
 """
 
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """The so many most recently used."""
+    """Cache of the most recently used entries."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -41,12 +41,12 @@ class Remembered(Generic[K, V]):
         return made
 
     def forget(self, key: K) -> None:
-        """As if it had not been made."""
+        """Remove an entry from the cache."""
         self._items.pop(key, None)
 
 
 class Schemas:
-    """The schemas of one registry as one converter sees them."""
+    """The schemas of one registry for one converter."""
 
     def __init__(self, client: RegistryClient, settings: RegistrySettings) -> None:
         self.client = client
@@ -58,7 +58,7 @@ class Schemas:
         self._latest = Remembered[str, tuple[float, RegisteredSchema]](size)
 
     def by_id(self, schema_id: int, subject: str, kind: str) -> RegisteredSchema:
-        """The schema of this id. Raises DataError for one of another kind."""
+        """The schema of this id. Raises DataError for a schema of another kind."""
         found = self._by_id.get((schema_id, subject), lambda: self.client.schema_by_id(schema_id, subject))
         if found.kind != kind:
             raise DataError(
@@ -80,11 +80,11 @@ class Schemas:
         return self._versions.get((subject, schema.text), ask)
 
     def used_by(self, references: tuple[Reference, ...]) -> list[tuple[Reference, RegisteredSchema]]:
-        """What these references lead to, used before user."""
+        """The referenced schemas, each before the schemas that reference it."""
         return self._used.get(references, lambda: self.client.all_references(references)) if references else []
 
     def to_write(self, subject: str, schema: NewSchema) -> tuple[int, RegisteredSchema | None]:
-        """The id to write values of this schema with, and the registered schema where it is to be used instead."""
+        """The id to write values of this schema with, and the registered schema if it replaces the given one."""
         settings = self._settings
         if settings.auto_register:
             return self.client.register(subject, schema, normalize=settings.normalize), None
@@ -121,7 +121,7 @@ class Schemas:
         self.client.close()
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """The latest version, as fresh as `latest.cache.ttl.sec` wants it."""
+        """The latest version, at most as old as `latest.cache.ttl.sec` allows."""
 
         def ask() -> tuple[float, RegisteredSchema]:
             return monotonic(), self.client.version(subject, "latest")

@@ -3,8 +3,8 @@
 Owns the definitions and `RegistrySettings`, their typed values. The options of a format are beside its converter.
 Names, types and defaults are those of Confluent's `AbstractKafkaSchemaSerDeConfig` and `SchemaRegistryClientConfig`.
 
-Invariant: an option that is not supported is refused, with the key to change; none is accepted and ignored. Passwords
-are known to `redaction` before a request is made, and are in no address that a text may show.
+Invariant: an unsupported option is refused, with the key to change; none is accepted and ignored. Passwords are known
+to `redaction` before a request is made, and are not part of any address that a text may show.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ REGISTRY_KEYS: tuple[ConfigKey, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Addresses, logins and rules for a registry. Times in milliseconds, of the latest version in seconds."""
+    """Addresses, logins and rules for a registry. Times are in milliseconds, that of the latest version in seconds."""
 
     urls: tuple[str, ...]
     user: tuple[str, str] | None = field(default=None, repr=False)
@@ -112,7 +112,7 @@ class RegistrySettings:
 
 
 def registry_settings(parsed: dict[str, Any]) -> RegistrySettings:
-    """From parsed options. Raises ConfigError with the key at fault."""
+    """Create from parsed options. Raises ConfigError with the invalid key."""
     urls, user = _urls(parsed["schema.registry.url"])
     if parsed["basic.auth.credentials.source"] == "USER_INFO":
         name, colon, password = parsed["basic.auth.user.info"].partition(":")
@@ -138,12 +138,14 @@ def registry_settings(parsed: dict[str, Any]) -> RegistrySettings:
 
 
 def subject_strategy(parsed: dict[str, Any], *, is_key: bool) -> Strategy:
-    """How subjects are named."""
+    """The strategy for subject names."""
     return STRATEGIES[parsed[f"{'key' if is_key else 'value'}.subject.name.strategy"]]
 
 
 def _urls(given: list[str]) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-    """The addresses without user and password, and those of the first that has them (source URL)."""
+    """The addresses without user and password, and the user and password of the first address that has them (source
+    URL).
+    """
     urls: list[str] = []
     user: tuple[str, str] | None = None
     for url in given:
@@ -162,7 +164,7 @@ def _urls(given: list[str]) -> tuple[tuple[str, ...], tuple[str, str] | None]:
 
 
 def _split(url: str) -> SplitResult | None:
-    """None = it cannot be read, such as an address in brackets without their end."""
+    """Split a URL; None = it is unreadable, for example an address with an unclosed bracket."""
     try:
         return urlsplit(url)
     except ValueError:

@@ -3,7 +3,7 @@
 Owns Confluent's three strategies and their names. Source: `TopicNameStrategy`, `RecordNameStrategy` and
 `TopicRecordNameStrategy` in `io.confluent.kafka.serializers.subject`.
 
-Invariant: a strategy depends on nothing but the topic, the role and the schema's full name.
+Invariant: a strategy depends on the topic, the role and the schema's full name alone.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ _SHORT: Mapping[str, Strategy] = {
     "TopicRecordNameStrategy": topic_record_name,
 }
 STRATEGIES: Mapping[str, Strategy] = {**_SHORT, **{_PACKAGE + name: made for name, made in _SHORT.items()}}
-"""By Java class and by simple name."""
+"""Strategies by Java class and by simple name."""
 DEFAULT = _PACKAGE + "TopicNameStrategy"

@@ -1,10 +1,10 @@
 """TLS options of a registry: `schema.registry.ssl.*`, from PEM files or PEM text.
 
-Owns the definitions of these options and `TlsSettings`, their typed values. Names: Confluent's client takes Kafka's
+Owns the definitions of these options and `TlsSettings`, their typed values. Names: Confluent's client accepts Kafka's
 `ssl.*` with the prefix `schema.registry.`. Java's own stores (JKS, PKCS12) are refused, with the command that converts
 one into PEM.
 
-Invariant: files are read when the first request is made, so that a config is also validated where they are missing.
+Invariant: files are read when the first request is made, so that a config can also be validated where they are missing.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TLS_KEYS: tuple[ConfigKey, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Trusted authorities and the client's certificate. Empty text = the system's authorities, no certificate of our
-    own."""
+    """Trusted authorities and the client's certificate. Empty text = the system's authorities, no client
+    certificate."""
 
     authorities_file: str = ""
     authorities: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class TlsSettings:
 
 
 def tls_settings(parsed: dict[str, Any]) -> TlsSettings:
-    """From parsed options. Raises ConfigError for a store that is not PEM."""
+    """Create from parsed options. Raises ConfigError for a store that is not PEM."""
     for store, command in (
         ("truststore", "keytool -list -rfc -keystore {path} > ca.pem"),
         ("keystore", "openssl pkcs12 -in {path} -out own.pem"),
@@ -69,7 +69,7 @@ def tls_settings(parsed: dict[str, Any]) -> TlsSettings:
 
 
 def context(settings: TlsSettings) -> ssl.SSLContext:
-    """For connections. Raises ConfigError for files that are not there or are no PEM."""
+    """The TLS context for connections. Raises ConfigError for files that are missing or not PEM."""
     at = "truststore.location" if settings.authorities_file else "truststore.certificates"
     try:
         made = ssl.create_default_context(cafile=settings.authorities_file or None, cadata=settings.authorities or None)

@@ -2,7 +2,7 @@
 
 Owns these five bytes. Source: Confluent's `AbstractKafkaSchemaSerDe`, "Wire format" in its documentation.
 
-Invariant: `split(frame(id, payload))` is the id and where the payload begins.
+Invariant: `schema_id_of(frame(id) + payload)` is the id, and the payload begins at `HEAD_BYTES`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def frame(schema_id: int) -> bytes:
 
 
 def schema_id_of(data: bytes) -> int:
-    """The id in front of a payload. Raises DataError when these are not bytes of a registry's serializer."""
+    """The id before a payload. Raises DataError when the bytes do not come from a registry's serializer."""
     if len(data) < HEAD_BYTES:
         raise DataError(
             f"No schema id: {len(data)} bytes, the registry's wire format has at least {HEAD_BYTES}. "

@@ -15,7 +15,7 @@ from herdmesh.connect.config_providers.base import ConfigProvider
 _OF_CUSTENBORDER = "com.github.jcustenborder.kafka.config."
 _OF_CONFLUENT = "io.confluent.csid.config.provider."
 _OF_LENSES = "io.lenses.connect.secrets.providers."
-#: Module of this package and class, by Java's full name and its aliases.
+#: Module in this package and class, by Java's full name and its aliases.
 JAVA_NAMES: Mapping[str, tuple[str, str]] = {
     name: (module, cls)
     for module, cls, names in (
@@ -71,11 +71,11 @@ JAVA_NAMES: Mapping[str, tuple[str, str]] = {
     for name in names
 }
 SHORT_NAMES = ("Vault", "SecretsManager", "SecretManager", "KeyVault", "AzureSecretProvider")
-"""One alias of each, for messages."""
+"""One alias of each class, for messages."""
 
 
 def secret_store(name: str) -> type[ConfigProvider] | None:
-    """The class of a Java name or an alias; None = it is none of these."""
+    """The class for a Java name or an alias; None = the name is none of these."""
     if name not in JAVA_NAMES:
         return None
     module, cls = JAVA_NAMES[name]

@@ -3,8 +3,8 @@
 Owns names, versions and logins. Accepts the params of four Java providers (jcustenborder's, Confluent's, Lenses', and
 AWS's own for MSK Connect).
 
-Login: `aws.access.key` with `aws.secret.key`, else whatever boto3 finds by itself (environment, profile, the role of a
-pod or machine).
+Login: `aws.access.key` with `aws.secret.key`, else the credentials that boto3 finds itself (environment, profile, the
+role of a pod or machine).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DENIED = frozenset(
 
 
 class SecretsManagerConfigProvider(SecretStore):
-    """`${aws:prod/db:password}`."""
+    """Provider of secrets from AWS Secrets Manager: `${aws:prod/db:password}`."""
 
     _after_prefix = ""
     title = "AWS Secrets Manager"
@@ -121,7 +121,7 @@ class SecretsManagerConfigProvider(SecretStore):
 
 
 class FolderedSecretsManagerConfigProvider(SecretsManagerConfigProvider):
-    """jcustenborder's: its `secret.prefix` is a folder, where Confluent's is the beginning of the name."""
+    """jcustenborder's provider, whose `secret.prefix` is a folder; in Confluent's it is the beginning of the name."""
 
     _after_prefix = "/"
 

@@ -1,7 +1,7 @@
 """Azure Key Vault as config providers, through `azure-keyvault-secrets` and `azure-identity`.
 
-Owns names, versions and logins. Two Java providers differ in the meaning of a path: to jcustenborder's and Confluent's
-it is a secret, whose value is a JSON object, in the vault of `vault.url`; to Lenses' it is a vault
+Owns names, versions and logins. Two kinds of Java providers differ in the meaning of a path. In jcustenborder's and
+Confluent's it is a secret, whose value is a JSON object, in the vault of `vault.url`. In Lenses' it is a vault
 (`example.vault.azure.net`), whose secrets are the keys.
 """
 
@@ -30,7 +30,7 @@ _REACHES = "see whether the worker's machine reaches it"
 
 
 class _KeyVault(SecretStore):
-    """What both have."""
+    """Base of both providers."""
 
     title = "Azure Key Vault"
     extra = "azure"
@@ -44,7 +44,8 @@ class _KeyVault(SecretStore):
             retry_total=0,
             connection_timeout=timeout_s,
             read_timeout=timeout_s,
-            # Elsewhere than in Azure (a proxy, a private link) a vault names the login's resource, not its own host.
+            # Outside Azure's own domains (a proxy, a private link) a vault names the login's resource, not its own
+            # host.
             verify_challenge_resource=url.rstrip("/").endswith((".azure.net", ".azure.cn", ".usgovcloudapi.net")),
         )
 
@@ -71,7 +72,7 @@ class _KeyVault(SecretStore):
 
 
 class KeyVaultConfigProvider(_KeyVault):
-    """`${azure:db:password}`."""
+    """Provider of secrets from one vault: `${azure:db:password}`."""
 
     known = frozenset(
         (
@@ -131,7 +132,7 @@ class KeyVaultConfigProvider(_KeyVault):
 
 
 class AzureSecretProvider(_KeyVault):
-    """Lenses': `${azure:example.vault.azure.net:db-password}`."""
+    """Lenses' provider: `${azure:example.vault.azure.net:db-password}`."""
 
     known = frozenset(
         ("azure.client.id", "azure.tenant.id", "azure.secret.id", "azure.auth.method", "file.dir", "file.write")
@@ -145,7 +146,7 @@ class AzureSecretProvider(_KeyVault):
                 params.needed(name, why="azure.auth.method=credentials needs it")
 
     def _open(self, timeout_s: float) -> Any:
-        """By vault: a path names one."""
+        """A function from a vault's name to its client, because a path names a vault."""
         identity, text = self._library("azure.identity"), self._params.text
         if self._method == "default":
             credential = identity.DefaultAzureCredential()
@@ -175,7 +176,7 @@ class AzureSecretProvider(_KeyVault):
 
 
 def _authority() -> dict[str, bool]:
-    """Of a login: an authority of one's own (`AZURE_AUTHORITY_HOST`) is not one that Microsoft's could confirm."""
+    """Login options for the authority: Microsoft cannot confirm a private authority (`AZURE_AUTHORITY_HOST`)."""
     host = os.environ.get("AZURE_AUTHORITY_HOST", "").rstrip("/")
     own = bool(host) and not host.endswith((".microsoftonline.com", ".microsoftonline.us", ".chinacloudapi.cn"))
     return {"disable_instance_discovery": True} if own else {}
@@ -201,8 +202,9 @@ def _decoded(key: str, text: str, encoding: str) -> str:
 
 
 def _left_ms(properties: Any) -> int | None:
-    """The time until the secret expires; None where it does not, or has already (then the store or the target reports
-    it)."""
+    """Milliseconds until the secret expires; None where it does not expire, or has already expired (the store or the
+    target then reports it).
+    """
     if properties.expires_on is None:
         return None
     left_ms = int((properties.expires_on.timestamp() - time.time()) * 1_000)

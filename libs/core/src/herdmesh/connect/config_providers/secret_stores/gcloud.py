@@ -1,7 +1,7 @@
 """Google Cloud Secret Manager as a config provider, through `google-cloud-secret-manager`.
 
-Owns names, versions and logins. The library is used over REST: so it goes through `HTTPS_PROXY`, and starts no threads
-of its own.
+Owns names, versions and logins. The library uses REST: it then respects `HTTPS_PROXY`, and starts no threads of its
+own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
 class SecretManagerConfigProvider(SecretStore):
-    """`${gcp:db:password}`, with `project.id`; or the whole `projects/.../secrets/...` as the path."""
+    """Provider of secrets: `${gcp:db:password}`, with `project.id`; or the whole `projects/.../secrets/...` as the
+    path.
+    """
 
     title = "GCP Secret Manager"
     extra = "gcp"

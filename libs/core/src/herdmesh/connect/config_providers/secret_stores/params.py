@@ -1,9 +1,9 @@
 """Params of a secret store: typed parsing under all names that Java's providers use, and their errors.
 
-Owns the params that all stores share: attempts, timeouts, and the validity period of a value. A param that no store
-knows is logged, as Java does.
+Owns the params that all stores share: attempts, timeouts, and the validity period of a value. An unknown param is
+logged, as in Java.
 
-Invariant: a value of a password param is known to `redaction` once the params were made.
+Invariant: a value of a password param is known to `redaction` once the params are created.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Patience:
     tries: int
     interval_s: float
     timeout_s: float
-    """Of one try."""
+    """Time limit of one attempt."""
 
 
 class Params:
-    """`config.providers.<name>.param.*`, stripped."""
+    """Values of `config.providers.<name>.param.*`, without the prefix."""
 
     def __init__(self, given: Mapping[str, str], known: Collection[str], passwords: Collection[str]) -> None:
-        """`known` are a store's own; `passwords` those of them that no text may show."""
+        """`known` are a store's own params; `passwords` those whose values no text may show."""
         self._given = {name: value.strip() for name, value in given.items() if value.strip()}
         keep_secret(self._given[name] for name in passwords if name in self._given)
         for name in self._given:
@@ -56,7 +56,7 @@ class Params:
         return name in self._given
 
     def text(self, *names: str, default: str = "") -> str:
-        """The first that is set."""
+        """The value of the first of these params that is set."""
         return next((self._given[name] for name in names if name in self._given), default)
 
     def needed(self, *names: str, why: str) -> str:
@@ -67,7 +67,7 @@ class Params:
         return found
 
     def flag(self, *names: str, default: bool) -> bool:
-        """Raises ConfigError for a value that is neither true nor false."""
+        """A boolean param. Raises ConfigError for a value that is neither true nor false."""
         text = self.text(*names).lower()
         if text and text not in ("true", "false"):
             name = next(name for name in names if name in self._given)
@@ -75,7 +75,7 @@ class Params:
         return text == "true" if text else default
 
     def number(self, *names: str, default: int, least: int = 0) -> int:
-        """Raises ConfigError for a value that is no whole number, or less than `least`."""
+        """A number param. Raises ConfigError for a value that is no whole number, or less than `least`."""
         text = self.text(*names)
         if not text:
             return default
@@ -85,7 +85,7 @@ class Params:
         return int(text)
 
     def one_of(self, allowed: Mapping[str, str], *names: str, default: str) -> str:
-        """What `allowed` has for the value, capitals or not. Raises ConfigError naming all that may be written."""
+        """The entry of `allowed` for the value, ignoring case. Raises ConfigError that names all allowed values."""
         text = self.text(*names, default=default)
         folded = {name.lower(): value for name, value in allowed.items()}
         if text.lower() not in folded:
@@ -94,17 +94,17 @@ class Params:
         return folded[text.lower()]
 
     def ttl_ms(self) -> int | None:
-        """How long a secret is valid when the store gives no time; None = for ever, or as `ttl.ms` says."""
+        """Validity period of a secret when the store gives none; None = no limit, or the value of `ttl.ms`."""
         if TTL_MS in self._given:
             return None
         if any(name in self._given for name in _TTLS):
-            return self.number(*_TTLS, default=0) or None  # 0 is Lenses' word for never
+            return self.number(*_TTLS, default=0) or None  # 0 means never in Lenses' provider
         if not self.flag(_POLLING, default=True):
             return None
         return self.number(_POLLING_S, default=300, least=1) * 1_000
 
     def patience(self) -> Patience:
-        """Tries are bounded, whatever is written."""
+        """Attempts and time limits. The number of attempts is bounded, whatever the config requests."""
         tries = self.number(_TRIES, default=self.number(_RETRIES, default=2) + 1)
         interval_s = self.number(_INTERVAL_MS, default=1_000) / 1_000
         if _INTERVAL_S in self._given:

@@ -1,9 +1,9 @@
 """Shared lookup of generated secrets: concurrent callers get one secret instead of one each.
 
-Owns how long a generated secret is shared. Without it a connector of 500 tasks would create hundreds of logins: each
-task looks the secret up for the connector's config and for its own.
+Owns the time for which a generated secret is shared. Without sharing, a connector of 500 tasks would create hundreds of
+logins: each task looks the secret up for the connector's config and for its own.
 
-Invariant: nobody gets a secret of which less than nine tenths of its time to live are left.
+Invariant: no caller gets a secret with less than nine tenths of its time to live left.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from herdmesh.connect.config_providers.secret_stores.store import Secret
 
 K = TypeVar("K")
 SHARED_S: Final = 30.0
-"""The longest sharing: after a login was revoked, a restart of its users soon gets another one."""
+"""Maximum sharing time: after a login was revoked, a restart of its users soon gets another one."""
 _SHARED_PART: Final = 0.1
-"""Of its time to live, at most."""
+"""Maximum sharing time as a fraction of the time to live."""
 
 
 @dataclass(slots=True)
 class _LookUp:
     began_s: float
-    """On this process's clock: a lease begins no earlier."""
+    """Start on this process's clock: the secret's lease begins no earlier."""
     found: Future[Secret] = field(default_factory=Future[Secret])
 
     def is_over(self, now_s: float) -> bool:
-        """True once the secret is no longer shared. A running lookup serves all who ask meanwhile."""
+        """True once the secret is no longer shared. A running lookup serves all concurrent callers."""
         if not self.found.done():
             return False
         ttl_ms = None if self.found.exception() else self.found.result().ttl_ms
@@ -46,10 +46,10 @@ class SharedLookUps(Generic[K]):
         self._looked_up: dict[K, _LookUp] = {}
 
     def get(self, at: K, look_up: Callable[[], Secret]) -> Secret:
-        """The secret, with the `ttl_ms` that is left now.
+        """The secret, with the rest of its `ttl_ms`.
 
         Waits for a running lookup and raises its error. A failed lookup, or one whose secret has no time to live, is
-        shared only with those who waited for it.
+        shared only with the callers that waited for it.
         """
         now_s = time.monotonic()
         with self._lock:
@@ -64,7 +64,7 @@ class SharedLookUps(Generic[K]):
             except BaseException as error:
                 mine.found.set_exception(error)
                 raise
-        secret = found.found.result()  # waits: for the thread that looks up, which gives up by itself
+        secret = found.found.result()  # waits: for the thread that looks up, whose attempts are bounded
         if mine is not None or secret.ttl_ms is None:
             return secret
         age_ms = round((time.monotonic() - found.began_s) * 1_000)

@@ -1,12 +1,13 @@
 """Base of secret store providers: retries, time limits, paths with options, JSON secrets, errors.
 
-Owns what the four stores share. Each store says how to connect (`_open`), how to read one secret (`_read`) and what its
-library's errors mean (`_trouble`). Called in threads only, never on an event loop (`worker.threads`).
+Owns the parts that the four stores share. Each store implements the login (`_open`), the reading of one secret
+(`_read`) and the meaning of its library's errors (`_trouble`). Called in threads only, never on an event loop
+(`worker.threads`).
 
 A path may have options, as in Confluent's providers: `${vault:secret/db?version=3&ttl=60000:password}`; `%3A` in it is
 a colon.
 
-Invariant: no error has a secret's value in it, and none is raised later than `tries` times timeout plus interval.
+Invariant: no error contains a secret's value, and none is raised later than `tries` times timeout plus interval.
 """
 
 from __future__ import annotations
@@ -35,41 +36,42 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SecretPath:
-    """What stands between the colons of a reference."""
+    """Path of a secret in a reference, with its options."""
 
     name: str
     version: str = ""
-    """"" = the newest."""
+    """"" = the newest version."""
     ttl_ms: int | None = None
     project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A store's content at a path: texts by key, or one text that is to be JSON."""
+    """A store's content at a path: texts by key, or one text, which must be JSON."""
 
     values: Mapping[str, str] | str
     ttl_ms: int | None = None
-    """The remaining time to live, as the store says."""
+    """The remaining time to live from the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A library's error in an operator's words."""
+    """A library's error in terms that an operator knows."""
 
     why: str
     fix: str
     passes: bool = False
-    """True when asking again may help."""
+    """True when a retry may help."""
 
 
 class SecretStore(ConfigProvider):
-    """One store. Its client is made at the first look-up, so that a store that is away does not keep a worker from
-    starting; params and the library are checked when it is configured."""
+    """Base of a secret store. It creates its client at the first lookup, so that an unreachable store does not keep a
+    worker from starting; it checks params and the library when it is configured.
+    """
 
     title: ClassVar[str]
     extra: ClassVar[str]
-    """Of the distribution herdmesh-core, which has the library."""
+    """The extra of the distribution herdmesh-core that includes the library."""
     libraries: ClassVar[tuple[str, ...]]
     known: ClassVar[frozenset[str]]
     passwords: ClassVar[frozenset[str]] = frozenset()
@@ -87,7 +89,7 @@ class SecretStore(ConfigProvider):
         self._configure(self._params)
 
     def get(self, path: str, keys: frozenset[str]) -> ConfigData:
-        """The keys of the secret. Raises ConfigError naming the secret, why, and what to do."""
+        """The requested keys of the secret. Raises ConfigError that names the secret, the reason and the fix."""
         at = self._path(path, keys)
         secret = self._looked_up(at, keys)
         values = self._values(at, secret)
@@ -98,7 +100,7 @@ class SecretStore(ConfigProvider):
         return self._tried(at, lambda: self._read(self._opened(), at, keys))
 
     def close(self) -> None:
-        """Make no further lookups."""
+        """Stop retries of lookups."""
         self._closed.set()
 
     @abstractmethod
@@ -107,15 +109,17 @@ class SecretStore(ConfigProvider):
 
     @abstractmethod
     def _open(self, timeout_s: float) -> Any:
-        """A client that is logged in; each of its calls ends within the time. Raises what the library does."""
+        """Create a client that is logged in, each of whose calls ends within the time. Raises the errors of the
+        library.
+        """
 
     @abstractmethod
     def _read(self, client: Any, at: SecretPath, keys: frozenset[str]) -> Secret:
-        """One try. Raises what the library does, or ConfigError, which is not tried again."""
+        """Make one attempt. Raises the errors of the library, or ConfigError, which is not retried."""
 
     @abstractmethod
     def _trouble(self, error: Exception, at: SecretPath) -> Trouble:
-        """What the error means. Its texts have no value of a secret in them."""
+        """The meaning of an error. Its texts contain no value of a secret."""
 
     def _library(self, name: str) -> ModuleType:
         try:
@@ -160,7 +164,7 @@ class SecretStore(ConfigProvider):
         return found
 
     def _tried(self, at: SecretPath, call: Callable[[], _T]) -> _T:
-        """The answer of the first try that has one; the last try's trouble as ConfigError."""
+        """The result of the first successful attempt. Raises the error of the last attempt as ConfigError."""
         patience = self._patience
         with waits.on(self.title, f"secret {at.name}"):
             for attempt in range(1, patience.tries + 1):
@@ -195,7 +199,7 @@ class SecretStore(ConfigProvider):
 
 
 def texts_of(found: Mapping[str, object]) -> dict[str, str]:
-    """Values as texts: those that are none as JSON, as Confluent's providers have them, and nulls left out."""
+    """Values as texts: other values as JSON, as in Confluent's providers, without nulls."""
     return {
         key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         for key, value in found.items()
@@ -204,5 +208,5 @@ def texts_of(found: Mapping[str, object]) -> dict[str, str]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text for a message."""
+    """An error's text on one line, for a message."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,7 +1,7 @@
 """HashiCorp Vault as a config provider, through `hvac`: KV version 1 and 2, and engines that generate secrets.
 
 Owns paths, logins and the renewal of Vault's token. Accepts the params of three Java providers (jcustenborder's,
-Confluent's, Lenses'), with all their names for the same thing.
+Confluent's, Lenses'), under all their names.
 
 A path is the engine's mount and the secret: `secret/db` is read as `secret/data/db` from KV version 2, which is the
 default, and as it is from version 1. `database/creds/<role>` is never KV.
@@ -78,14 +78,14 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Login:
-    """One call that gives a token."""
+    """Request that returns a token."""
 
     path: str
     body: Callable[[], Mapping[str, object]]
 
 
 class VaultConfigProvider(SecretStore):
-    """`${vault:secret/db:password}`."""
+    """Provider of secrets from Vault: `${vault:secret/db:password}`."""
 
     title = "Vault"
     extra = "vault"
@@ -158,7 +158,7 @@ class VaultConfigProvider(SecretStore):
         data: Mapping[str, object] = (answer.get("data") or {}) if generic else (answer["data"].get("data") or {})
         if not data:
             raise self._library("hvac").exceptions.InvalidPath()
-        # KV version 1 tells a lease's duration too, and has no lease: its values are only looked at now and then.
+        # KV version 1 returns a lease duration without a lease: its values are only read again at intervals.
         lease_s = int(answer.get("lease_duration") or 0) if answer.get("lease_id") else 0
         return Secret(texts_of(data), lease_s * 900 if lease_s > 0 else None)
 
@@ -174,7 +174,7 @@ class VaultConfigProvider(SecretStore):
         return self._engine == 1 or name.startswith(_GENERATED)
 
     def _versioned(self, client: Any, name: str, at: SecretPath) -> Mapping[str, Any]:
-        """Of KV version 2."""
+        """Read a secret of KV version 2."""
         parts = name.split("/")
         mount, secret = "/".join(parts[: self._depth]), "/".join(parts[self._depth :])
         if not secret:
@@ -255,11 +255,12 @@ class VaultConfigProvider(SecretStore):
                 return _Login(path, lambda: {"role": role, "jwt": jwt})
 
     def _keep_token(self, client: Any) -> None:
-        """Renew a given token for as long as this provider is open: nobody else does, and it is the only login."""
+        """Renew a given token for as long as this provider is open: nothing else renews it, and it is the only
+        login."""
         try:
             found = client.auth.token.lookup_self()["data"]
         except self._library("hvac").exceptions.Forbidden:
-            return  # its policy forbids it, or it is invalid: the lookup reports that
+            return  # the token's policy forbids the request, or the token is invalid: the lookup reports it
         ttl_s = int(found.get("ttl") or 0)
         if self._renewing or not found.get("renewable") or ttl_s <= 0:
             return
@@ -267,10 +268,10 @@ class VaultConfigProvider(SecretStore):
 
         def renew() -> None:
             wait_s = ttl_s / 2
-            while not self._closed.wait(wait_s):  # waits: for the time of the next renewal, in a thread of its own
+            while not self._closed.wait(wait_s):  # waits: until the next renewal, in a separate thread
                 try:
                     wait_s = max(1.0, client.auth.token.renew_self()["auth"]["lease_duration"] / 2)
-                except Exception as error:  # noqa: BLE001 - a look-up says what is wrong, once it is
+                except Exception as error:  # noqa: BLE001 - a lookup reports the error once it matters
                     _log.warning("vault_token_not_renewed", error=one_line(error))
                     wait_s = min(30.0, max(1.0, wait_s / 2))
 
@@ -278,7 +279,7 @@ class VaultConfigProvider(SecretStore):
 
 
 def _due(auth: Mapping[str, Any]) -> float | None:
-    """When to log in again, on this process's clock; None = never."""
+    """Time of the next login on this process's clock; None = never."""
     life_s = float(auth.get("lease_duration") or 0)
     return time.monotonic() + life_s * 0.9 if life_s > 0 else None
 
