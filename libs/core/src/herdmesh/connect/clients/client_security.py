@@ -173,9 +173,7 @@ class _Translation:
             self.given.pop(name, None)
 
     def _refuse(self, name: str, message: str, fix: str) -> ConfigError:
-        beside = self.given[PROTOCOL].full_name.removesuffix(
-            PROTOCOL
-        )  # the prefix under which a user would write the missing setting
+        beside = self.given[PROTOCOL].full_name.removesuffix(PROTOCOL)  # the prefix of a missing setting
         full = self.given[name].full_name if name in self.given else beside + name
         return ConfigError(f"{full}: {message}", field=full, fix=fix)
 

@@ -1,7 +1,7 @@
 """Config definitions: typed keys with validators and Connect's error texts, and the safe display of config values.
 
 Owns `ConfigDef`, value parsing, plugin versions, fixes for misspelt names and unknown classes, and the redaction of
-secrets. Knows no key of a connector: those are in `validation`, `clients`, `converters` and `transforms`.
+secrets. Defines no key of a connector: those are in `validation`, `clients`, `converters` and `transforms`.
 
 Invariant: imports `java` alone.
 """

@@ -1,10 +1,11 @@
 """Config definitions in Connect's model: typed keys with defaults and validators, and Connect's error texts.
 
-Owns `ConfigDef` and value parsing (docs/reference/connect/data-model.md, section 4). Validators: `validators`. Knows no
-particular key.
+Owns `ConfigDef` and value parsing (docs/reference/connect/data-model.md, section 4). Validators: `validators`. Defines
+no particular key.
 
-Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` reports for every key
-what Java's `ConfigDef.validateAll` reports. A value of type PASSWORD is known to `redaction` before it is returned.
+Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; the result of `validate` equals
+that of Java's `ConfigDef.validateAll` for every key. A value of type PASSWORD is known to `redaction` before it is
+returned.
 """
 
 from __future__ import annotations

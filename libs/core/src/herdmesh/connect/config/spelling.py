@@ -1,7 +1,7 @@
 """Spelling suggestions: the known name that a misspelt one most likely means.
 
-Owns how similar two names must be. Knows no list of names and imports nothing of Herdmesh: the stores load it with
-their clients' logins and must not load plugins and transformations for that.
+Owns the measure of similarity. Has no list of names and imports nothing of Herdmesh: the stores load it with their
+clients' logins and must not load plugins and transformations for that.
 """
 
 from __future__ import annotations

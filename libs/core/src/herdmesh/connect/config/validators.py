@@ -2,7 +2,7 @@
 
 Owns rules on single values. Rules between keys: `validation.connector_rules`.
 
-Invariant: each factory's `text` is what Connect reports as the valid values of a key.
+Invariant: each factory's `text` equals Connect's text for the valid values of a key.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def cast_spec() -> Validator:
         for item in value:
             parts = _split_pair(item)
             if len(parts) > 2:
-                # Connect names another transformation's option here; so do we
+                # Connect names another transformation's option here, and so does Herdmesh
                 raise ConfigError.for_value("renames", list(value), f"Invalid rename mapping: {item}")
             _check_cast_type(field, parts[-1].strip() if parts else "")
             whole += len(parts) == 1

@@ -173,10 +173,7 @@ class Reading:
             weekday = fields["E"][1] if "E" in fields else 1
             if not 1 <= weekday <= 7:
                 more_weeks, weekday = divmod(weekday - 1, 7)
-                week, weekday = (
-                    week + more_weeks,
-                    (weekday + 1) % 7 + 1,
-                )  # from here on Java treats the weekday as an ISO day
+                week, weekday = week + more_weeks, (weekday + 1) % 7 + 1  # an ISO day for Java from here on
             fixed = more + week_day(fields["Y"][1], week, weekday)
             if "zone" in fields:  # Java's calendar is complete then, and keeps the offset to print this date
                 self.zone = self.zone.at_offset(fields["zone"][1])

@@ -178,9 +178,7 @@ def _generate(b: int, s: int, m: int, exponent10: int, fits_long: bool) -> tuple
         else:
             exponent10 -= 1  # the estimate was one too high: the first digit is a leading zero
         if first and not -3 <= exponent10 < 8:
-            low = high = (
-                False  # scientific notation shows a digit after the point, so Java always generates a second one
-            )
+            low = high = False  # scientific notation shows a digit after the point, so Java always makes two
         first = False
     difference = 2 * b - tens
     if high and (not low or difference > 0 or (difference == 0 and digits[-1] % 2)):

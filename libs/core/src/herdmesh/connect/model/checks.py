@@ -112,9 +112,7 @@ def _check(schema: Schema | None, value: Any, location: str) -> None:
             f"Invalid Java object for schema{named} with type {schema.type}: class {java_class(value)} for {location}"
         )
     expected = _CONTAINERS.get(schema.type)
-    if expected is not None and not isinstance(
-        value, expected[0]
-    ):  # the schema has the name of a logical type on a container
+    if expected is not None and not isinstance(value, expected[0]):  # a logical name on a container
         raise ClassCastError(f"class {java_class(value)} cannot be cast to class {expected[1]}")
     match schema.type:
         case "STRUCT":

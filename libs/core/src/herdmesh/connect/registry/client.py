@@ -113,9 +113,7 @@ class RegistryClient:
         headers = {"Accept": _CONTENT, "Content-Type": _CONTENT}
         if settings.bearer_token:
             headers["Authorization"] = f"Bearer {settings.bearer_token}"
-        secured = any(
-            url.startswith("https:") for url in settings.urls
-        )  # loading the certificate authorities takes 50 ms
+        secured = any(url.startswith("https:") for url in settings.urls)  # loading authorities takes 50 ms
         return httpx.Client(
             auth=settings.user,
             headers=headers,

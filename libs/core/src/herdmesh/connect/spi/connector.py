@@ -1,7 +1,7 @@
 """Connector interfaces: connectors, tasks, and the batches they exchange with the record loop.
 
 Owns the interfaces (docs/reference/connect/data-model.md, section 3). Does not run them: connectors live in a worker,
-tasks in a run (`herdmesh.engine`). `herdmesh.sdk` re-exports what is public here.
+tasks in a run (`herdmesh.engine`). `herdmesh.sdk` re-exports the public names.
 
 Invariant: a task sees records in order per partition, and no record counts as done before the loop has committed it.
 """

@@ -32,7 +32,7 @@ class PluginImports:
 
 
 class PluginKind(StrEnum):
-    """Kinds of plugins, in the words of Connect's REST API and in the order in which it lists them."""
+    """Kinds of plugins, under the names of Connect's REST API and in its order."""
 
     SINK = "sink"
     SOURCE = "source"

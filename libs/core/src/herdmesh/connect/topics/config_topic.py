@@ -1,10 +1,10 @@
 """Record format of the config topic (docs/reference/connect/config-topic.md, sections 2, 4 and 11).
 
-Owns keys, values and the accept and refuse rules of every record kind. Owns no state: what a record does to a connector
-(deferred tasks, inconsistency, fencing) is the config store's.
+Owns keys, values and the accept and refuse rules of every record kind. Owns no state: the config store applies records
+to connectors (deferred tasks, inconsistency, fencing).
 
-Invariant: `encode(decode(key, value)) == (key, value)` for every record that Connect writes, and `decode` accepts what
-Connect's KafkaConfigBackingStore accepts and nothing else.
+Invariant: `encode(decode(key, value)) == (key, value)` for every record that Connect writes, and `decode` accepts
+exactly the records that Connect's KafkaConfigBackingStore accepts.
 """
 
 from __future__ import annotations

@@ -77,9 +77,7 @@ def parse_task_key(key: str, leading_parts: int) -> tuple[str, int] | None:
     Java splits on `-` and drops trailing empty parts, so `task-x-1-` is task 1 of x and `task-x--1` task 1 of `x-`.
     """
     head, _, last = key.rpartition("-")
-    if (
-        last.isdecimal() and last.isascii() and len(last) < 10
-    ):  # nearly every key, and no other interpretation is possible
+    if last.isdecimal() and last.isascii() and len(last) < 10:  # nearly every key, and unambiguous
         words = head.split("-", leading_parts)
         return (words[-1], int(last)) if len(words) > leading_parts else None
     parts = key.split("-")

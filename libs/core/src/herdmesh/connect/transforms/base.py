@@ -164,9 +164,7 @@ class Code:
         """The source, and the function of that name which it defines."""
         source = "\n".join(self.lines) + "\n"
         namespace: dict[str, Any] = dict(self.constants)
-        exec(
-            compile(source, f"<{name}>", "exec"), namespace
-        )  # the source is generated: settings only enter through repr
+        exec(compile(source, f"<{name}>", "exec"), namespace)  # generated: settings only enter through repr
         return source, namespace[name]
 
 

@@ -273,9 +273,7 @@ def _numbers(messages: _Messages, at: Places, ends: Places) -> tuple[NDArray[np.
         return first.astype(np.uint64), _after(at, 1, ends)
     words = messages.words[at]
     stops = ~words & _TOP_BITS
-    below = (
-        stops & -stops
-    ) - 1  # all bits up to the last byte's seventh; all 64 where the number has more than eight bytes
+    below = (stops & -stops) - 1  # all bits up to the last byte's seventh; all 64 of a longer number
     sizes = ((below & _LOW_BITS) * _LOW_BITS) >> 56
     numbers = words & below & ~_TOP_BITS
     for low, high, shift in _PACKING:

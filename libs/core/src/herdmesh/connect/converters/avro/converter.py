@@ -85,9 +85,7 @@ class _AvroReader:
 
     @cached_property
     def _in_columns(self) -> ReadAll | None:
-        from herdmesh.connect.converters.avro.columns import (
-            column_reader,
-        )  # imported only for many messages: it loads numpy
+        from herdmesh.connect.converters.avro.columns import column_reader  # only for many: loads numpy
 
         return None if self.schema is None else column_reader(self._tree, self._options, self.schema)
 

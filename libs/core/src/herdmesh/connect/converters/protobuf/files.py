@@ -75,9 +75,7 @@ class ProtobufFile:
 
 
 def _messages(among: Sequence[DescriptorProto]) -> list[DescriptorProto]:
-    return [
-        one for one in among if not one.options.map_entry
-    ]  # messages that protoc generates for maps are not in the text
+    return [one for one in among if not one.options.map_entry]  # protoc's map entries are not in the text
 
 
 def encode_indexes(indexes: Sequence[int]) -> bytes:
