@@ -2,5 +2,5 @@
 
 Owns processes, ports and files under one data folder. Owns nothing of the mesh itself: services run here exactly as
 anywhere else. Used by `herd up`, the demo, the tests and the benchmark. Modules are imported by name
-(`devstack.broker`, `devstack.jars`), since each also is a command of its own.
+(`devstack.broker`, `devstack.jars`), since each is also a command.
 """

@@ -1,7 +1,7 @@
-"""The configuration of a development broker: server.properties, logging, ports. Owns no process.
+"""Configuration of a development broker: server.properties, logging, ports. Owns no process.
 
 Every listener is on 127.0.0.1. Values differ from Kafka's defaults only where one node on one machine needs it; each
-says why.
+has its reason beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 
 from herdmesh.devstack.ports import HOST, free_port
 
-#: Silence after which a store that was killed is replaced. Kafka's own least is 6 s, for networks; here there is none.
+#: Time without heartbeats after which a killed store is replaced. Kafka's own minimum is 6 s, for networks; here there
+#: is none.
 ELECTION_SESSION_MS = 3_000
 
 _FIXED = {
@@ -26,7 +27,7 @@ _FIXED = {
     "inter.broker.listener.name": "PLAINTEXT",
     # A typo in a topic name must be an error here as it is in production.
     "auto.create.topics.enable": "false",
-    # One node: nothing to replicate to, and few partitions so that a start is quick.
+    # One node: nothing to replicate to, and few partitions so that a start is fast.
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "5",
@@ -40,12 +41,13 @@ _FIXED = {
     # After kill -9 the controller refuses the same broker (DUPLICATE_BROKER_REGISTRATION) until its old session ends.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    # One node: nobody has to be told each half second that there is nothing new, by a record, for as long as it runs.
+    # One node: nobody needs a record every half second which says that there is nothing new.
     "metadata.max.idle.interval.ms": "5000",
-    # After kill -9 each partition's indexes are made anew at their greatest size. The default of 10 MiB takes 11 s of
-    # processor time for 900 partitions, this one 7; with it a segment ends at some 350 MB, by its index of times.
+    # After kill -9 each partition's indexes are created anew at their maximum size. The default of 10 MiB takes 11 s of
+    # processor time for 900 partitions, this one 7; with it a segment ends at some 350 MB, because its time index is
+    # full.
     "log.index.size.max.bytes": "1048576",
-    # The default buffer alone is a quarter of our heap.
+    # The default buffer alone is a quarter of this heap.
     "log.cleaner.dedupe.buffer.size": "16777216",
     "num.network.threads": "2",
     "num.io.threads": "4",
@@ -59,7 +61,7 @@ appender.out.name=out
 appender.out.layout.type=PatternLayout
 appender.out.layout.pattern=%d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n
 """
-# Hundreds of lines per start, or a line per partition: useful only when hunting a bug in Kafka itself.
+# Hundreds of lines per start, or a line per partition: useful only for debugging Kafka itself.
 _QUIET_LOGGERS = (
     "org.apache.kafka.common.config.AbstractConfig",
     "org.apache.kafka.common.utils.AppInfoParser",
@@ -74,7 +76,7 @@ _QUIET_LOGGERS = (
 
 
 class PortTaken(Exception):
-    """Somebody else bound one of the chosen ports first: choose again."""
+    """Another process bound one of the chosen ports first: choose again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Ports:
 
 
 def write_server_properties(path: Path, log_dir: Path, ports: Ports, extra: Mapping[str, str]) -> None:
-    """Write server.properties; `extra` wins over ours, except that its listeners are added to ours."""
+    """Write server.properties; `extra` overrides the settings here, except that its listeners are added to those
+    here."""
     client, controller = f"PLAINTEXT://{HOST}:{ports.client}", f"CONTROLLER://{HOST}:{ports.controller}"
     values = {
         **_FIXED,
@@ -108,8 +111,9 @@ def write_log_config(data_dir: Path) -> str:
 
 
 def new_id() -> str:
-    """A random id of a cluster or folder in Kafka's form: 16 bytes, URL-safe base64. Never starts with a dash (an
-    option's mark)."""
+    """A random id of a cluster or folder in Kafka's form: 16 bytes, URL-safe base64. Never starts with a dash, which
+    would mark an option.
+    """
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -117,7 +121,7 @@ def new_id() -> str:
 
 
 def cluster_id(log_dir: Path) -> str:
-    """The cluster id a folder was formatted with."""
+    """The cluster id that a folder was formatted with."""
     for line in (log_dir / "meta.properties").read_text().splitlines():
         key, _, value = line.partition("=")
         if key == "cluster.id":
@@ -138,7 +142,7 @@ def choose_ports(data_dir: Path, preferred: int, avoid: Collection[int]) -> Port
 
 
 def remembered_ports(data_dir: Path) -> Ports | None:
-    """The ports the folder last served on. A damaged note counts as none."""
+    """The ports on which the folder was last served. A damaged file counts as none."""
     try:
         return Ports(**json.loads((data_dir / "ports.json").read_text()))
     except (OSError, ValueError, TypeError):
@@ -146,7 +150,7 @@ def remembered_ports(data_dir: Path) -> Ports | None:
 
 
 def remember_ports(data_dir: Path, ports: Ports) -> None:
-    """Note the ports for the next start, in one step."""
+    """Store the ports for the next start, in one step."""
     fresh = data_dir / "ports.json.new"
     fresh.write_text(json.dumps(asdict(ports)))
     os.replace(fresh, data_dir / "ports.json")

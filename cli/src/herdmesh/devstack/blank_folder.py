@@ -1,10 +1,10 @@
-"""A formatted Kafka folder without a record, kept beside the jars for all clones: a broker's new folder is a copy of it
-with ids of its own. Formatting takes a JVM and 0.8 s of processor time.
+"""A formatted Kafka folder without a record, cached beside the jars for all clones: a broker's new folder is a copy of
+it with ids of its own. Formatting takes a JVM and 0.8 s of processor time.
 
-Owns one such folder per jar set and configuration, made of the first folder of that kind that Kafka formatted. Formats
-nothing itself.
+Owns one such folder per jar set and configuration, copied from the first folder of that kind that Kafka formatted.
+Formats nothing itself.
 
-Invariant: a kept folder is complete or absent; the cluster id and directory id of a copy are unique.
+Invariant: a cached folder is complete or absent; the cluster id and directory id of a copy are unique.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import shutil
 from pathlib import Path
 
 _IDENTITY = "meta.properties"
-#: What a folder has besides: the levels of Kafka's features, which it begins with.
+#: The second file of a formatted folder: the initial levels of Kafka's features.
 _FEATURES = "bootstrap.checkpoint"
-#: Settings that formatting does not keep, and that differ from broker to broker.
+#: Settings that formatting does not store, and that differ from broker to broker.
 _ADDRESSES = ("listeners=", "advertised.listeners=")
 
 
 def kept_path(classpath: str, properties: Path, folder: Path) -> Path:
-    """Where the like of `folder` is kept, which is formatted by these jars with these server.properties."""
+    """Path of the cached counterpart of `folder`, formatted by these jars with these server.properties."""
     lines = properties.read_text().replace(str(folder), "").splitlines()
     told = "\n".join(line for line in lines if not line.startswith(_ADDRESSES))
     jars = Path(classpath.split(os.pathsep)[0]).parent
@@ -30,7 +30,7 @@ def kept_path(classpath: str, properties: Path, folder: Path) -> Path:
 
 
 def copy(kept: Path, folder: Path, cluster_id: str, directory_id: str) -> bool:
-    """Make `folder`, which is not there. False when nothing is kept that could be copied, or it could not be."""
+    """Create `folder`, which must not exist, as a copy. Returns False when nothing is cached, or the copy fails."""
     try:
         identity, features = (kept / _IDENTITY).read_text(), (kept / _FEATURES).read_bytes()
     except (OSError, ValueError):
@@ -50,7 +50,7 @@ def copy(kept: Path, folder: Path, cluster_id: str, directory_id: str) -> bool:
 
 
 def keep(folder: Path, kept: Path) -> None:
-    """Keep a copy of a folder that was just formatted, in one step; none of one that has more than is known here."""
+    """Cache a copy of a folder that was just formatted, in one step. A folder with unknown files is not cached."""
     if sorted(found.name for found in folder.iterdir()) != sorted((_IDENTITY, _FEATURES)):
         return
     beside = kept.with_suffix(f".{os.getpid()}.new")
@@ -59,7 +59,7 @@ def keep(folder: Path, kept: Path) -> None:
         for name in (_IDENTITY, _FEATURES):
             _write(beside / name, (folder / name).read_bytes())
         os.rename(beside, kept)
-    except OSError:  # somebody else was first, or a read-only cache: every folder is formatted, as without this module
+    except OSError:  # another process was first, or a read-only cache: works as without this module
         shutil.rmtree(beside, ignore_errors=True)
 
 
@@ -68,7 +68,9 @@ def _entries(identity: str) -> list[tuple[str, str, str]]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """On disk before the folder has its name: after a power failure too, a folder with a name is whole."""
+    """Write and sync to disk before the folder gets its name: even after a power failure a folder with a name is
+    complete.
+    """
     with path.open("wb") as file:
         file.write(content)
         file.flush()

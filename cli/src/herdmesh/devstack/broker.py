@@ -7,10 +7,12 @@ start), `ports.json`, `broker.lock`, `broker.log`, `server.properties`. Does not
 Invariants:
 - One JVM per data folder. The JVM inherits the locked `broker.lock`, so the kernel holds the folder for exactly as long
   as that JVM lives, however it or its parent dies; there is no stale pid file to guess about.
-- `kafka/` exists only when it was formatted whole (formatting, or copying a formatted one, happens under another name,
-  then one rename), and a folder that exists is never formatted again.
+- `kafka/` exists only when it was formatted completely (formatting, or copying a formatted folder, happens under
+  another
+  name, then one rename), and a folder that exists is never formatted again.
 
-The JVM outlives the Python process that started it (a detached stack, kill tests): whoever starts it stops it.
+The JVM outlives the Python process that started it (a detached stack, kill tests): the code that starts it must stop
+it.
 
     python -m herdmesh.devstack.broker --data DIR    runs one in the foreground
 """
@@ -47,16 +49,16 @@ _POLL_S = 0.02
 _PORT_ATTEMPTS = 3
 _LOG_TAIL_LINES = 20
 _LOG_BYTES_MAX = 16 * 1024 * 1024
-#: For a broker that lives for minutes: starts with half the processor time, and is never asked for its best speed.
+#: For a broker that lives for minutes: starts with half the processor time, and never needs its full speed.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
 
 
 class Broker:
-    """A broker in `data_dir` (made when absent). Not bound to an event loop; one object, one caller at a time.
+    """A broker in `data_dir` (created when absent). Not bound to an event loop; one object, one caller at a time.
 
-    `port`: the port to prefer for clients (the controller's is the next one); any free one is taken when it is busy,
-    and 0 means any. A folder remembers its ports: a second start takes the same ones if they are free.
-    `settings`: server.properties entries on top of ours. `jvm`: options of the JVM on top of ours.
+    `port`: the port to prefer for clients (the controller's is the next one); any free one is used when it is busy, and
+    0 means any. A folder remembers its ports: a second start uses the same ones if they are free. `settings`:
+    server.properties entries in addition to those here. `jvm`: options of the JVM in addition to those here.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class Broker:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running JVM, else None. A JVM that died is noticed here."""
+        """Process id of the running JVM, else None. Detects a JVM that died."""
         return self._pid if self.is_running() else None
 
     def is_running(self) -> bool:
@@ -101,8 +103,8 @@ class Broker:
         """Fetch jars and format when needed, start the JVM, and return when it serves clients.
 
         Raises `BrokerAlreadyRunning` (naming the pid), `BrokerFailed` (with the tail of the log), `JavaMissing`,
-        `JavaTooOld`, `JarsUnavailable`. Nothing is left running when it raises or is cancelled. `timeout_s` bounds the
-        JVM's own start; fetching jars comes on top.
+        `JavaTooOld`, `JarsUnavailable`. No process is left running when it raises or is cancelled. `timeout_s` bounds
+        the JVM's own start; fetching jars comes in addition.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with self._lock_path.open("a+") as lock:
@@ -120,7 +122,7 @@ class Broker:
                 try:
                     await self._wait_until_serving(deadline)
                 except config.PortTaken:
-                    # Between choosing and binding somebody else took one of them.
+                    # Another process bound one of them after they were chosen.
                     avoid |= {self._ports.client, self._ports.controller}
                     if attempt == _PORT_ATTEMPTS:
                         raise BrokerFailed(self._with_log("no free port was found")) from None
@@ -132,7 +134,7 @@ class Broker:
                 return
 
     async def adopt(self, timeout_s: float = START_TIMEOUT_S) -> bool:
-        """Take charge of a broker that already runs in the folder (its starter was killed). False when none runs."""
+        """Take over a broker that already runs in the folder (its starter was killed). False when none runs."""
         ports = config.remembered_ports(self.data_dir)
         if ports is None or not _lock_is_held(self._lock_path):
             return False
@@ -145,7 +147,7 @@ class Broker:
         return True
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End the JVM in order (SIGTERM); SIGKILL when that takes over `timeout_s`. Harmless when not running."""
+        """End the JVM in order (SIGTERM); SIGKILL when that takes over `timeout_s`. No effect when not running."""
         if not self.is_running():
             self._forget()
             return
@@ -158,7 +160,7 @@ class Broker:
         self._forget()
 
     def kill(self) -> None:
-        """SIGKILL the JVM and wait until it is gone (milliseconds). Its folder can be started again at once."""
+        """SIGKILL the JVM and wait until it has ended (milliseconds). Its folder can be started again at once."""
         if self.is_running():
             self._signal(signal.SIGKILL)
             deadline = time.monotonic() + _KILL_TIMEOUT_S
@@ -175,7 +177,7 @@ class Broker:
         return self.data_dir / "broker.jsa"
 
     def _format_once(self, java: Java, classpath: str, lock: IO[str]) -> None:
-        """Make `kafka/` whole or not at all. A half-formatted folder has another name and is thrown away."""
+        """Create `kafka/` completely or not at all. A half-formatted folder has another name and is removed."""
         log_dir = self.data_dir / "kafka"
         if (log_dir / "meta.properties").is_file():
             return
@@ -206,7 +208,7 @@ class Broker:
         failed = f"formatting a folder in {self.data_dir}"
         with self._open_log() as log:
             try:
-                # The lock goes along, so that a formatter whose parent was killed is waited out, not raced.
+                # The formatter inherits the lock, so that the next start waits for one whose parent was killed.
                 done = subprocess.run(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -222,7 +224,7 @@ class Broker:
             raise BrokerFailed(self._with_log(f"{failed} failed (exit {done.returncode})"))
 
     def _temporary(self) -> Sequence[str]:
-        """An empty temporary folder, and the options that have a JVM use it."""
+        """An empty temporary folder, and the options with which a JVM uses it."""
         folder = self.data_dir / "tmp"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -255,7 +257,9 @@ class Broker:
         _write_pid(lock, self._pid)
 
     async def _wait_until_serving(self, deadline: float) -> None:
-        """Until an admin client is told our cluster's id by the broker itself. Raises `BrokerFailed`, `PortTaken`."""
+        """Wait until the broker itself returns this cluster's id to an admin client. Raises `BrokerFailed`,
+        `PortTaken`.
+        """
         assert self._ports is not None
         cluster_id = config.cluster_id(self.data_dir / "kafka")
         while True:

@@ -3,7 +3,7 @@
     DevstackError
     |-- JavaMissing            no java found
     |-- JavaTooOld             a java was found, older than 17
-    |-- JarsUnavailable        the pinned jars could not be had, or do not match their sums
+    |-- JarsUnavailable        the pinned jars could not be fetched, or do not match their sums
     |-- BrokerAlreadyRunning   another process serves this data folder (its pid is known)
     `-- BrokerFailed           the broker ended or did not serve in time (the tail of its log is in the message)
 
@@ -28,7 +28,7 @@ class JavaTooOld(DevstackError):
 
 
 class JarsUnavailable(DevstackError):
-    """The jars of a group could not be fetched, or what was fetched does not match the committed sums."""
+    """The jars of a group could not be fetched, or the fetched jars do not match the committed sums."""
 
 
 class BrokerAlreadyRunning(DevstackError):

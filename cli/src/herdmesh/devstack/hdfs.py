@@ -2,8 +2,8 @@
 
 Owns everything under the folder: `hdfs.log`, `details.json`, `target/` with the nodes' files. Empty at each start.
 
-It is HDFS' own code, with its protocols, leases and permissions (which it takes the client's word for: no Kerberos).
-What it cannot show is more than one copy of a block, and name nodes that take over from each other.
+It runs HDFS's own code, with its protocols, leases and permissions (it trusts the user name of the client: no
+Kerberos). It has no second copy of a block, and no name nodes that take over from each other.
 
 Invariant: it listens on 127.0.0.1 only.
 """
@@ -20,7 +20,7 @@ from herdmesh.devstack.java_server import JavaServer
 
 _MAIN = "org.apache.hadoop.test.MiniDFSClusterManager"
 _SETTINGS = {
-    "dfs.namenode.edits.noeditlogchannelflush": "true",  # a power cut of a test's server is no matter
+    "dfs.namenode.edits.noeditlogchannelflush": "true",  # a power failure of a test server does not matter
     "dfs.namenode.handler.count": "4",
     "dfs.datanode.handler.count": "2",
 }
@@ -47,7 +47,7 @@ class HdfsServer(JavaServer):
         return f"hdfs://127.0.0.1:{self._port}"
 
     def kill(self) -> None:
-        """As every server's; its next one has another port."""
+        """Kill the server; the next start uses another port."""
         self._port = 0
         super().kill()
 
@@ -60,9 +60,9 @@ class HdfsServer(JavaServer):
         )
 
     async def _serves(self) -> bool:
-        """The name node's port is told when it serves."""
+        """Read the name node's port, which is written once it serves."""
         try:
             self._port = int(json.loads(self._details.read_text())["namenode_port"])
-        except (FileNotFoundError, ValueError):  # ValueError: it is about to tell
+        except (FileNotFoundError, ValueError):  # ValueError: the file is being written
             return False
         return True

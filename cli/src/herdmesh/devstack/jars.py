@@ -1,11 +1,12 @@
 """The pinned jars, by group: fetched once with the Ivy inside pyspark, checked against committed sums.
 
-Owns the cache folder `<cache>/jars/<group>-<hash of the sums>/`, shared by clones. Does not own what is pinned: that is
-`deploy/jars/ivy.xml`, with `deploy/jars/<group>.sha256`; an installed package has a copy of both (`cli/setup.py`).
+Owns the cache folder `<cache>/jars/<group>-<hash of the sums>/`, shared by clones. Does not own the list of pinned
+jars: that is `deploy/jars/ivy.xml`, with `deploy/jars/<group>.sha256`; an installed package has a copy of both
+(`cli/setup.py`).
 
-Invariant: a class path is only ever made of files whose sums were checked in this call, or in an earlier one of this
-process since which they have not changed. A folder gets its final name by one rename, after all its sums matched; a
-half download never has that name.
+Invariant: a class path only ever has files whose sums were checked in this call, or in an earlier one of this process
+since which they have not changed. A folder gets its final name by one rename, after all its sums matched; a
+partial download never has that name.
 
     ensure_jars("broker")                      -> class path, fetching when needed
     python -m herdmesh.devstack.jars broker    the same, from `make setup`
@@ -38,7 +39,9 @@ _TICK_NS = 2_000_000_000
 _OUTPUT_TAIL_LINES = 15
 
 Fetch = Callable[[str, Path], None]
-"""Fetches all jars of a group into a folder (second argument, made by the callee); raises `JarsUnavailable`."""
+"""Function that fetches all jars of a group into a folder (second argument), which it creates; raises
+`JarsUnavailable`.
+"""
 
 
 def ensure_jars(group: str, *, fetch: Fetch | None = None, retry_delays_s: Sequence[float] = RETRY_DELAYS_S) -> str:
@@ -67,7 +70,8 @@ def cache_dir() -> Path:
 
 def pinned_dir() -> Path:
     """The folder with `ivy.xml` and the checksums: `jars` in `HERDMESH_DEPLOY_DIR`, else this package's own copy, else
-    `deploy/jars` of the checkout that this file is in. Raises `JarsUnavailable` when there is none."""
+    `deploy/jars` of the checkout that has this file. Raises `JarsUnavailable` when there is none.
+    """
     own = os.environ.get("HERDMESH_DEPLOY_DIR")
     here = Path(__file__).resolve()
     found = (
@@ -83,7 +87,7 @@ def pinned_dir() -> Path:
 
 
 def parse_sums(text: str) -> dict[str, str]:
-    """Jar name -> sha256, from the format of `sha256sum`."""
+    """Parse the format of `sha256sum`: jar name -> sha256."""
     sums: dict[str, str] = {}
     for line in text.splitlines():
         digest, _, name = line.partition("  ")
@@ -92,7 +96,7 @@ def parse_sums(text: str) -> dict[str, str]:
 
 
 def mismatches(folder: Path, sums: dict[str, str]) -> list[str]:
-    """Names of jars that are missing in `folder` or whose content is not what `sums` says."""
+    """Names of jars that are missing in `folder` or do not match `sums`."""
     return [name for name, digest in sums.items() if _sha256(folder / name) != digest]
 
 
@@ -127,7 +131,7 @@ def fetch_with_ivy(group: str, folder: Path) -> None:
 
 
 def pin(group: str) -> int:
-    """Fetch what `ivy.xml` names now and write its sums for commit. Returns the number of jars."""
+    """Fetch the jars that `ivy.xml` names now and write their sums for commit. Returns the number of jars."""
     work = cache_dir() / "jars" / f"pin-{group}-{os.getpid()}"
     try:
         fetch_with_ivy(group, work / "jars")
@@ -142,7 +146,7 @@ def pin(group: str) -> int:
 def _install(group: str, folder: Path, sums: dict[str, str], fetch: Fetch, retry_delays_s: Sequence[float]) -> None:
     """Fetch into a work folder beside `folder`, check, rename. Called under the group's lock."""
     work = folder.with_suffix(".partial")
-    shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed; the lock says nobody uses it
+    shutil.rmtree(work, ignore_errors=True)  # left by a killed process; under the lock no other process uses it
     fresh = work / "jars"
     for delay_s in (*retry_delays_s, None):
         try:
@@ -150,7 +154,7 @@ def _install(group: str, folder: Path, sums: dict[str, str], fetch: Fetch, retry
             wrong = mismatches(fresh, sums)
             if not wrong:
                 break
-            # Whatever Ivy cached may be what is wrong: the next attempt starts from nothing.
+            # Ivy's cached files may be the cause: the next attempt starts from nothing.
             shutil.rmtree(work)
             raise JarsUnavailable(f"these {group} jars do not match deploy/jars/{group}.sha256: {', '.join(wrong)}")
         except JarsUnavailable as error:
@@ -163,7 +167,7 @@ def _install(group: str, folder: Path, sums: dict[str, str], fetch: Fetch, retry
                 ) from error
             print(f"{str(error).splitlines()[0]}; trying again in {delay_s:g} s", file=sys.stderr, flush=True)
             time.sleep(delay_s)
-    if folder.exists():  # damaged; whoever runs from it keeps its open files
+    if folder.exists():  # damaged; processes that run from it keep their open files
         os.rename(folder, work / "damaged")
     os.rename(fresh, folder)
     shutil.rmtree(work)
@@ -199,7 +203,7 @@ def _ivy_jar() -> Path:
 
 
 def _sha256(path: Path) -> str | None:
-    """Read once by a process, and again when the file is another."""
+    """Checksum of a file, computed once per process, and again when the file has changed."""
     try:
         now = path.stat()
         changed_ns = max(now.st_mtime_ns, now.st_ctime_ns)
@@ -217,7 +221,7 @@ def _digest(path: Path, _inode: int, _size_bytes: int, _changed_ns: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line: make the named groups available, or pin them anew."""
+    """Command line: make the named groups available, or pin them again."""
     parser = argparse.ArgumentParser(
         prog="python -m herdmesh.devstack.jars", description="Fetch and check pinned jars."
     )

@@ -1,6 +1,6 @@
 """The search for a Java that can run the broker. Owns the search order and the version check, nothing else.
 
-Order: `JAVA_HOME`, then `PATH` (the order Spark uses, so that both run on the same one).
+Order: `JAVA_HOME`, then `PATH` (Spark's order, so that both run on the same Java).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def find_java() -> Java:
     return Java(executable, version)
 
 
-@functools.cache  # to ask starts a JVM, and a file that is the same says the same
+@functools.cache  # the check starts a JVM, and an unchanged file gives the same result
 def _major_version(executable: Path, _inode: int, _changed_ns: int) -> int:
     try:
         done = subprocess.run(
@@ -72,7 +72,7 @@ def _major_version(executable: Path, _inode: int, _changed_ns: int) -> int:
         raise JavaMissing(f"{executable} cannot be run: {error}. {_INSTALL_HINT}") from error
     match = _VERSION.search(done.stderr + done.stdout)
     if match is None:
-        # macOS ships a /usr/bin/java that only asks for an installation.
+        # macOS ships a /usr/bin/java that only prompts for an installation.
         said = " ".join((done.stderr + done.stdout).split())[:200]
         raise JavaMissing(f"{executable} does not tell its version (it says: {said!r}). {_INSTALL_HINT}")
     return int(match[1])

@@ -1,10 +1,10 @@
 """The common part of Java servers in one process, for tests, except the broker.
 
-Owns starting it, waiting until it serves, its log, its class-data archive, and its end. Its arguments and its sign of
-readiness are the server's own (`hdfs`, `s3`).
+Owns the start, the wait until the server serves, its log, its class-data archive, and its end. Its arguments and its
+readiness check are defined by each server (`hdfs`, `s3`).
 
-Invariant: after `stop()` and `kill()` its process does not live. It outlives the Python process that started it:
-whoever starts it stops it.
+Invariant: after `stop()` and `kill()` its process does not live. It outlives the Python process that started it: the
+code that starts it must stop it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from herdmesh.devstack.java import find_java
 from herdmesh.scratch import java_options
 
 _ATTEMPTS = 3
-"""To start it, when its port is taken by somebody else meanwhile."""
+"""Attempts to start, when another process binds the port meanwhile."""
 _POLL_S = 0.02
 _LOG_TAIL_LINES = 20
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
 
 class JavaServer(ABC):
-    """A server with its files in `folder` (made when absent). Not bound to an event loop; one caller at a time."""
+    """A server with its files in `folder` (created when absent). Not bound to an event loop; one caller at a time."""
 
     what: ClassVar[str]
-    """For errors: "the S3 server"."""
+    """Name for error messages: "the S3 server"."""
     group: ClassVar[str]
-    """Of jars; its files are named after it."""
+    """Group of jars; the server's files are named after it."""
     start_timeout_s: ClassVar[float]
     stop_timeout_s: ClassVar[float]
 
@@ -54,7 +54,7 @@ class JavaServer(ABC):
     async def start(self, timeout_s: float | None = None) -> None:
         """Fetch the jars when needed, start, and return when it serves.
 
-        Raises DevstackError with the end of its log, `JavaMissing`, `JavaTooOld`, `JarsUnavailable`. Nothing is left
+        Raises DevstackError with the end of its log, `JavaMissing`, `JavaTooOld`, `JarsUnavailable`. No process is left
         running when it raises or is cancelled. `timeout_s` bounds the server's own start; None = `start_timeout_s`.
         """
         if self.is_running():
@@ -78,8 +78,9 @@ class JavaServer(ABC):
                 raise DevstackError(self._with_log(f"{self.what} ended while starting"))
 
     async def stop(self, timeout_s: float | None = None) -> None:
-        """End it in order (SIGTERM); kill it when that takes over `timeout_s` (None = `stop_timeout_s`). Harmless when
-        not running."""
+        """End it in order (SIGTERM); kill it when that takes over `timeout_s` (None = `stop_timeout_s`). No effect when
+        not running.
+        """
         child = self._child
         if child is not None and child.poll() is None:
             child.terminate()
@@ -93,7 +94,7 @@ class JavaServer(ABC):
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL the server and wait until it is gone. It can be started again at once."""
+        """SIGKILL the server and wait until it has ended. It can be started again at once."""
         child, self._child = self._child, None
         if child is not None:
             child.kill()
@@ -101,12 +102,13 @@ class JavaServer(ABC):
 
     @abstractmethod
     def _prepared(self) -> Sequence[str | Path]:
-        """Make its folder as it wants it; options of its own, the class to run and its arguments. Asked at each attempt
-        to start it."""
+        """Prepare the server's folder; returns its own options, the class to run and its arguments. Called at each
+        attempt to start it.
+        """
 
     @abstractmethod
     async def _serves(self) -> bool:
-        """Whether it takes clients by now."""
+        """True when it accepts clients."""
 
     def _spawn(self, java: str, classpath: str) -> None:
         assert self._archive is not None
@@ -121,7 +123,7 @@ class JavaServer(ABC):
             )
 
     async def _until_it_serves(self, deadline_s: float) -> bool:
-        """False when it ended. Raises DevstackError when it neither serves nor ends in time."""
+        """Wait; returns True when it serves, False when it ended. Raises DevstackError when it does neither in time."""
         while self.is_running():
             if await self._serves():
                 return True

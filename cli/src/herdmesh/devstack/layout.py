@@ -2,7 +2,7 @@
 
 Owns the paths, the remembered ports and the state file `stack.json`. Does not start anything. Invariant: the state file
 is replaced atomically, and a process named in it counts only when its pid *and* its creation time match, so that a
-reused pid is never mistaken for ours.
+reused pid is never mistaken for a process of the stack.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import psutil
 
 from herdmesh.devstack.ports import PortReservations, free_port
 
-#: The ports everybody expects; others are taken when these are busy, and remembered. A second replica is 10 above.
+#: The usual ports; others are used when these are busy, and remembered. A second replica is 10 above.
 USUAL_PORTS = {"config-store": 7201, "status-store": 7202, "herder": 7203}
 WORKER_PORT_FIRST = 7204
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessMark:
-    """A process that can be told from a later one with the same pid."""
+    """A process, identified so that a later one with the same pid is another."""
 
     pid: int
     create_time_s: float
@@ -61,12 +61,12 @@ class ServiceState:
 
 @dataclass(slots=True)
 class StackState:
-    """Everything another process needs to talk to the stack or to end it."""
+    """Everything that another process needs to talk to the stack or to end it."""
 
     supervisor: ProcessMark | None = None
     ready: bool = False
     bootstrap_servers: str = ""
-    # of each role all replicas, host:port, comma separated
+    # all replicas of each role, host:port, comma separated
     herder: str = ""
     config_store: str = ""
     status_store: str = ""
@@ -108,7 +108,7 @@ class StackLayout:
         """A free port per name: the one remembered, else the usual one, else any; remembered for the next start, and
         reserved until the servers listen.
 
-        `usual=False` never takes the usual ports, so that a test stack stays out of a user's way.
+        `usual=False` never uses the usual ports, so that a test stack does not disturb a user's stack.
         """
         remembered: dict[str, int] = json.loads(self._ports_file.read_text()) if self._ports_file.exists() else {}
         chosen: dict[str, int] = {}

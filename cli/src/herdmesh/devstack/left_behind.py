@@ -1,8 +1,8 @@
 """Services and a broker whose supervisor was killed: found by the state file of their data folder, and ended.
 
 Owns ending them in the order of a stop. Does not own a stack that has a living supervisor: that one stops its own
-services. Invariant: a process counts only when pid and creation time are those of the state file, so that no process is
-ended that merely got the pid of one of ours.
+services. Invariant: a process counts only when its pid and creation time are those of the state file, so that a process
+that merely got the pid of one of the stack's is never ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from herdmesh.devstack.layout import StackLayout, StackState, role_of
 from herdmesh.devstack.process import end_tree
 
 STOP_GRACE_S = {"worker": 20.0, "herder": 5.0, "config-store": 5.0, "status-store": 5.0}
-"""How long each role has to end by itself, in the order in which the roles are stopped."""
+"""Time that each role has to end by itself, in the order in which the roles are stopped."""
 
 
 class StackAlreadyRunning(DevstackError):
@@ -37,9 +37,10 @@ def refuse_if_supervised(layout: StackLayout, own_pid: int) -> StackState | None
 
 
 async def end_services(state: StackState, *, orderly: bool) -> int:
-    """End the services that are still alive, and everything they started; returns how many services there were.
+    """End the services that are still alive, and everything they started; returns the number of services.
 
-    `orderly`: SIGTERM first, role by role, and SIGKILL for what outlives its grace. Else SIGKILL at once.
+    `orderly`: SIGTERM first, role by role, and SIGKILL for processes that outlive their grace period. Else SIGKILL at
+    once.
     """
     count = 0
     for role, grace_s in STOP_GRACE_S.items():
@@ -57,7 +58,7 @@ async def end_services(state: StackState, *, orderly: bool) -> int:
 
 
 async def stop_left_behind(layout: StackLayout, own_pid: int) -> bool:
-    """Stop everything a killed supervisor left running in this folder, the broker last. False when nothing ran.
+    """Stop everything that a killed supervisor left running in this folder, the broker last. False when nothing ran.
 
     Raises `StackAlreadyRunning` when the supervisor lives, `BrokerFailed` when the broker cannot be reached.
     """

@@ -3,8 +3,8 @@ reservations that keep two stacks starting at the same moment from the same port
 of servers.
 
 Invariant: an unrequested port is one that the kernel never assigns by itself, neither to an outgoing connection nor to
-a listener on port 0, so that it is still free when its server starts, or starts again after a kill. And it is in a
-thousand of an even number: the metrics pages, 1,000 above their servers, meet no server.
+a listener on port 0, so that it is still free when its server starts, or starts again after a kill. Its thousand is
+even: a metrics page, 1,000 above its server, then never has the port of another server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.jars import cache_dir
 
 HOST = "127.0.0.1"
-#: Below the ports that kernels give away (Linux: from 32,768, others: from 49,152), above those with names.
+#: Below the ports that kernels assign (Linux: from 32,768, others: from 49,152), above the well-known ones.
 _THOUSANDS = range(10, 31, 2)
 _PAGE_ABOVE = 1_000
 _TRIES = 10_000
@@ -36,7 +36,7 @@ _random = random.SystemRandom()
 def is_free(port: int) -> bool:
     """True when a server could listen on this port of the loopback address."""
     with socket.socket() as probe:
-        # As servers bind: connections of a former one in TIME_WAIT are no obstacle, a listener is.
+        # As servers bind: connections of an earlier server in TIME_WAIT are no obstacle, a listener is.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -65,7 +65,7 @@ class PortReservations:
         lock = path.open("wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Released, and so removed, by its owner between the open and the lock: somebody else may hold a new file.
+            # Its owner released and removed it between the open and the lock: another process may hold a new file.
             if os.path.samestat(path.stat(), os.fstat(lock.fileno())):
                 self._held[port] = lock
                 return True
@@ -75,10 +75,10 @@ class PortReservations:
         return False
 
     def release(self) -> None:
-        """Let all of them go. Safe to call again."""
+        """Release all reservations. A second call has no effect."""
         while self._held:
             port, lock = self._held.popitem()
-            self._path(port).unlink(missing_ok=True)  # before its lock ends, so that it is still ours
+            self._path(port).unlink(missing_ok=True)  # before its lock ends, while this process still owns it
             lock.close()
 
     def _path(self, port: int) -> Path:
@@ -90,8 +90,8 @@ def _any_port(_: int) -> bool:
 
 
 def free_port(wishes: Iterable[int] = (), avoid: Collection[int] = (), take: Callable[[int], bool] = _any_port) -> int:
-    """The first of `wishes` that is free, not to be avoided and granted by `take`, else any such port, whose page's
-    port is free too.
+    """The first of `wishes` that is free, not to be avoided and granted by `take`, else any such port for which the
+    port of the metrics page is free too.
 
     Raises:
         DevstackError: none was found.
@@ -109,7 +109,7 @@ def free_port(wishes: Iterable[int] = (), avoid: Collection[int] = (), take: Cal
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ones."""
+    """Free ports, all different."""
     found: list[int] = []
     while len(found) < count:
         found.append(free_port(avoid=found))
@@ -117,10 +117,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def listener(port: int) -> int | None:
-    """The process that listens on the port, None when there is none or it is not ours to see."""
+    """The process that listens on the port; None when there is none or its owner is not visible to this user."""
     try:
         connections = psutil.net_connections("tcp")
-    except psutil.Error:  # macOS shows them to root alone
+    except psutil.Error:  # macOS shows connections only to root
         return None
     listening = (one for one in connections if one.status == psutil.CONN_LISTEN)
     return next((one.pid for one in listening if one.laddr[1:] == (port,)), None)

@@ -1,18 +1,18 @@
 """One real PostgreSQL in a data folder, for tests, examples and the benchmark.
 
-Owns everything under the folder: `data/` (the cluster), `postgres.log`, `port`. Which server runs: `postgres_server`.
-Makes no roles and no tables beyond what `initdb` makes.
+Owns everything under the folder: `data/` (the cluster), `postgres.log`, `port`. The server program: `postgres_server`.
+Creates no roles and no tables beyond those of `initdb`.
 
-The server listens on 127.0.0.1 only and has no Unix socket. Everybody is let in without a password, but for members of
-the role `herdmesh_passwords`, if somebody makes it. PostgreSQL refuses to run as root: started by root it runs as the
-system user `postgres` or `nobody`, who is handed `data/` and, where the machine allows it, the right to pass through
+The server listens on 127.0.0.1 only and has no Unix socket. Every user logs in without a password, except members of
+the role `herdmesh_passwords`, if a test creates it. PostgreSQL refuses to run as root: started by root it runs as the
+system user `postgres` or `nobody`, who gets `data/` and, where the machine allows it, the right to pass through
 folders that are root's (a folder of pytest's, a cache in root's home).
 
 Invariants:
-- `data/` exists only when `initdb` was whole: it is made under another name, then renamed.
+- `data/` exists only when `initdb` completed: it is created under another name, then renamed.
 - After `stop()` and `kill()` no process of the server lives. Killed, it loses nothing that it acknowledged.
 
-The server outlives the Python process that started it: whoever starts it stops it.
+The server outlives the Python process that started it: the code that starts it must stop it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from herdmesh.devstack.postgres_server import Server, find_server
 USER = "herdmesh"
 """The superuser, and the user of `Postgres.dsn`."""
 PASSWORDS_ROLE = "herdmesh_passwords"
-"""Who is a member of this role needs its password."""
+"""Members of this role need their password."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 _INIT_TIMEOUT_S = 120.0
@@ -44,13 +44,13 @@ _KILL_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _ATTEMPTS = 5
 _LOG_TAIL_LINES = 20
-#: `postmaster.pid`: the line, from 0, that says how far the server has come (PostgreSQL's pidfile.h).
+#: `postmaster.pid`: index of the line with the server's status (PostgreSQL's pidfile.h).
 _STATUS_LINE = 7
 
 _SETTINGS: Mapping[str, str] = {
     "wal_level": "logical",
     "fsync": "on",
-    # Small and quick: a server of a test has few rows and no queries worth compiling.
+    # Small and fast: a test server has few rows and no queries worth compiling.
     "shared_buffers": "32MB",
     "jit": "off",
     "max_wal_senders": "10",
@@ -67,10 +67,10 @@ host replication all {HOST}/32 trust
 
 
 class Postgres:
-    """A server in `folder` (made when absent). Not bound to an event loop; one object, one caller at a time.
+    """A server in `folder` (created when absent). Not bound to an event loop; one object, one caller at a time.
 
-    `port`: 0 = any free one. A folder remembers its port: a second start takes the same one if it is free.
-    `settings`: entries of postgresql.conf on top of ours.
+    `port`: 0 = any free one. A folder remembers its port: a second start uses the same one if it is free.
+    `settings`: entries of postgresql.conf in addition to those here.
     """
 
     def __init__(self, folder: Path, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
@@ -103,10 +103,10 @@ class Postgres:
         return self._child is not None and self._child.poll() is None
 
     async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Find or fetch the server, make the cluster when needed, start, and return when it serves.
+        """Find or fetch the server, create the cluster when needed, start, and return when it serves.
 
-        Raises DevstackError with the end of its log, or with what to install. Nothing is left running when it raises
-        or is cancelled. `timeout_s` bounds the server's own start.
+        Raises DevstackError with the end of its log, or with the package to install. No process is left running when it
+        raises or is cancelled. `timeout_s` bounds the server's own start.
         """
         if self.is_running():
             raise DevstackError(f"the PostgreSQL in {self.folder} runs already (process {self.pid})")
@@ -125,14 +125,15 @@ class Postgres:
             except BaseException:
                 self.kill()
                 raise
-            # Somebody took the port first, or the last of a killed server's processes was still there.
+            # Another process bound the port first, or the last process of a killed server was still there.
             if attempt == _ATTEMPTS or not self._worth_another(begun):
                 raise DevstackError(self._with_log("PostgreSQL ended while starting"))
             await asyncio.sleep(_POLL_S)
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End the server in order, cutting its clients off (SIGINT); kill it when that takes over `timeout_s`. Harmless
-        when not running."""
+        """End the server in order, disconnecting its clients (SIGINT); kill it when that takes over `timeout_s`. No
+        effect when not running.
+        """
         if self._child is None or not self.is_running():
             self._child = None
             return
@@ -141,7 +142,7 @@ class Postgres:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL the server and all its processes, and wait until they are gone. It can be started again at once."""
+        """SIGKILL the server and all its processes, and wait until they have ended. It can be started again at once."""
         child, self._child = self._child, None
         if child is None or child.poll() is not None:
             return
@@ -176,7 +177,7 @@ class Postgres:
         os.rename(fresh, self._data)
 
     def _choose_port(self) -> int:
-        """The folder's own if it is free, else the wanted one, else any."""
+        """The folder's own port if it is free, else the wanted one, else any."""
         wishes: list[int] = []
         with contextlib.suppress(OSError, ValueError):
             wishes.append(int((self.folder / "port").read_text()))
@@ -193,7 +194,9 @@ class Postgres:
             self._child = server.spawn(command, log)
 
     async def _serves(self, deadline_s: float) -> bool:
-        """True once it takes clients, False when it ended. Raises DevstackError when it does neither in time."""
+        """Wait; returns True once it accepts clients, False when it ended. Raises DevstackError when it does neither in
+        time.
+        """
         while self.is_running():
             if self._status() == "ready":
                 return True
@@ -203,7 +206,7 @@ class Postgres:
         return False
 
     def _status(self) -> str:
-        """What the running server says of itself: `starting`, `ready`, `stopping`; "" = nothing yet."""
+        """Status of the running server, from its own file: `starting`, `ready`, `stopping`; "" = no status yet."""
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -234,7 +237,7 @@ def _wait(child: subprocess.Popen[bytes], timeout_s: float) -> None:
 
 
 def _stopped_tree(pid: int) -> list[psutil.Process]:
-    """The process and all its children, stopped first, so that it makes no more while they are counted."""
+    """The process and all its children, stopped first, so that it starts no more while they are counted."""
     try:
         root = psutil.Process(pid)
         root.suspend()

@@ -1,7 +1,7 @@
 """The PostgreSQL server program of a development stack, and the user it runs as.
 
-Owns finding the Debian package's server, fetching it where it is absent, and giving up root's rights, which PostgreSQL
-refuses. Owns `<cache>/postgres/`, shared by clones. One server in a folder: `postgres`.
+Owns the search for the Debian package's server, its download where it is absent, and the drop of root's rights, which
+PostgreSQL refuses. Owns `<cache>/postgres/`, shared by clones. One server in a folder: `postgres`.
 
 It fetches the packages that apt would install for `postgresql` and that this machine lacks: the distribution's version,
 its signatures checked by apt. Nothing is installed: they are unpacked beside the jars.
@@ -30,15 +30,15 @@ from herdmesh.devstack.jars import cache_dir
 
 _HINT = "Install it (Debian/Ubuntu: apt install postgresql), or put its `postgres` and `initdb` in PATH."
 DEBIAN = Path("/usr/lib/postgresql")
-"""Where Debian's packages put their servers, by version."""
+"""Folder of the servers of Debian's packages, by version."""
 _APT_TIMEOUT_S = 600
 _OUTPUT_TAIL_LINES = 10
 _SYSTEM_USERS = ("postgres", "nobody")
 _SERVER_PACKAGE = re.compile(r"\bpostgresql-\d+\b")
-#: What a server needs of other packages is their shared libraries; the C library is the system's, LLVM is
+#: A server needs only the shared libraries of other packages; the C library is the system's, LLVM is
 #: for compiled queries, which are off.
 _LIBRARY = re.compile(r"lib(?!c6|c-|llvm|perl|json-perl)[a-z0-9.+-]+")
-#: The one right that is kept of root's: to pass through folders that are root's alone.
+#: The only right of root that is kept: to pass through folders that belong to root alone.
 _PASS_THROUGH = "+dac_override"
 
 
@@ -51,13 +51,14 @@ class Server:
     _as_user: Sequence[str] = field(default_factory=lambda: _as_user())
 
     def hand_over(self, folder: Path) -> None:
-        """Make the folder, which is empty, the server's own."""
+        """Make the server's user the owner of the folder, which is empty."""
         if os.geteuid() == 0:
             user = _system_user()
             os.chown(folder, user.pw_uid, user.pw_gid)
 
     def run(self, command: Sequence[str], log: IO[bytes], timeout_s: float) -> int:
-        """Run a program of the server to its end; its exit code. Raises DevstackError when it takes too long."""
+        """Run a program of the server to its end; returns its exit code. Raises DevstackError when it takes too
+        long."""
         try:
             done = subprocess.run(
                 [*self._as_user, *command],
@@ -82,7 +83,7 @@ class Server:
             stdout=log,
             stderr=log,
             cwd="/",
-            # Ctrl-C in a terminal goes to the whole process group: whoever started it must be the one to end it.
+            # Ctrl-C in a terminal goes to the whole process group: the starter must be the one to end it.
             start_new_session=True,
         )
 
@@ -96,7 +97,7 @@ class Server:
 def find_server() -> Server:
     """The newest server of the Debian package, else one in PATH, else one of the cache, fetched when it is not there.
 
-    Blocks: a minute when it must fetch. Raises DevstackError that says what to install.
+    Blocks: a minute when it must fetch. Raises DevstackError that names the package to install.
     """
     found = _installed()
     if found is not None:
@@ -154,7 +155,7 @@ def _fetched(folder: Path) -> Path:
 
 
 def _packages(work: Path) -> list[str]:
-    """What is to be unpacked: the server, and the libraries of it that this machine has not."""
+    """Packages to unpack: the server, and those of its libraries that this machine lacks."""
     _apt(work, "apt-get", "update")
     server = _SERVER_PACKAGE.search(_apt(work, "apt-cache", "depends", "postgresql"))
     if server is None:
@@ -165,14 +166,15 @@ def _packages(work: Path) -> list[str]:
 
 
 def _apt(work: Path, program: str, *arguments: str) -> str:
-    """Run one of apt's programs with lists and archives of our own: it needs no rights, and leaves the system's alone.
-    Downloads go to `<work>/archives`."""
+    """Run one of apt's programs with separate lists and archives: it needs no rights, and leaves the system's alone.
+    Downloads go to `<work>/archives`.
+    """
     options = {
         "Dir::State::lists": str(work / "lists"),
         "Dir::Cache::archives": str(work / "archives"),
         "Dir::Cache::pkgcache": "",
         "Dir::Cache::srcpkgcache": "",
-        # It would give up root's rights for a user that cannot write here.
+        # It would drop root's rights for a user that cannot write here.
         "APT::Sandbox::User": "root",
     }
     command = [program, "--quiet"]
@@ -219,7 +221,7 @@ def _system_user() -> pwd.struct_passwd:
 
 
 def _as_user() -> Sequence[str]:
-    """What a command is put behind to run without root's rights; nothing where we have none."""
+    """Prefix of a command that runs without root's rights; empty for a process without them."""
     if os.geteuid() != 0:
         return ()
     setpriv = shutil.which("setpriv")
@@ -233,7 +235,7 @@ def _as_user() -> Sequence[str]:
 
 
 def main() -> int:
-    """Command line: have a server, and say which."""
+    """Command line: find or fetch a server, and print which."""
     try:
         print(f"PostgreSQL server: {find_server().bin}")
     except DevstackError as error:

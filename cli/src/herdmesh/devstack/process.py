@@ -1,7 +1,7 @@
 """One process of a stack: spawned with its own log, restarted with backoff, stopped within a bound.
 
-Owns the process and everything it spawned. Does not know what the process is for. Invariant: after `stop()` neither the
-process nor any descendant it had is alive.
+Owns the process and everything it spawned. Does not know its purpose. Invariant: after `stop()` neither the process nor
+any descendant it had is alive.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from herdmesh.devstack.layout import ProcessMark
 
 BACKOFF_FIRST_S = 0.2
 BACKOFF_MAX_S = 5.0
-#: A process that lived this long has earned a fresh backoff.
+#: A process that lived this long starts again with the shortest backoff.
 STEADY_S = 20.0
 
 
 class ManagedProcess:
-    """Keeps one command running until told to stop.
+    """Process that keeps one command running until `stop`.
 
-    `changed` is called, on the event loop, whenever pid, state or the restart count moved.
+    `changed` is called, on the event loop, whenever pid, state or the restart count changed.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ManagedProcess:
         self.restarts = 0
         self.exit_code: int | None = None
         self._command = list(command)
-        #: of the lives that begin from now on.
+        #: environment of future starts
         self.environment = {**os.environ, **env}
         self._log_path = log_path
         self._changed = changed
@@ -55,7 +55,7 @@ class ManagedProcess:
 
     @property
     def mark(self) -> ProcessMark | None:
-        """The living process, or None between two lives."""
+        """The living process, or None between two starts."""
         return self._mark
 
     async def start(self) -> None:
@@ -64,7 +64,7 @@ class ManagedProcess:
         self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
 
     async def stop(self, grace_s: float) -> None:
-        """SIGTERM, at most `grace_s` of patience, then SIGKILL for what is left of its tree."""
+        """SIGTERM, at most `grace_s` of waiting, then SIGKILL for the rest of its process tree."""
         self._stopping = True
         process, mark = self._process, self._mark
         tree = _tree(mark)
@@ -90,7 +90,7 @@ class ManagedProcess:
 
     async def _spawn(self) -> None:
         with self._log_path.open("ab") as log:
-            # a session of its own: Ctrl-C reaches the supervisor, which stops the parts in order
+            # a separate session: Ctrl-C reaches the supervisor, which stops the parts in order
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 env=self.environment,
@@ -126,7 +126,7 @@ class ManagedProcess:
 
 
 async def end_tree(processes: Sequence[psutil.Process], grace_s: float = 0.5) -> None:
-    """Wait up to `grace_s` for these processes to end by themselves, then kill what is left."""
+    """Wait up to `grace_s` for these processes to end by themselves, then kill the rest."""
     alive = list(processes)
     deadline_s = asyncio.get_running_loop().time() + grace_s
     while alive and asyncio.get_running_loop().time() < deadline_s:
@@ -156,7 +156,8 @@ def _tree(mark: ProcessMark | None) -> list[psutil.Process]:
 
 
 def _session(mark: ProcessMark | None) -> list[psutil.Process]:
-    """What a dead process left behind: the members of the session it led (a worker's JVM and its Python processes)."""
+    """Processes that a dead process left: the members of the session it led (a worker's JVM and its Python
+    processes)."""
     if mark is None:
         return []
     found: list[psutil.Process] = []

@@ -1,6 +1,6 @@
 """Readiness checks of a broker, a service, and a store, with the condition that keeps the store from serving.
 
-Owns the one use of Kafka and gRPC clients in this package. Invariant: a check returns within its timeout, whether
+Owns the only use of Kafka and gRPC clients in this package. Invariant: a check returns within its timeout, whether
 anything listens or not.
 """
 
@@ -35,19 +35,19 @@ def serving_cluster(
 ) -> str | None:
     """The id of the cluster that serves clients at `bootstrap`, or None while none does. Blocks up to 2 s.
 
-    An open port is not enough: a KRaft broker listens while the controller still keeps it fenced, and then it is in
-    nobody's metadata. It serves when it lists itself.
+    An open port is not enough: a KRaft broker listens while the controller still keeps it fenced, and then no metadata
+    lists it. It serves when it lists itself.
 
     Args:
-        access: how to log in and encrypt, in librdkafka's words.
-        said: told what the client says of its connections while none serves.
+        access: settings for login and encryption, under librdkafka's names.
+        said: called with the client's connection errors while no broker serves.
 
     Raises:
-        AccessUnusable: no client can be made with this `access`.
+        AccessUnusable: no client can be created with this `access`.
     """
 
     def on_error(error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it comes after what says why
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it follows the error that has the reason
             said(error.str())
 
     config: dict[str, Any] = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 10, "error_cb": on_error}
@@ -68,7 +68,7 @@ def serving_cluster(
 
 
 async def serves(channel: grpc.aio.Channel, timeout_s: float = 2.0) -> bool:
-    """True when the gRPC server behind `channel` answers SERVING for itself as a whole."""
+    """True when the gRPC server behind `channel` reports SERVING for itself as a whole."""
     # by method name: the generated health stub carries no types
     check: Callable[..., Awaitable[health_pb2.HealthCheckResponse]] = channel.unary_unary(
         "/grpc.health.v1.Health/Check",
@@ -83,7 +83,7 @@ async def serves(channel: grpc.aio.Channel, timeout_s: float = 2.0) -> bool:
 
 
 async def follows(channel: grpc.aio.Channel, own_address: str, timeout_s: float = 2.0) -> bool:
-    """True when the herder behind `channel` names another as the leader, and that one answers SERVING."""
+    """True when the herder behind `channel` names another as the leader, and that one reports SERVING."""
     ask: Callable[..., Awaitable[Any]] = connector_service_pb2_grpc.ConnectorServiceStub(channel).GetCluster
     try:
         leader_address: str = (await ask(admin_messages_pb2.GetClusterRequest(), timeout=timeout_s)).leader_address
@@ -97,8 +97,9 @@ async def follows(channel: grpc.aio.Channel, own_address: str, timeout_s: float 
 
 @dataclass(frozen=True, slots=True)
 class StoreTrouble:
-    """What keeps a store from all it should do: the name of its condition, its own message with the fix, and whether it
-    stays until somebody mends it."""
+    """Reason why a store does not fully serve: the name of its condition, its own message with the fix, and whether an
+    operator has to fix it.
+    """
 
     condition: str
     message: str
@@ -116,7 +117,7 @@ _LASTING = frozenset(
 
 
 async def store_trouble(channel: grpc.aio.Channel, role: str, timeout_s: float = 2.0) -> StoreTrouble | None:
-    """What the store behind `channel` says of itself; None when it is healthy, or does not answer."""
+    """The trouble that the store behind `channel` reports; None when it is healthy, or does not respond."""
     try:
         status = await store_status(channel, role, timeout_s)
     except grpc.aio.AioRpcError:
@@ -128,7 +129,9 @@ async def store_trouble(channel: grpc.aio.Channel, role: str, timeout_s: float =
 
 
 async def store_status(channel: grpc.aio.Channel, role: str, timeout_s: float) -> store_pb2.StoreStatus:
-    """How the replica behind `channel` is; `role` is `config-store` or `status-store`. Raises what the channel does."""
+    """The status of the replica behind `channel`; `role` is `config-store` or `status-store`. Raises the channel's
+    errors.
+    """
     ask: Callable[..., Awaitable[Any]]
     if role == "config-store":
         ask = config_read_service_pb2_grpc.ConfigReadServiceStub(channel).GetStoreStatus

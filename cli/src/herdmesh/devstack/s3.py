@@ -1,10 +1,10 @@
 """One real S3-compatible server over a data folder, for tests: S3Proxy, whose objects are files.
 
-Owns everything under the folder: `objects/` (a folder for each bucket), `s3.log`, `s3proxy.properties`. Makes no
-buckets but those it is asked for.
+Owns everything under the folder: `objects/` (a folder for each bucket), `s3.log`, `s3proxy.properties`. Creates only
+the requested buckets.
 
-It answers S3's protocol over HTTP and checks signatures (AWS version 4). Its objects survive `kill` and `stop`. What it
-cannot show is S3's own durability and consistency, nor how S3 behaves when it is slow or partly away.
+It serves S3's protocol over HTTP and checks signatures (AWS version 4). Its objects survive `kill` and `stop`. It does
+not reproduce S3's own durability and consistency, nor the behaviour of S3 when it is slow or partly unreachable.
 
 Invariant: it listens on 127.0.0.1 only.
 """
@@ -19,12 +19,12 @@ from herdmesh.devstack.java_server import JavaServer
 from herdmesh.devstack.ports import HOST, accepts, free_port
 
 ACCESS_KEY, SECRET_KEY = "herdmesh", "herdmesh-secret"
-"""The only keys that it knows."""
+"""The only keys that it accepts."""
 _MAIN = "org.gaul.s3proxy.Main"
 
 
 class S3Server(JavaServer):
-    """A server of the objects in `folder`. `buckets`: those there are from the beginning."""
+    """A server of the objects in `folder`. `buckets`: those that exist from the beginning."""
 
     what = "the S3 server"
     group = "s3"

@@ -1,14 +1,14 @@
 """The whole mesh on one machine: broker, two stores, herder and workers under one supervisor.
 
-Owns the order of start and stop, the environment each service gets, and the state file others read. Owns nothing of
-the mesh: each service is the ordinary `python -m herdmesh.<part>`. Invariant: `ready` in the state file is true only
-when every service answered SERVING (a herder that does not lead: when it follows one that does), and after `stop()`
-nothing the stack started is alive.
+Owns the order of start and stop, the environment each service gets, and the state file that others read. Owns nothing
+of the mesh: each service is the ordinary `python -m herdmesh.<part>`. Invariant: `ready` in the state file is true only
+when every service reported SERVING (a herder that does not lead: when it follows one that does), and after `stop()` no
+process that the stack started is alive.
 
 Replicas are named by number: `herder`, `herder-2`, ...; `config-store`, `config-store-2`, ...; workers from `worker-1`.
 
-The supervisor can be killed too. The next start then adopts the broker that still runs, ends the services left behind
-(they belong to nobody) and starts new ones: what users asked for is in Kafka, not in these processes.
+The supervisor can be killed too. The next start then adopts the broker that still runs, ends the orphaned services and
+starts new ones: users' configs and states are in Kafka, not in these processes.
 """
 
 from __future__ import annotations
@@ -44,30 +44,31 @@ _PROBE_INTERVAL_S = 0.1
 
 
 class ServiceNotReady(DevstackError):
-    """A service did not serve in time, or ended while starting (the tail of its log is in the message), or a store says
-    what somebody has to mend first (its own words are the message)."""
+    """A service did not serve in time, or ended while starting (the tail of its log is in the message), or a store
+    reports a condition that an operator has to fix first (the message is its own).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class StackSettings:
-    """What to run. `worker_env` and `service_env` add to every worker's / every service's environment."""
+    """Settings of a stack. `worker_env` and `service_env` add to every worker's / every service's environment."""
 
     data_dir: Path
     workers: int = 1
     herders: int = 1
     store_replicas: int = 1
-    """How many of each store."""
+    """Number of replicas of each store."""
     restart: bool = True
     usual_ports: bool = True
     service_env: Mapping[str, str] = field(default_factory=lambda: {})
     worker_env: Mapping[str, str] = field(default_factory=lambda: {})
     broker: Broker | None = None
-    """A broker that already runs and belongs to somebody else; None = one of the stack's own."""
+    """Address of a broker that already runs and does not belong to the stack; None = the stack starts its own."""
     broker_config: Mapping[str, str] = field(default_factory=lambda: {})
     broker_jvm: Sequence[str] = ()
-    """Of the stack's own: entries of server.properties, and options of its JVM."""
+    """For the stack's own broker: entries of server.properties, and options of its JVM."""
     python: str = sys.executable
-    """The interpreter of the services: that of another tree runs the other tree's."""
+    """The interpreter of the services; with the interpreter of another source tree they run that tree's code."""
 
 
 class Stack:
@@ -93,7 +94,8 @@ class Stack:
     async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start everything and return when all of it serves.
 
-        Raises `StackAlreadyRunning`, `ServiceNotReady`, and what `Broker.start` raises. Nothing is left running then.
+        Raises `StackAlreadyRunning`, `ServiceNotReady`, and the errors of `Broker.start`. No process is left running
+        then.
         """
         self.layout.create()
         await self._take_folder()
@@ -103,7 +105,7 @@ class Stack:
                 names = self._names()
                 ports = self.layout.choose_ports(names, self._ports, usual=self.settings.usual_ports)
                 self._remember_addresses(ports)
-                # All at once: every client of ours waits for its servers, and Spark needs the time for itself.
+                # All at once: every client waits for its servers, and Spark needs the time for itself.
                 for name in names:
                     await self._start_service(name, ports[name])
                 await self._all_serving(names)
@@ -121,7 +123,9 @@ class Stack:
         self._publish()
 
     async def stop(self) -> None:
-        """Workers first (they hand their tasks back), then herder, stores, broker. Bounded by the sum of the graces."""
+        """Stop workers first (they release their tasks), then herder, stores, broker. Bounded by the sum of the grace
+        periods.
+        """
         self._stopping = True
         self.state.ready = False
         for watcher in self._watchers:
@@ -131,7 +135,7 @@ class Stack:
             await asyncio.gather(*(self.processes[name].stop(grace_s) for name in group))
             for name in group:
                 self._set(name, "stopped")
-        # of workers that were killed, by whoever or by the grace
+        # folders of workers that were killed, by a test or after the grace period
         await asyncio.to_thread(scratch.remove_abandoned, scratch.WORKER)
         if self.settings.broker is None:
             await self.broker.stop()
@@ -155,8 +159,9 @@ class Stack:
         self._broker_serves()
 
     async def wait_serving(self, name: str) -> None:
-        """Until the service answers SERVING, or is a herder that follows one that does. Raises `ServiceNotReady` when
-        it ends and is not restarted, or when another process has its port."""
+        """Wait until the service reports SERVING, or is a herder that follows one that does. Raises `ServiceNotReady`
+        when it ends and is not restarted, or when another process has its port.
+        """
         address, role = self._services[name].address, role_of(name)
         async with grpc.aio.insecure_channel(address) as channel:
             while True:
@@ -177,9 +182,10 @@ class Stack:
                 await asyncio.sleep(_PROBE_INTERVAL_S)
 
     async def _is_a_stranger(self, name: str) -> bool:
-        """True when what answers at the service's address is not, or no longer, its own process: two stacks that start
-        in the same second can meet on a port, and then the other's service answers. Raises `ServiceNotReady` when that
-        other process will not go away."""
+        """True when the process that listens at the service's address is not, or no longer, its own: two stacks that
+        start in the same second can choose the same port, and then the other's service responds. Raises
+        `ServiceNotReady` when that other process keeps the port.
+        """
         port = int(self._services[name].address.rpartition(":")[2])
         process = self.processes[name]
         other = await asyncio.to_thread(listener, port)
@@ -193,7 +199,9 @@ class Stack:
         return True
 
     async def _all_serving(self, names: Sequence[str]) -> None:
-        """Until all of them serve, or a store says what somebody has to mend first: waiting on would not."""
+        """Wait until all of them serve. Raises `ServiceNotReady` when a store reports a condition that an operator has
+        to fix first: waiting longer would not help.
+        """
         serving = asyncio.gather(*(self.wait_serving(name) for name in names))
         mending = [asyncio.create_task(self._until_to_be_mended(name)) for name in names if role_of(name) in STORES]
         try:
@@ -208,7 +216,7 @@ class Stack:
             await asyncio.gather(serving, *mending, return_exceptions=True)
 
     async def _until_to_be_mended(self, name: str) -> str:
-        """What the store says, once it says something that stays until somebody mends it."""
+        """Wait until the store reports a condition that an operator has to fix; returns its message."""
         async with grpc.aio.insecure_channel(self._services[name].address) as channel:
             while True:
                 trouble = await store_trouble(channel, role_of(name))

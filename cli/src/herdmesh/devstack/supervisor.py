@@ -1,7 +1,7 @@
 """A stack without a terminal: `herd up --detach` starts this, `herd down` ends it.
 
 Owns the life of one `Stack` from SIGTERM or SIGINT to the last process. Prints nothing but errors: the state file in
-the data folder tells the rest.
+the data folder has the rest.
 
     python -m herdmesh.devstack.supervisor --data DIR --workers N --herders N --store-replicas N
 """
@@ -26,7 +26,7 @@ from herdmesh.devstack.left_behind import stop_left_behind
 from herdmesh.devstack.stack import START_TIMEOUT_S, Stack, StackSettings
 
 _POLL_S = 0.1
-#: Longer than the sum of the graces of an orderly stop.
+#: Longer than the sum of the grace periods of an orderly stop.
 STOP_TIMEOUT_S = 60.0
 
 
@@ -43,7 +43,7 @@ async def run(settings: StackSettings) -> None:
     if not starting.done():
         starting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await starting  # it stops what it started
+            await starting  # it stops the processes that it started
         return
     starting.result()
     await stop_wanted
@@ -51,10 +51,10 @@ async def run(settings: StackSettings) -> None:
 
 
 async def start_detached(settings: StackSettings) -> StackState:
-    """Start a supervisor that outlives this process and wait until its stack is ready. Of the settings the folder and
-    the counts reach it.
+    """Start a supervisor that outlives this process and wait until its stack is ready. Only the folder and the counts
+    of the settings are passed to it.
 
-    Raises `DevstackError` with the supervisor's own words when it ends before that.
+    Raises `DevstackError` with the supervisor's own message when it ends before that.
     """
     layout = StackLayout(settings.data_dir)
     layout.create()
@@ -78,15 +78,17 @@ async def start_detached(settings: StackSettings) -> StackState:
 
 
 def spawn_detached(command: Sequence[str], log_path: Path) -> subprocess.Popen[bytes]:
-    """A process that outlives this one. Not by asyncio: its transport kills a process that still runs when the
-    transport is collected, which Python 3.13 does at the end of the loop."""
+    """Start a process that outlives this one. Not with asyncio: its transport kills a process that still runs when the
+    transport is collected, which Python 3.13 does at the end of the loop.
+    """
     with log_path.open("wb") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 async def stop_detached(data_dir: Path) -> bool:
-    """End the supervisor of a data folder, in order, or what a killed supervisor left running. False when nothing runs
-    there."""
+    """End the supervisor of a data folder, in order, or the processes that a killed supervisor left running. False when
+    nothing runs there.
+    """
     layout = StackLayout(data_dir)
     state = layout.read_state()
     supervisor = state.supervisor.alive() if state is not None and state.supervisor is not None else None
@@ -101,7 +103,7 @@ async def stop_detached(data_dir: Path) -> bool:
 
 
 def main() -> int:
-    """Command line: one stack until it is told to stop."""
+    """Command line: run one stack until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="python -m herdmesh.devstack.supervisor")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
     parser.add_argument("--workers", type=int, default=1)

@@ -1,18 +1,18 @@
-"""Places where a fault test can stop or kill a process.
+"""Failpoints: named places in the code where a fault test can stop or kill the process.
 
-Owns the parsing of HERDMESH_FAILPOINTS and the deed itself; which points there are, whose they are and when they are
-armed belongs to the part that has them (`herdmesh.engine.runtime.failpoints`, `herdmesh.topicstore.stages`). Does
-nothing at all unless that variable is set.
+Owns the parsing of HERDMESH_FAILPOINTS and the action at a failpoint. The part of the code that has failpoints owns
+their names, their owners and the moment when they are armed (`herdmesh.engine.runtime.failpoints`,
+`herdmesh.topicstore.stages`). Does nothing unless that variable is set.
 
-The variable holds entries `[OWNER/]NAME=stop[:always]`, `[OWNER/]NAME=kill` or `[OWNER/]NAME=hold`, separated by
-commas or lines, or `@FILE` with such entries. OWNER is a connector or a store's topic; without it the entry means every
-owner. Reaching an armed point writes one line `<name> <pid> <owner>` to the file HERDMESH_FAILPOINT_LOG and sends
+The variable has entries `[OWNER/]NAME=stop[:always]`, `[OWNER/]NAME=kill` or `[OWNER/]NAME=hold`, separated by
+commas or lines, or `@FILE` with such entries. OWNER is a connector or a store's topic; without it the entry applies to
+every owner. Reaching an armed point writes one line `<name> <pid> <owner>` to the file HERDMESH_FAILPOINT_LOG and sends
 SIGSTOP or SIGKILL to the own process: once per log and owner, whichever process gets there first, or every time with
 `:always`.
-With `hold` the thread stays there for ever and the process lives on, so that what its other threads have under way
-(records that a client sends) gets done. The test sees the line, does its harm, and sends SIGCONT or SIGKILL.
+With `hold` the thread blocks there for ever and the process lives on, so that the work of its other threads (records
+that a client sends) gets done. The test sees the line, causes its fault, and sends SIGCONT or SIGKILL.
 
-Invariant: the line is on disk before the process stands still, and the thread that hit the point goes no further.
+Invariant: the line is on disk before the process stops, and the thread that hit the point goes no further.
 """
 
 from __future__ import annotations
@@ -34,37 +34,38 @@ _ACTIONS: Final = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL, "hold": None}
 @dataclass(frozen=True, slots=True)
 class _Deed:
     signal: signal.Signals | None
-    """None = hold."""
+    """Signal to send; None = hold."""
     always: bool
 
 
 class Failpoints:
-    """The points `names` of one part of this process. Any thread may hit them."""
+    """The failpoints `names` of one part of this process. Any thread may hit them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
         self._owner = ""
         self._armed: Mapping[str, _Deed] = {}
-        self._seen: object = None  # which version of @FILE is armed
+        self._seen: object = None  # version of @FILE that is armed
 
     def arm(self, owner: str) -> None:
-        """Read what is armed for `owner`, which from here on is whose points are hit.
+        """Read and arm the entries for `owner`, the owner of the points that are hit from now on.
 
-        Raises ValueError for what is not a failpoint of this part, so that a typo fails a test.
+        Raises ValueError for an entry that is no failpoint of this part, so that a typo fails a test.
         """
         self._owner = owner
         self._seen, text = _read(os.environ.get(VARIABLE, ""))
         self._armed = self._parse(text)
 
     def rearm_if_changed(self) -> None:
-        """Read @FILE again when it was replaced since, so that a process can be armed that already runs. The file must
-        be replaced in one step (`os.replace`). Raises ValueError as `arm` does."""
+        """Read @FILE again when it was replaced since, so that a running process can be armed. The file must be
+        replaced in one step (`os.replace`). Raises ValueError as `arm` does.
+        """
         variable = os.environ.get(VARIABLE, "")
         if variable.startswith("@") and _version(Path(variable[1:])) != self._seen:
             self.arm(self._owner)
 
     def hit(self, name: str) -> None:
-        """Stand still here, or end here, if a test asked for it."""
+        """Stop, kill or block here, if the point is armed."""
         deed = self._armed.get(name)
         if deed is None:
             return

@@ -1,12 +1,13 @@
-"""Scratch folders: temporary files of a process and of everything it starts, in one folder that goes with the process.
+"""Scratch folders: temporary files of a process and of all processes that it starts, in one folder that is removed with
+the process.
 
-Owns making such a folder in the system's temporary folder, removing it, removing the folders that killed processes
-left, and the JVM options that keep a JVM's files inside. A living process holds a lock on its folder, so a folder whose
-lock is free has no owner. Does not know what is in a folder.
+Owns the creation of such a folder in the system's temporary folder, its removal, the removal of folders that killed
+processes left, and the JVM options that keep a JVM's files inside. A living process holds a lock on its folder, so a
+folder whose lock is free has no owner. Does not interpret the contents of a folder.
 
 Invariant: no folder is removed whose owner lives. A folder that a killed process left is removed when the next process
-with the same prefix on this machine makes its own, or when somebody calls `remove_abandoned` (the supervisor of a stack
-does).
+with the same prefix on this machine creates its own, or when a caller runs `remove_abandoned` (the supervisor of a
+stack does).
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _redirecting = Lock()
 
 
 class ScratchFolder:
-    """One empty folder, also as a context manager. Making it removes abandoned folders of the same prefix.
+    """One empty folder, also as a context manager. Creating it removes abandoned folders of the same prefix.
 
-    Raises OSError when no folder can be made.
+    Raises OSError when no folder can be created.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -42,7 +43,7 @@ class ScratchFolder:
             if self._lock is not None:
                 return
             # Either another process removed it as abandoned before it was locked, or this file system has no locks. In
-            # the second case nobody else can lock it either, and so nobody removes it.
+            # the second case no other process can lock it either, and so none removes it.
             with suppress(OSError):
                 self.path.rmdir()
         self.path.mkdir(mode=0o700)
@@ -56,7 +57,7 @@ class ScratchFolder:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder. Safe to call again."""
+        """Remove the folder. A second call has no effect."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -64,7 +65,7 @@ class ScratchFolder:
 
 
 def remove_abandoned(prefix: str) -> None:
-    """Remove all folders of this prefix whose owners are gone."""
+    """Remove all folders of this prefix whose owners are dead."""
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if (lock := _locked(path)) is not None:
             shutil.rmtree(path, ignore_errors=True)
@@ -72,9 +73,9 @@ def remove_abandoned(prefix: str) -> None:
 
 
 def java_options(folder: Path | str) -> tuple[str, str]:
-    """Options of a JVM that leaves nothing outside of `folder`, which has to be there.
+    """Options for a JVM that leaves no file outside `folder`, which must exist.
 
-    The second one: a JVM otherwise publishes its counters in /tmp/hsperfdata_USER, whatever its temporary folder is.
+    The second option: a JVM otherwise publishes its counters in /tmp/hsperfdata_USER, whatever its temporary folder is.
     `jps` and `jstat` do not list such a JVM; `jcmd PID` and `jstack PID` work.
     """
     return f"-Djava.io.tmpdir={folder}", "-XX:+PerfDisableSharedMem"
@@ -82,8 +83,9 @@ def java_options(folder: Path | str) -> tuple[str, str]:
 
 @contextmanager
 def temporary_files_in(folder: Path) -> Generator[None]:
-    """While inside, Python's `tempfile` of this process uses `folder`: for libraries that take no folder. One caller at
-    a time; others wait."""
+    """Within the block, Python's `tempfile` uses `folder` in this process: for libraries that accept no folder. One
+    caller at a time; others wait.
+    """
     with _redirecting:
         before, tempfile.tempdir = tempfile.tempdir, str(folder)
         try:
@@ -93,15 +95,16 @@ def temporary_files_in(folder: Path) -> Generator[None]:
 
 
 def _locked(path: Path) -> int | None:
-    """The lock of a folder. It ends with this process, and no child inherits it. None = another process holds it, or
-    the folder is gone or belongs to another user."""
+    """Lock a folder. The lock ends with this process, and no child inherits it. None = another process holds it, or the
+    folder was removed or belongs to another user.
+    """
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.stat(path), os.fstat(lock)):  # else it was removed meanwhile
+        if os.path.samestat(os.stat(path), os.fstat(lock)):  # otherwise the folder was removed meanwhile
             return lock
     except OSError:
         pass
