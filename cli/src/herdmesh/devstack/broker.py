@@ -8,8 +8,7 @@ Invariants:
 - One JVM per data folder. The JVM inherits the locked `broker.lock`, so the kernel holds the folder for exactly as long
   as that JVM lives, however it or its parent dies; there is no stale pid file to guess about.
 - `kafka/` exists only when it was formatted completely (formatting, or copying a formatted folder, happens under
-  another
-  name, then one rename), and a folder that exists is never formatted again.
+  another name, then one rename), and a folder that exists is never formatted again.
 
 The JVM outlives the Python process that started it (a detached stack, kill tests): the code that starts it must stop
 it.

@@ -110,8 +110,7 @@ def make_converter(
     """The configured converter of `field` (`key.converter`, `value.converter` or `header.converter`).
 
     When `config` does not name one, `defaults` (the worker's) does, and then only the settings in `defaults` count
-    (configs
-    4.1).
+    (configs 4.1).
 
     Raises:
         ConfigError: no converter or an unknown one, or an invalid setting; `field` is the full key.

@@ -293,8 +293,7 @@ def _decode_task(key: str, value: bytes | None) -> Decoded:
 
 def _decode_topic(key: str, value: bytes | None) -> Decoded:
     # Connect skips the length of the separator without comparing its text (docs/reference/connect/status-topic.md,
-    # section
-    # 5.3); topics cannot contain a colon.
+    # section 5.3); topics cannot contain a colon.
     rest = key[len(_TOPIC) + 1 :]
     colon = rest.find(":")
     topic, connector = rest[: max(colon, 0)], rest[colon + len(_TOPIC_SEPARATOR) :]
