@@ -124,7 +124,7 @@ def _is_shortest(value: float) -> bool:
     """True when Java's digits of a double of 16 or 17 digits in its plain range are the shortest ones, which `repr`
     finds.
 
-    Java finds them except for powers of two (Java ignores that the next lower number is nearer, or does not) and where
+    Java finds them except for powers of two (Java sometimes ignores that the next lower number is nearer) and where
     its longs overflow. No decimal number of so few digits is an end of the rounding interval, so that it does not
     matter whether the ends belong to it.
     """
@@ -155,7 +155,7 @@ def _bits_needed(twos: int, fives: int) -> int:
 
 
 def _generate(b: int, s: int, m: int, exponent10: int, fits_long: bool) -> tuple[str, int]:
-    """Digits of b / s until the rest is less than m from the value.
+    """Digits of b / s, generated until they are within m of the value.
 
     `fits_long`: Java uses longs here in place of big integers. The results differ: in longs `m` and `b + m` overflow
     (Java treats an overflown m as "near enough on both sides"), while big integers count equality as near enough.
