@@ -2,8 +2,8 @@
 
 Owns the public names of the library except its engines; start reading at `contract`. There are two engines:
 `kafka.KafkaTopicStore(settings, initial_state, may_write=..., tuning=...)` and `memory.MemoryTopicStore(broker,
-settings, initial_state, may_write=..., tuning=...)`. A service that has a store imports them from their modules, so
-that a herder or a worker, which only needs revisions, loads neither them nor a Kafka client.
+settings, initial_state, may_write=..., tuning=...)`. A service that has a store imports its engine from the engine's
+module. A herder or a worker needs only revisions, so it loads neither the engines nor a Kafka client.
 """
 
 from herdmesh.topicstore.contract import (

@@ -1,10 +1,10 @@
-"""The applied state of a store: committed records go in; the state, its position and everyone who waits for a position
-come out.
+"""The applied state of a store: takes committed records, yields the state and its position, wakes callers that wait for
+a position.
 
-Owns the applied state. Knows no log and no task: it is called on the event loop and never awaits. A transaction of this
-replica (`Flight`) is applied as one: its records are kept back until all were read, and are then applied in the order
-in which they were decided. So the result of a write is computed on a state that has the write and nothing that was
-decided after it. Invariant: the records of one shard are applied in offset order, each once.
+Owns the applied state. Knows no log and no asyncio task: it is called on the event loop and never awaits. A transaction
+of this replica (`Flight`) is applied as a whole. Its records are buffered until all are read, then applied in the order
+in which they were decided. So the result of a write is computed on a state that has this write and no write decided
+after it. Invariant: the records of one shard are applied in offset order, each once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from herdmesh.topicstore.log import LogIdentity, LogPlace, Positions
 
 
 def fail_future(future: asyncio.Future[Any], error: Exception) -> None:
-    """Fail `future` if it is open, and count the error as seen: its waiters may all have gone."""
+    """Fail `future` if it is open, and mark the exception as retrieved, because all waiters may have gone."""
     if not future.done():
         future.set_exception(error)
         future.exception()
@@ -28,22 +28,22 @@ def fail_future(future: asyncio.Future[Any], error: Exception) -> None:
 
 @unique
 class Outcome(Enum):
-    """What the log says of a transaction of this replica."""
+    """The outcome of a transaction of this replica, as the log shows it."""
 
-    #: All its records were read.
+    #: The reader has read all its records.
     LANDED = auto()
-    #: The reader passed their places and found none.
+    #: The reader passed the places of its records and found none.
     ABSENT = auto()
-    #: It passed places of some and found others. It was committed then: a broker lost a marker (ADR 0006), or retention
-    #: took what nobody had read.
+    #: The reader passed the places of some records and found others. The transaction was committed: either a broker
+    #: lost a marker (ADR 0006), or retention deleted records before they were read.
     PARTLY = auto()
 
 
 class Flight:
     """One transaction of this replica on its way through the log.
 
-    `outcome` is what the log itself has answered, whatever the commit call said. `landing()` is called when all records
-    were read and none is applied, `completed(i, revision)` when the last record of write i was applied.
+    `outcome` is what the log shows, whatever the commit call returned. `landing()` is called when all records are read
+    and none is applied, `completed(i, revision)` when the last record of write i is applied.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Flight:
         self._found: dict[LogPlace, StoredRecord] = {}
 
     def place(self, places: Sequence[LogPlace]) -> None:
-        """Tell where the records lie; before this call none of them can be read."""
+        """Set the places of the records. No record can be read before this call."""
         assert len(places) == sum(self._write_sizes)
         self._places = places
         self._awaited = set(places)
@@ -70,7 +70,7 @@ class Flight:
         return bool(self._found)
 
     def take(self, place: LogPlace, record: StoredRecord) -> bool:
-        """Keep `record` if it is of this flight."""
+        """Keep `record` if it belongs to this flight; return whether it does."""
         if not self._places or place not in self._awaited:
             return False
         self._found[place] = record
@@ -80,11 +80,11 @@ class Flight:
         return bool(self._places) and len(self._found) == len(self._places)
 
     def passed_by(self, positions: Positions) -> bool:
-        """True when the reader is beyond one of the places and found nothing there: a transaction is all or nothing."""
+        """True when the reader is past one of the places without a record there: a transaction is all or nothing."""
         return any(positions[shard] > offset and (shard, offset) not in self._found for shard, offset in self._places)
 
     def apply(self, apply: Callable[[int, StoredRecord], None], revision: Callable[[], Revision]) -> None:
-        """Apply all records in decision order, telling each write's completion right after its last record."""
+        """Apply all records in the order of decision; call `completed` of each write right after its last record."""
         self._landing()
         place = iter(self._places)
         for write, size in enumerate(self._write_sizes):
@@ -95,7 +95,9 @@ class Flight:
         self.finish(Outcome.LANDED)
 
     def give_up(self) -> Mapping[LogPlace, StoredRecord]:
-        """No more of it comes. What came is committed like any record, and returned."""
+        """End the flight because no more of its records will come. Return the records that came: they are committed
+        like any other.
+        """
         self.finish(Outcome.PARTLY if self._found else Outcome.ABSENT)
         return self._found
 
@@ -105,17 +107,19 @@ class Flight:
 
 
 class Applied(Generic[StateT, ChangeT]):
-    """The state applied so far and what waits for it."""
+    """The state applied so far, and the futures that wait for positions."""
 
     def __init__(self, state: StateT, publish: Callable[[int, int, Sequence[ChangeT]], None]) -> None:
-        """`publish(partition, offset, changes)` is called for each record of the store's own topic, also for one that
-        changed nothing, while `revision` is that of the moment after it."""
+        """`publish(partition, offset, changes)` is called for each record of the store's own topic, also for a record
+        without changes. During the call, `revision` is the revision right after that record.
+        """
         self.state = state
         self._publish = publish
         self._identity = LogIdentity("", "", 0, None)
         self._positions: list[int] = []
-        self._seen: list[int] = []  # as `_positions`, with what is held
-        #: Who waits for one of the two lists to reach an offset in every shard.
+        self._seen: list[int] = []  # like `_positions`, but includes buffered records
+        #: Futures of callers, each with the list it waits on (`_positions` or `_seen`) and the target offset of every
+        #: shard.
         self._waiters: dict[asyncio.Future[None], tuple[list[int], Positions]] = {}
         self._flight: Flight | None = None
         self._held: list[deque[StoredRecord]] = []
@@ -134,22 +138,23 @@ class Applied(Generic[StateT, ChangeT]):
 
     @property
     def seen(self) -> Positions:
-        """Where the reader is."""
+        """The position of the reader."""
         return tuple(self._seen)
 
     @property
     def applied_records(self) -> int:
-        """How many records were applied, those of the first replay too."""
+        """The number of applied records, including the first replay."""
         return self._applied_records
 
     def snapshot(self) -> StateT:
-        """A copy of the state, shared by all who ask before the next record is applied."""
+        """A copy of the state, shared by all callers until the next record is applied."""
         if self._snapshot is None or self._snapshot[0] != self._applied_records:
             self._snapshot = (self._applied_records, self.state.copy())
         return self._snapshot[1]
 
     def feed(self, records: Sequence[StoredRecord], positions: Positions) -> None:
-        """Apply what the reader found. Lets an exception of `state.apply` out: the store must not live on with that."""
+        """Apply the records that the reader found. An exception of `state.apply` propagates: the store must close
+        then."""
         flight = self._flight
         shard_of = self._identity.shard_of
         for record in records:
@@ -170,28 +175,31 @@ class Applied(Generic[StateT, ChangeT]):
         self._see(positions)
 
     def expect(self, flight: Flight) -> None:
-        """The next transaction. There is one at a time."""
+        """Register the next transaction. There is one at a time."""
         assert self._flight is None
         self._flight = flight
 
     def retract(self, flight: Flight) -> None:
-        """`flight` was never sent."""
+        """Remove `flight`, which was never sent."""
         if self._flight is flight:
             self._drop(flight)
 
     def settle_at_end(self) -> None:
-        """The whole log was read after every earlier transaction was ended: a flight still open is not in it."""
+        """Drop an open flight. The caller has ended every earlier transaction and read the whole log: the flight is not
+        in it.
+        """
         if self._flight is not None:
             self._drop(self._flight)
             self._see(self._seen)
 
     def read_to(self, target: Sequence[int]) -> asyncio.Future[None]:
-        """As `wait`, of the moment when everything was read, though it may be held: of a transaction whose rest never
-        comes nothing is applied before `settle_at_end`."""
+        """Like `wait`, for the position of the reader: its records may still be buffered. If the rest of a transaction
+        never comes, nothing of it is applied before `settle_at_end`.
+        """
         return self._wait(self._seen, tuple(target))
 
     def wait(self, target: Sequence[int]) -> asyncio.Future[None]:
-        """A future of the moment when every shard that `target` names has reached its offset."""
+        """Return a future that completes when every shard that `target` names has reached its offset."""
         return self._wait(self._positions, tuple(target))
 
     def _wait(self, positions: list[int], target: Positions) -> asyncio.Future[None]:
@@ -200,7 +208,7 @@ class Applied(Generic[StateT, ChangeT]):
             future.set_result(None)
         else:
             self._waiters[future] = positions, target
-            # Also of one who gives up: on a topic where nothing happens nobody else would forget it.
+            # Also after a cancelled wait: on a topic without traffic nothing else would remove the entry.
             future.add_done_callback(lambda done: self._waiters.pop(done, None))
         return future
 
@@ -218,7 +226,7 @@ class Applied(Generic[StateT, ChangeT]):
 
     def _land(self, flight: Flight) -> None:
         def apply(shard: int, record: StoredRecord) -> None:
-            # A record of someone else that lies before ours in this shard goes first.
+            # Apply other writers' records first where they lie before ours in this shard.
             held = self._held[shard]
             while held and held[0].offset < record.offset:
                 self._apply(shard, held.popleft())
@@ -242,7 +250,7 @@ class Applied(Generic[StateT, ChangeT]):
                 self._apply(shard, held.popleft())
 
     def _see(self, positions: Sequence[int]) -> None:
-        """The reader is there, and what it read is applied, except behind a flight that is arriving."""
+        """Advance the reader's position. The applied position follows, unless a flight is partly read."""
         holds = self._flight is not None and self._flight.arriving
         for shard, position in enumerate(positions):
             self._seen[shard] = max(self._seen[shard], position)

@@ -1,4 +1,4 @@
-"""The read barrier: a wait until this replica has applied everything that was committed before the call.
+"""The read barrier: a wait until this replica has applied every write committed before the call.
 
 Owns the sharing of end-offset fetches: a caller that comes while a fetch is under way joins the next one, because the
 fetch under way may have begun before the call. So a thousand concurrent callers cost two fetches. Invariant: a caller
@@ -19,7 +19,7 @@ _RETRY_S = 0.1
 
 
 class Barrier:
-    """Shared by reads, refusals and no-ops of one store."""
+    """The read barrier of one store, shared by its reads, refusals and no-ops."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Barrier:
         self._open: set[asyncio.Future[None]] = set()
 
     async def pass_through(self) -> None:
-        """Return when everything committed before the call is applied. Waits as long as the log is out of reach."""
+        """Return when every write committed before the call is applied. Waits for as long as the log is unreachable."""
         if self._joined is None:
             self._joined = asyncio.get_running_loop().create_future()
             self._open.add(self._joined)
@@ -52,18 +52,18 @@ class Barrier:
             self._wait(end).add_done_callback(lambda waited, joined=joined: _pass_on(waited, joined))
 
     async def end(self) -> Positions:
-        """The end of the log, asked for until it answers."""
+        """Fetch the end of the log; retry until it succeeds."""
         level = logging.WARNING
         while True:
             try:
                 return await self._fetch_end()
             except LogUnavailable as unavailable:
                 _logger.log(level, "cannot fetch the end of the topic, trying again: %s", unavailable)
-                level = logging.DEBUG  # an outage is told once, by this and by the store's health
+                level = logging.DEBUG  # an outage is logged once; the store's health shows it too
                 await asyncio.sleep(_RETRY_S)
 
     def fail(self, error: Exception) -> None:
-        """Release everyone with `error`."""
+        """Fail all waiting callers with `error`."""
         for future in list(self._open):
             fail_future(future, error)
 

@@ -1,12 +1,11 @@
 """The contract of a topic store: one compacted Kafka topic, one elected and fenced writer, many readers.
 
 Owns the types that both engines (`KafkaTopicStore`, `MemoryTopicStore`) and every caller share. Owns no I/O. The state
-that a store folds its topic into belongs to the service (`configstore.state`, `statusstore.state`); this module only
-says what the engine needs from it.
+that a store folds its topic into belongs to the service (`configstore.state`, `statusstore.state`); this module defines
+only what the engine needs from it.
 
-Invariant: a caller sees a write as done only after this replica's own reader applied it from the topic. It sees a
-refusal, a no-op or a linearizable read only after the reader reached an end offset that was fetched after the call
-began.
+Invariant: a write returns only after this replica's own reader has applied it from the topic. A refusal, a no-op or a
+linearizable read returns only after the reader has reached an end offset that was fetched after the call began.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ ChangeT = TypeVar("ChangeT")
 ChangeT_co = TypeVar("ChangeT_co", covariant=True)
 ResultT = TypeVar("ResultT")
 
-#: Key of a record the writer writes to the own topic once a day, so that Kafka never forgets its identity. A state
-#: knows it, changes nothing and tells nobody.
+#: Key of the keep-alive record, which the writer writes to its own topic once a day so that Kafka does not expire its
+#: transactional id. A state accepts this key, changes nothing and reports no change.
 KEEP_ALIVE_KEY = b"herdmesh-writer"
-#: An object, so that Connect's JSON converter reads it; Connect ignores the key.
+#: A JSON object, so that Connect's JSON converter reads it; Connect ignores the key.
 KEEP_ALIVE_VALUE = b'{"version":1}'
 
 
@@ -55,11 +54,11 @@ class Revision:
 class NewRecord:
     """A record to write. `value=None` is a tombstone. `topic=None` is the store's own topic, else its audit topic.
 
-    A record of the audit topic may be `late`: its value is made from the revision its own write leads to (the next
-    offset after the write's last record in the store's own topic), which is known once those records have their
-    places. It must be pure and must not raise; it may be called again with another revision, in any thread. `value`
-    then is only what a state sees while the write is on its way, so that it can decide the writes behind it; it is
-    never written.
+    A record of the audit topic may be `late`: a function computes its value from the revision that its own write leads
+    to (the next offset after the write's last record in the store's own topic). That revision is known once those
+    records have their places. The function must be pure and must not raise; it may be called again with another
+    revision, in any thread. `value` is then a provisional value: a state sees it while the write is in flight, to
+    decide the next writes. It is never written.
     """
 
     key: bytes
@@ -69,8 +68,9 @@ class NewRecord:
 
 
 class StoredRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record as the reader found it, committed, in offset order within its partition. A struct, because a replay
-    makes one for every record of the topic."""
+    """A committed record as the reader delivers it, in offset order within its partition. A struct, because a replay
+    creates one for every record of the topic.
+    """
 
     topic: str
     partition: int
@@ -81,30 +81,34 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreState(Protocol[ChangeT_co]):
-    """What a service's pure state offers the engine. Values inside must be immutable, so that a copy can be shallow."""
+    """Interface of a service's pure state for the engine. Values inside must be immutable, so that a copy can be
+    shallow.
+    """
 
     def apply(self, record: StoredRecord) -> Sequence[ChangeT_co]:
-        """Fold one record in and tell what changed, for watchers. Never raises: bad data goes to `undecodable`.
+        """Fold one record in and return the changes for watchers. Never raises: unreadable data goes to `undecodable`.
 
-        Called with records of the audit topic too. Those have no place in a `Revision`, so what is returned for them
-        is not given to watchers. Records being decided carry provisional offsets (`writes.PROVISIONAL_OFFSET`): they
-        sort after every real one and equal none; compare them, never write one into a record's value.
+        Called with records of the audit topic too. A `Revision` has no place for those, so their changes do not reach
+        watchers. Records under decision carry provisional offsets (`writes.PROVISIONAL_OFFSET`): they sort after every
+        real offset and equal none. Compare them; never write one into a record's value.
         """
         ...
 
     def copy(self) -> Self:
-        """An independent shallow copy: the snapshot handed to watchers and the scratch state writes are decided on."""
+        """An independent shallow copy, for a watcher's snapshot and for the scratch state on which writes are
+        decided."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WriteDecision(Generic[ResultT]):
-    """What a write decided: `records` in order, all in one transaction; none = a no-op, answered after a read barrier.
+    """The decision of a write: `records` in order, all in one transaction; none = a no-op, answered after a read
+    barrier.
 
-    `result` is computed after the records were applied: it is called with the state at that moment and the revision
-    (`next_offset` of the write's own last record on its partition; the applied revision for a no-op). That state has
-    all records of this write, audit topic included, and nothing decided after it. A write with something `beside` its
-    records has a transaction of its own; it fails with `BesideRefused` when Kafka does not take that.
+    `result` is called after the records are applied, with the state at that moment and the revision (`next_offset` of
+    the write's own last record on its partition; the applied revision for a no-op). That state has all records of this
+    write, audit topic included, and no later decision. A write with side writes (`beside`) has a transaction of its
+    own; it fails with `BesideRefused` when Kafka rejects them.
     """
 
     records: Sequence[NewRecord]
@@ -114,7 +118,7 @@ class WriteDecision(Generic[ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """Where a consumer group goes on in a partition."""
+    """A committed offset of a consumer group: where the group continues in a partition."""
 
     topic: str
     partition: int
@@ -124,11 +128,11 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a write does outside of the store's topics: it is there exactly when the records of the write are. The store
-    never reads it.
+    """Side writes of a write: records and offsets outside the store's topics, visible exactly when the records of the
+    write are. The store never reads them.
 
-    `records` name their topics, which exist; they lie where Java's partitioner puts their keys. `group_offsets` are
-    committed for `group`, which has no members.
+    `records` name their topics, which must exist; Java's partitioner chooses the partition from the key.
+    `group_offsets` are committed for `group`, which must have no members.
     """
 
     records: Sequence[NewRecord] = ()
@@ -137,9 +141,9 @@ class Beside:
 
 
 class StoreRole(Enum):
-    """What this replica may do now.
+    """What this replica may do at present.
 
-    Legal moves: REPLAYING -> REPLICA -> TAKING_OVER -> WRITER -> REPLICA; TAKING_OVER -> REPLICA; any -> CLOSED.
+    Legal transitions: REPLAYING -> REPLICA -> TAKING_OVER -> WRITER -> REPLICA; TAKING_OVER -> REPLICA; any -> CLOSED.
     """
 
     REPLAYING = "replaying"
@@ -159,7 +163,7 @@ class WatchSnapshot(Generic[StateT]):
 
 @dataclass(frozen=True, slots=True)
 class WatchChange(Generic[ChangeT]):
-    """Changes of one applied record, in order. `revision` resumes right after it."""
+    """Changes of one applied record, in order. A watch that resumes at `revision` continues right after it."""
 
     changes: Sequence[ChangeT]
     revision: Revision
@@ -167,7 +171,7 @@ class WatchChange(Generic[ChangeT]):
 
 @dataclass(frozen=True, slots=True)
 class WatchProgress:
-    """Nothing else happened up to `revision` (sent when the watcher is idle, every few seconds)."""
+    """Nothing else happened up to `revision` (sent every few seconds while the watcher is idle)."""
 
     revision: Revision
 
@@ -176,14 +180,14 @@ WatchEvent = WatchSnapshot[StateT] | WatchChange[ChangeT] | WatchProgress
 
 
 class TopicStore(Protocol[StateT, ChangeT]):
-    """Both engines. All methods run on one event loop; none blocks it.
+    """Interface of both engines. All methods run on one event loop; none blocks it.
 
-    Errors raised (see `topicstore.errors`): `StoreReplaying`, `NotWriter` (writer's address unknown to us: nothing was
-    applied, try another replica), `WriterFenced` (not applied, retry), `WriteOutcomeUnknown` (may be applied),
+    Errors raised (see `topicstore.errors`): `StoreReplaying`, `NotWriter` (nothing was applied, the writer's address is
+    unknown: try another replica), `WriterFenced` (not applied, retry), `WriteOutcomeUnknown` (may be applied),
     `BesideRefused` (not applied), `QueueFull`, `RevisionForeign`, `RevisionCompacted` (list again), `RevisionInFuture`,
-    `WatchOverflow`, `StoreClosed` (`TopicRecreated`), `NotAuthorized` (of a write: instead of `NotWriter`, when that is
-    why; of anything else: the store may not read any more and closed itself); by `start` only: `StartError` with
-    `TopicMisconfigured`, `BrokerUnreachable` and `NotAuthorized`.
+    `WatchOverflow`, `StoreClosed` (`TopicRecreated`), `NotAuthorized` (of a write: instead of `NotWriter`, when missing
+    permission is the reason; of any other call: the store lost read permission and closed itself). `start` alone raises
+    `StartError` with `TopicMisconfigured`, `BrokerUnreachable` and `NotAuthorized`.
     """
 
     @property
@@ -193,12 +197,12 @@ class TopicStore(Protocol[StateT, ChangeT]):
 
     @property
     def cluster_id(self) -> str:
-        """The id of the Kafka cluster that has the topic; empty until `start` has opened it."""
+        """The id of the Kafka cluster that has the topic; empty until `start` has opened the topic."""
         ...
 
     @property
     def health(self) -> StoreHealth:
-        """What an operator has to look at; there from the beginning, also while `start` fails."""
+        """The condition for the operator; available from the beginning, also while `start` fails."""
         ...
 
     @property
@@ -206,36 +210,38 @@ class TopicStore(Protocol[StateT, ChangeT]):
 
     @property
     def state(self) -> StateT:
-        """The applied state. Read it, never change it; it moves on at every await."""
+        """The applied state. Read it, never change it; it advances at every await."""
         ...
 
     @property
     def revision(self) -> Revision:
-        """Of the applied state."""
+        """The revision of the applied state."""
         ...
 
     async def start(self) -> None:
         """Create the topics when absent, check their policy and partitions, replay to the end, join the election.
 
-        After a `StartError` nothing runs, and it may be called again.
+        After a `StartError` nothing runs, and `start` may be called again.
         """
         ...
 
     async def close(self) -> None:
-        """Leave the election at once, fail what waits with `StoreClosed`, stop the reader. Bounded in time."""
+        """Leave the election at once, fail waiting calls with `StoreClosed`, stop the reader. Bounded in time."""
         ...
 
     async def write(self, decide: Callable[[StateT], WriteDecision[ResultT]]) -> ResultT:
         """Decide, write and wait until applied.
 
-        `decide` runs synchronously on a scratch state holding everything applied plus every write decided before it in
-        the same group commit. It may raise a domain error (a refusal): that is raised to the caller after a read
-        barrier, and only if `decide` still refuses on the state then.
+        `decide` runs synchronously on a scratch state that has everything applied plus every write decided before it in
+        the same group commit. It may raise a domain error (a refusal). After a read barrier `decide` runs again; the
+        error is raised to the caller only if it is raised again.
         """
         ...
 
     async def barrier(self) -> Revision:
-        """Wait until this replica applied everything committed before the call. Concurrent callers share one fetch."""
+        """Wait until this replica has applied every write committed before the call. Concurrent callers share one
+        fetch.
+        """
         ...
 
     async def wait_for(self, revision: Revision) -> None:
@@ -243,22 +249,25 @@ class TopicStore(Protocol[StateT, ChangeT]):
         ...
 
     async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
-        """Records of the audit topic at these offsets, read again from the topic, in offset order. What retention has
-        deleted, what was never committed and what is not there yet is left out. Waits as long as the log is out of
-        reach."""
+        """Records of the audit topic at these offsets, read from the topic again, in offset order. Leaves out records
+        that retention has deleted, that were not committed or that do not exist yet. Waits for as long as the log is
+        unreachable.
+        """
         ...
 
     def watch(
         self, resume: Revision | None = None, *, at_least: Revision | None = None
     ) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:
-        """Snapshot then changes, or only the changes after `resume`. With `at_least` the replica waits for that
-        revision first, so that the snapshot has it. A slow consumer ends with `WatchOverflow`.
+        """Yield a snapshot and then changes, or only the changes after `resume`. With `at_least` the replica waits for
+        that revision first, so that the snapshot has it. The watch of a slow consumer ends with `WatchOverflow`.
 
-        Resumable is what this replica saw since it started, as far as it remembers, and before that what is younger
-        than half of the topic's `min.compaction.lag.ms`: no compaction can have removed anything there."""
+        A watch can resume at any change that this replica remembers since its start. It can also resume at a change
+        from before the start that is younger than half of the topic's `min.compaction.lag.ms`: no compaction can have
+        removed anything there.
+        """
         ...
 
     async def role_changes(self) -> AsyncIterator[StoreRole]:
-        """The current role, then each new one. Drives read/write health."""
+        """Yield the current role, then each new one. Read and write health follow it."""
         ...
         yield self.role

@@ -3,11 +3,11 @@
 Owns the role and the order of events. The fold is `applied`, writes are `writes`, reads are `barrier` and `watch`, and
 a `Log` hides where the records are. It knows no Kafka client.
 
-A take-over, step by step: (1) the log reports that this replica is the owner; (2) `may_write` allows it; (3) ownership
-is proved with the coordinator, because a process that was stopped and continued remembers an ownership that it has
-lost; (4) `take_over` fences every earlier writer and ends its transaction; (5) everything up to the end is read, and
-the records kept back of an incomplete transaction are applied; (6) writes are let in. Invariant: between two successful
-take-overs of one store, only the later replica's records become visible.
+A take-over, step by step: (1) the log reports that this replica is the owner; (2) `may_write` allows it; (3) the
+coordinator confirms the ownership, because a process that was stopped and continued may still remember an ownership
+that it has lost; (4) `take_over` fences every earlier writer and ends its transaction; (5) the reader reads everything
+up to the end, and the buffered records of an incomplete transaction are applied; (6) writes are admitted. Invariant:
+between two successful take-overs of one store, only the later replica's records become visible.
 """
 
 from __future__ import annotations
@@ -63,21 +63,21 @@ _RETRY_S = 0.1
 
 _KEEP_ALIVE = NewRecord(KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE)
 
-#: A reader that stood still in so many take-overs in a row stands still for good.
+#: After this many take-overs in a row without progress of the reader, the reader counts as stuck for good.
 _READS_IN_VAIN_MAX = 3
 
-#: Asked before each take-over; False = not now. To tell an operator why, it raises `ForeignWriter` (for the config
-#: store: members in Connect's own group) or `NotAuthorized`.
+#: Called before each take-over; False = not now. To give the operator the reason, it raises `ForeignWriter` (for the
+#: config store: members in Connect's own group) or `NotAuthorized`.
 MayWrite = Callable[[], Awaitable[bool]]
 
 
 async def always() -> bool:
-    """A `may_write` that never objects."""
+    """A `may_write` that always allows."""
     return True
 
 
 class TopicStoreCore(Generic[StateT, ChangeT]):
-    """`TopicStore` over any `Log`. Must be made and used on one event loop."""
+    """`TopicStore` over any `Log`. Create and use it on one event loop."""
 
     def __init__(self, log: Log, initial: StateT, may_write: MayWrite, tuning: StoreTuning, on_stage: OnStage) -> None:
         self._log = log
@@ -92,21 +92,23 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             log, self._applied, self._barrier, tuning, self._cut_off, on_stage, self._hub.crowded
         )
         self._identity: LogIdentity | None = None
-        self._end_seen: Positions = ()  # where the log ended when a read last asked
+        self._end_seen: Positions = ()  # end of the log at the last fetch by a read
         self.metrics = StoreMetrics(log.settings.topic, self._figures)
         self._role = StoreRole.REPLAYING
         self._role_watchers: set[_RoleWatcher] = set()
         self._young_from_ms = 0
-        self._term = 0  # rises with every change of ownership
-        self._reads_in_vain = 0  # take-overs in a row in which the reader did not move
+        self._term = 0  # increases with every change of ownership
+        self._reads_in_vain = 0  # take-overs in a row in which the reader made no progress
         self._owner = asyncio.Event()
         self._deposed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.Task[None] | None = None
         self._closed_by: NotApplied = StoreClosed()
-        self._explained = asyncio.Event()  # cleared while it is asked what a fault comes from: writers are told that
+        self._explained = (
+            asyncio.Event()
+        )  # cleared while the cause of a fault is looked up; writes wait for it and fail with that cause
         self._explained.set()
-        self._stopped = False  # nothing is applied any more; comes after CLOSED, so that what is in flight can land
+        self._stopped = False  # no record is applied any more; set after CLOSED, so that writes in flight can complete
 
     @property
     def role(self) -> StoreRole:
@@ -137,7 +139,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             raise self._closed_by
         try:
             self._identity = await self._log.open()
-        except StartError as error:  # nothing runs yet: once it is mended this store may be started again
+        except StartError as error:  # nothing runs yet: after a fix this store may be started again
             self._health.note(Part.START, error)
             raise
         except BaseException:
@@ -147,7 +149,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self.metrics.show()
         try:
             self._applied.open(self._identity)
-            # Half of it: clocks differ, and the replay takes time.
+            # Half of the lag, because clocks differ and the replay takes time.
             self._young_from_ms = self._log.now_ms() - self._identity.min_compaction_lag_ms // 2
             self._log.read(self)
             self._spawn(self._guard.run())
@@ -209,17 +211,18 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             await self.wait_for(at_least)
         if resume is None:
             snapshot = WatchSnapshot(self._applied.snapshot(), self._applied.revision)
-            events = self._hub.follow()  # no await since the snapshot: nothing lies between the two
+            events = self._hub.follow()  # no await since the snapshot: no change is between the two
             yield snapshot
         else:
             self._require_own(resume)
             if not self.revision.includes(resume):
-                # Given by a replica that is ahead of this one, or not given by this store at all: the end tells.
+                # A replica that is ahead of this one may have given this revision, or no replica of this store. The end
+                # of the log shows which.
                 await self._barrier.pass_through()
             if not self.revision.includes(resume):
                 raise RevisionInFuture(resume, self.revision)
             events = self._hub.resume(resume)
-        async with aclosing(events):  # a watch that is left must not count as one that lags behind
+        async with aclosing(events):  # an abandoned watch must not count as a lagging one
             async for event in events:
                 yield event
 
@@ -235,7 +238,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         finally:
             self._role_watchers.discard(watcher)
 
-    # What the log calls.
+    # Callbacks of the log.
 
     def on_records(self, records: Sequence[StoredRecord], positions: Positions) -> None:
         if self._stopped:
@@ -245,7 +248,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         try:
             self._applied.feed(records, positions)
         except Exception:
-            # `apply` never raises by contract. Going on would mean a state that silently lacks a record.
+            # `apply` never raises by contract. If the store continued, its state would silently lack a record.
             _logger.critical("the state failed to apply a record; this store closes", exc_info=True)
             self.on_fault(StoreClosed("the state failed to apply a record"))
             return
@@ -259,7 +262,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             self._owner.set()
         else:
             self._owner.clear()
-            self._health.note(Part.WRITING, None)  # it is the owner's to write
+            self._health.note(Part.WRITING, None)  # writing problems are the new owner's from here on
             self._step_down()
 
     def on_election_refused(self, error: NotAuthorized | None) -> None:
@@ -289,12 +292,13 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             if loop.time() - begun_s > self._tuning.take_over_backoff_ms_max / 1000:
                 backoff_ms = self._tuning.take_over_backoff_ms
             if self._owner.is_set():
-                # Cut off while owning the partition: by a writer outside the election (a Java leader) or by the broker.
+                # This replica was cut off while it owns the partition: by a writer outside the election (a Java leader)
+                # or by the broker.
                 await asyncio.sleep(backoff_ms / 1000)
                 backoff_ms = min(backoff_ms * 2, self._tuning.take_over_backoff_ms_max)
 
     async def _take_over(self) -> bool:
-        """True when this replica became the writer; False when it lost ownership on the way or the log failed."""
+        """Become the writer and return True; return False when ownership was lost on the way or the log failed."""
         assert self._identity is not None
         term = self._term
         while not await self._allowed():
@@ -323,8 +327,11 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         return True
 
     async def _read_to_end(self) -> None:
-        """Raises `LogBlocked` when that takes so long that the end may not be there any more, as after a broker lost a
-        marker; `LogUnavailable`: a broker that does not answer says nothing about the reader."""
+        """Wait until the reader has reached the end of the log.
+
+        Raises `LogBlocked` when that takes so long that the end may not exist any more, as after a broker lost a
+        marker, and `LogUnavailable` when the broker does not answer, which proves nothing about the reader.
+        """
         end = await self._log.end()
         before = self._applied.seen
         try:
@@ -333,7 +340,8 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         except TimeoutError:
             self._reads_in_vain = self._reads_in_vain + 1 if self._applied.seen == before else 0
             if self._reads_in_vain == _READS_IN_VAIN_MAX:
-                # The log tells where its end is, so the broker is there: only another replica, or a new one, can write.
+                # The log returned its end, so the broker is reachable: only another replica, or a restarted one, can
+                # write.
                 self.on_fault(StoreClosed("the reader stands still although the broker answers"))
             raise LogBlocked(
                 f"its own reader, which did not reach the end of {self.topic!r} in {self._tuning.read_back_ms} ms",
@@ -348,7 +356,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         except (ForeignWriter, NotAuthorized) as why:
             self._not_writing(why)
             return False
-        except Exception:  # the hook's own I/O failed; not being sure means no
+        except Exception:  # the hook's own I/O failed: without certainty the answer is no
             _logger.warning("may_write failed; not taking over", exc_info=True)
             return False
 
@@ -358,7 +366,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._step_down()
 
     def _not_writing(self, error: TopicStoreError) -> None:
-        """It is the owner's to write: who has lost the election while it tried has nothing to say of it."""
+        """Note `error` as the reason why this replica does not write, if it still owns the partition. A replica that
+        lost the election during its attempt notes nothing: writing is the new owner's task.
+        """
         if self._owner.is_set():
             self._health.note(Part.WRITING, error)
 
@@ -379,12 +389,14 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     # Health.
 
     def _on_refused(self, error: NotAuthorized) -> None:
-        if self._role is StoreRole.WRITER:  # of any other replica nobody asks it, and its take-over asks again
+        if (
+            self._role is StoreRole.WRITER
+        ):  # a replica that is not the writer needs no permission now; its take-over checks again
             self._health.note(Part.WRITING, error)
             self._step_down()
 
     def _refused(self) -> NotAuthorized | None:
-        """What the broker refuses this replica, if that is why it does not write."""
+        """The permission that the broker denies this replica, if that is the reason why it does not write."""
         for part in (Part.ELECTION, Part.WRITING):
             if isinstance(error := self._health.trouble(part), NotAuthorized):
                 return error
@@ -432,7 +444,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             self._closing = asyncio.get_running_loop().create_task(self._fall(error))
 
     def _let_go(self, error: NotApplied) -> None:
-        """Release who waits to read."""
+        """Fail callers that wait for a read, a position or a watch event."""
         self._barrier.fail(error)
         self._applied.fail_waiters(error)
         self._hub.close(error)
@@ -458,7 +470,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         return self._end_seen
 
     def _figures(self) -> StoreFigures:
-        """Called by the page's thread."""
+        """Return the counters. Called by the thread that serves /metrics."""
         return StoreFigures(
             is_writer=self._role is StoreRole.WRITER,
             transactions=self._writes.transactions,
@@ -479,13 +491,16 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is not None and error is not self._closed_by:  # what waits when the store closes is told so
+        if (
+            error is not None and error is not self._closed_by
+        ):  # calls that wait while the store closes fail with `_closed_by`
             _logger.critical("a task of the store failed", exc_info=error)
             self.on_fault(StoreClosed(f"internal error: {error!r}"))
 
     def _remember_young(self, records: Sequence[StoredRecord]) -> None:
-        """What is this young was never compacted, nor was anything after it: a watch of before the restart can resume
-        there."""
+        """Let watches from before a restart resume at young records. No record this young was compacted, nor any after
+        it.
+        """
         assert self._identity is not None
         if self._identity.min_compaction_lag_ms <= 0:
             return
@@ -509,7 +524,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
 
 
 class _RoleWatcher:
-    """Roles one caller of `role_changes` has not seen yet. Bounded: of very many the latest are kept."""
+    """Roles that one caller of `role_changes` has not received yet. Bounded: the newest 64 are kept."""
 
     def __init__(self, current: StoreRole) -> None:
         self._unseen = deque([current], maxlen=64)

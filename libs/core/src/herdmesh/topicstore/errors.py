@@ -1,30 +1,30 @@
 """Every error a topic store raises.
 
     TopicStoreError
-    |-- StartError                     start() gave up; nothing runs, it may be called again
-    |   |-- TopicMisconfigured         a topic that exists is not what the store needs (policy, partitions)
+    |-- StartError                     start() failed; nothing runs, it may be called again
+    |   |-- TopicMisconfigured         an existing topic does not fit the store (policy, partitions)
     |   |-- BrokerUnreachable          no broker answered within the start-up time
-    |   `-- NotAuthorized              the broker refuses this store something it needs (also NotApplied: at any time)
-    |-- ForeignWriter                  a `may_write` says who else writes; no caller sees it
-    |-- TakeOverBlocked                the log says what a take-over waits for; no caller sees it
+    |   `-- NotAuthorized              the broker denies the store a permission it needs (also NotApplied: at any time)
+    |-- ForeignWriter                  `may_write` found another writer; no caller sees it
+    |-- TakeOverBlocked                the take-over waits for an external event; no caller sees it
     |-- NotApplied                     the call changed nothing; the same call may be sent again
-    |   |-- StoreReplaying             the first replay has not ended: try again soon
+    |   |-- StoreReplaying             the first replay has not ended: retry soon
     |   |-- NotWriter                  another replica writes: try another replica
-    |   |-- WriterFenced               this writer was cut off before the write took effect: try again
+    |   |-- WriterFenced               this writer was fenced before the write took effect: retry
     |   |-- QueueFull                  too many writes wait: slow down
     |   `-- StoreClosed                this store is closing or broken: try another replica
-    |       `-- TopicRecreated         its topic was deleted or made anew under it
-    |-- RecordTooLarge                 a record no broker would take; nothing was applied, nor will be
-    |-- BesideRefused                  Kafka does not take what is beside a write's records; nothing was applied
-    |-- WriteOutcomeUnknown            may be applied: read before trying again
-    |-- RevisionError                  the revision given cannot be served
+    |       `-- TopicRecreated         its topic was deleted or created anew while the store used it
+    |-- RecordTooLarge                 a record that no broker would accept; nothing was applied, nor will be
+    |-- BesideRefused                  Kafka rejects the side writes of a write; nothing was applied
+    |-- WriteOutcomeUnknown            may be applied: read before a retry
+    |-- RevisionError                  the given revision cannot be served
     |   |-- RevisionForeign            it belongs to another store (topic recreated, wrong address)
     |   |-- RevisionCompacted          too old: list, then watch again
     |   `-- RevisionInFuture           not written yet, not even in the topic
     `-- WatchOverflow                  this watcher fell behind: resume from `last`
 
-Owns the types and their data; how they look on a wire belongs to `herdmesh.rpc`, which condition of the store they
-mean to `health`. What an operator has to mend says how, in one line.
+Owns the types and their data. Their form on the wire belongs to `herdmesh.rpc`, the store condition of each to
+`health`. The message of an error that an operator has to fix names the fix, in one line.
 Invariant: an error under `NotApplied` is raised only when no record of the call is or will be visible.
 """
 
@@ -40,7 +40,7 @@ class TopicStoreError(Exception):
 
 
 class StartError(TopicStoreError):
-    """`start()` gave up."""
+    """`start()` failed."""
 
 
 class TopicMisconfigured(StartError):
@@ -62,7 +62,8 @@ def _mending(topic: str, setting: str, expected: str, bootstrap: str) -> str:
             f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {topic}"
             f" --add-config {setting}={expected}"
         )
-    # More partitions would put the next record of a key elsewhere, and two of one key would live; fewer cannot be had.
+    # With more partitions the next record of a key would go to another partition, and a key would have two live
+    # records. The number of partitions cannot be reduced.
     own = "" if expected == "1" else "set this store's number of partitions to the topic's, or "
     return (
         f"partitions of a topic in use must not be changed; {own}name another topic in this store's settings, or delete"
@@ -72,7 +73,7 @@ def _mending(topic: str, setting: str, expected: str, bootstrap: str) -> str:
 
 
 class BrokerUnreachable(StartError):
-    """No broker of `bootstrap_servers` did what start-up needs; `reason` is the last answer."""
+    """No broker of `bootstrap_servers` answered as start-up needs; `reason` is the last answer."""
 
     def __init__(self, bootstrap_servers: str, reason: str) -> None:
         super().__init__(
@@ -90,7 +91,7 @@ class NotApplied(TopicStoreError):
 class NotAuthorized(StartError, NotApplied):
     """The broker does not allow this store to `operation` (such as "write to") `resource` (such as "topic x").
 
-    `fix` is what grants it, for the operator to run.
+    `fix` is the command with which the operator grants it.
     """
 
     def __init__(self, operation: str, resource: str, fix: str) -> None:
@@ -100,7 +101,7 @@ class NotAuthorized(StartError, NotApplied):
 
 
 class ForeignWriter(TopicStoreError):
-    """`members` of `owner`, alive, write the topics; raised by a `may_write` hook, which is asked again later."""
+    """Live `members` of `owner` write the topics. Raised by a `may_write` hook, which is called again later."""
 
     def __init__(self, owner: str, members: Sequence[str]) -> None:
         named = ", ".join(members)
@@ -112,8 +113,9 @@ class ForeignWriter(TopicStoreError):
 
 
 class TakeOverBlocked(TopicStoreError):
-    """This replica is to write and cannot yet: it waits `for_what`, though a broker answers. `fix` is what to do when
-    that takes long."""
+    """This replica should become the writer and cannot yet: it waits `for_what`, although a broker answers. `fix` is
+    the action for an operator when that takes long.
+    """
 
     def __init__(self, for_what: str, fix: str) -> None:
         super().__init__(
@@ -130,7 +132,7 @@ class StoreReplaying(NotApplied):
 
 
 class NotWriter(NotApplied):
-    """This replica does not write now; `role` says what it does instead."""
+    """This replica is not the writer; `role` is its role."""
 
     def __init__(self, role: StoreRole) -> None:
         super().__init__(f"this replica is not the writer (its role is {role.value})")
@@ -139,7 +141,8 @@ class NotWriter(NotApplied):
 
 class WriterFenced(NotApplied):
     """The writer was cut off, by a newer writer's fence or by a failed transaction (`reason`), before the write took
-    effect. Every write that was decided on top of it fails alike."""
+    effect. Every write that was decided on top of it fails too.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the writer was cut off, nothing was applied: {reason}")
@@ -147,7 +150,7 @@ class WriterFenced(NotApplied):
 
 
 class QueueFull(NotApplied):
-    """`limit` writes wait already."""
+    """`limit` writes already wait."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"{limit} writes are waiting already")
@@ -163,7 +166,8 @@ class StoreClosed(NotApplied):
 
 
 class TopicRecreated(StoreClosed):
-    """`topic` had the id `had`, and now has `found` (None = there is no such topic): this state is of another topic."""
+    """`topic` had the id `had`, and now has `found` (None = the topic does not exist): this state is of another
+    topic."""
 
     def __init__(self, topic: str, had: str, found: str | None) -> None:
         again = f"was deleted and created again (its id was {had} and is {found})"
@@ -176,7 +180,7 @@ class TopicRecreated(StoreClosed):
 
 
 class RecordTooLarge(TopicStoreError):
-    """A record of the write has `size_bytes` of key and value; the topics take `limit_bytes`. Nothing was applied."""
+    """A record of the write has `size_bytes` of key and value; the topics accept `limit_bytes`. Nothing was applied."""
 
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(f"a record of this write has {size_bytes} bytes, the topics take at most {limit_bytes}")
@@ -185,8 +189,9 @@ class RecordTooLarge(TopicStoreError):
 
 
 class BesideRefused(TopicStoreError):
-    """Kafka does not take `what` was to be beside the records of the write (such as "a record for topic 'x'"), because
-    of `reason`. Nothing was applied; the same call may be refused again."""
+    """Kafka rejects `what`, a side write of the write (such as "a record for topic 'x'"), because of `reason`. Nothing
+    was applied; a retry may be rejected again.
+    """
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"nothing was applied, because Kafka does not take {what}: {reason.rstrip('. ')}")
@@ -195,7 +200,7 @@ class BesideRefused(TopicStoreError):
 
 
 class WriteOutcomeUnknown(TopicStoreError):
-    """The transaction was sent and its end was not learned in time (`reason`)."""
+    """The transaction was sent and its outcome was not learned in time (`reason`)."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the write may or may not have been applied: {reason}")
@@ -203,7 +208,7 @@ class WriteOutcomeUnknown(TopicStoreError):
 
 
 class RevisionError(TopicStoreError):
-    """`given` cannot be served."""
+    """The revision `given` cannot be served."""
 
     def __init__(self, message: str, given: Revision) -> None:
         super().__init__(message)
@@ -211,7 +216,7 @@ class RevisionError(TopicStoreError):
 
 
 class RevisionForeign(RevisionError):
-    """`given` is of another store than `store_id`."""
+    """The revision `given` belongs to another store than `store_id`."""
 
     def __init__(self, given: Revision, store_id: str) -> None:
         super().__init__(f"revision of store {given.store_id!r} was given to store {store_id!r}", given)
@@ -219,7 +224,7 @@ class RevisionForeign(RevisionError):
 
 
 class RevisionCompacted(RevisionError):
-    """Changes after `given` are forgotten; the oldest revision that can be resumed is `oldest`."""
+    """Changes after `given` are no longer remembered; the oldest revision that can be resumed is `oldest`."""
 
     def __init__(self, given: Revision, oldest: Revision) -> None:
         super().__init__("changes after this revision are no longer remembered: list, then watch again", given)
@@ -235,7 +240,7 @@ class RevisionInFuture(RevisionError):
 
 
 class WatchOverflow(TopicStoreError):
-    """The watcher was cut off `lag` changes behind; `last` is the revision of the last event it was given."""
+    """The watcher was cut off `lag` changes behind; `last` is the revision of the last event it received."""
 
     def __init__(self, last: Revision, lag: int) -> None:
         super().__init__(f"the watcher is {lag} changes behind and was cut off")

@@ -1,8 +1,8 @@
-"""The guard of a store's topics: are they still the topics that were opened, configured as needed, and open to this
-store?
+"""The guard of a store's topics. It checks that they are still the topics that were opened, that their configuration
+fits and that this store has its permissions.
 
-Owns the times of the check (at an interval, before a take-over, after a fault) and the consequence of each answer for
-the store. How a log finds out is the log's affair; closing and stepping down are the core's.
+Owns the times of the check (at an interval, before a take-over, after a fault) and the consequence of each result for
+the store. How a log performs the check is the log's affair; closing and stepping down are the core's.
 
 Invariant: a state is never served for longer than the check interval on a topic that replaced the original one, however
 similar it looks: ids are compared, never offsets.
@@ -31,7 +31,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Guard:
-    """`on_fault(error)`: the store cannot go on. `on_refused(error)`: it may not write (any more)."""
+    """Checker of one store's topics. It calls `on_fault(error)` when the store cannot continue, `on_refused(error)`
+    when the store has no permission to write.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Guard:
         self._on_refused = on_refused
 
     async def run(self) -> None:
-        """Look every now and then, until cancelled or the store cannot go on."""
+        """Check at each interval, until cancelled or until the store cannot continue."""
         while True:
             await asyncio.sleep(self._tuning.topic_check_interval_ms / 1000)
             try:
@@ -60,7 +62,8 @@ class Guard:
                     self._health.note(Part.CLOSED, wrong)
                     self._on_fault(StoreClosed(str(wrong)))
                     return
-                # A wrong policy is told and served on: an outage would keep no record from being deleted.
+                # With a wrong policy the store reports it and continues: an outage would not keep records from being
+                # deleted.
                 self._health.note(Part.TOPIC, wrong)
             except (TopicRecreated, NotAuthorized) as error:
                 self._on_fault(error)
@@ -71,20 +74,23 @@ class Guard:
                     self._on_refused(refusal)
 
     async def allows_take_over(self) -> bool:
-        """False when the topics are others, and the store closes. Raises `LogUnavailable`, `NotAuthorized`."""
+        """Check the topics before a take-over. False when they are other topics; the store closes then.
+
+        Raises `LogUnavailable`, `NotAuthorized`.
+        """
         try:
             refusal = await self._log.check()
         except TopicRecreated as error:
             self._on_fault(error)
             return False
-        except TopicMisconfigured:  # for `run` to tell
+        except TopicMisconfigured:  # `run` reports it
             return True
         if refusal is not None:
             raise refusal
         return True
 
     async def explain(self, fault: StoreClosed | NotAuthorized) -> NotApplied:
-        """What a fault comes from, if the topics tell; noted as what closed the store."""
+        """The cause of a fault, if a check of the topics shows it. Noted as the reason why the store closed."""
         cause = fault
         if type(fault) is StoreClosed:
             try:
@@ -102,7 +108,7 @@ class Guard:
         return cause
 
     def trouble_of(self, unavailable: LogUnavailable) -> BrokerUnreachable | TakeOverBlocked:
-        """The log's word for it in an operator's."""
+        """Translate an error of the log into an error for the operator."""
         if isinstance(unavailable, LogBlocked):
             return TakeOverBlocked(unavailable.for_what, unavailable.fix)
         return BrokerUnreachable(self._log.settings.bootstrap_servers, str(unavailable))

@@ -1,11 +1,11 @@
-"""The health of a replica: the one condition that an operator has to look at, in one line with the fix.
+"""The health of a replica: the one condition for the operator, in one line with the fix.
 
 Owns `StoreCondition` (the names of proto `common.v1.StoreCondition`), the mapping from errors to conditions, and the
-record in which the parts of a store note what keeps them from working. Owns no reaction: what follows from an error is
-the core's affair.
+record in which the parts of a store note errors that stop them. Owns no reaction to an error: that is the core's
+affair.
 
-Invariant: if several parts have a problem, the one earliest in `Part` is shown, because it explains the others. Each
-change is logged once, and `since_ms` is when the condition (not its wording) began.
+Invariant: if several parts have an error, the part that is first in `Part` is shown, because it explains the others.
+Each change is logged once, and `since_ms` is when the condition (not its wording) began.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StoreCondition(Enum):
-    """What an operator has to look at. The names are those of the proto."""
+    """The condition of a store, for an operator. The names are those of the proto."""
 
     HEALTHY = "HEALTHY"
     BROKER_UNREACHABLE = "BROKER_UNREACHABLE"
@@ -47,7 +47,7 @@ class StoreCondition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """A condition, one line for a human with the fix (empty when HEALTHY), and when it began (epoch ms)."""
+    """A condition, one line for the operator with the fix (empty when HEALTHY), and when it began (epoch ms)."""
 
     condition: StoreCondition
     message: str
@@ -55,7 +55,7 @@ class StoreHealth:
 
 
 class Part(Enum):
-    """Who can be in trouble, what explains most first."""
+    """A part of a store that can have an error. The part whose error explains most comes first."""
 
     CLOSED = "closed"
     START = "start"
@@ -65,7 +65,7 @@ class Part(Enum):
 
 
 def condition_of(error: TopicStoreError) -> StoreCondition:
-    """The condition an error puts a store into."""
+    """The condition for an error."""
     if isinstance(error, TopicMisconfigured):
         policy = error.setting == "cleanup.policy"
         return StoreCondition.CLEANUP_POLICY_WRONG if policy else StoreCondition.PARTITION_COUNT_WRONG
@@ -81,7 +81,7 @@ def condition_of(error: TopicStoreError) -> StoreCondition:
 
 
 class HealthBook:
-    """What keeps each part from working. `now_ms` is epoch milliseconds."""
+    """The current error of each part. `now_ms` is epoch milliseconds."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -93,11 +93,11 @@ class HealthBook:
         return self._health
 
     def trouble(self, part: Part) -> TopicStoreError | None:
-        """What was noted last about `part`."""
+        """The error noted last for `part`."""
         return self._errors.get(part)
 
     def note(self, part: Part, error: TopicStoreError | None) -> None:
-        """`part` cannot work because of `error`; None = it works."""
+        """Note that `part` does not work because of `error`; None = it works."""
         if error is None:
             self._errors.pop(part, None)
         else:
@@ -117,7 +117,7 @@ class HealthBook:
 
 
 def _line(error: TopicStoreError) -> str:
-    """What is wrong and how to mend it."""
+    """One line with the error and its fix."""
     text = str(error)
     if isinstance(error, WriterFenced):
         text = (

@@ -1,8 +1,8 @@
-"""A dict whose copies cost the same whatever its size, for the states that a group commit copies each time.
+"""A dict whose copies have constant cost at any size, for the states that a group commit copies each time.
 
-Owns the sharing: a copy shares the large part and has its own small part with later changes. The small part is folded
-into a new large one when it has grown, so changes pay for that and copies do not. Invariant: the shared part is never
-changed; no copy sees a change of another.
+Owns the sharing: a copy shares the large part and has its own small part with later changes. When the small part has
+grown, it is folded into a new large one, so the cost is on changes and not on copies. Invariant: the shared part is
+never changed; no copy sees a change of another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KeyT = TypeVar("_KeyT")
 _ValueT = TypeVar("_ValueT")
 _DefaultT = TypeVar("_DefaultT")
 
-#: Changes since the last fold: a copy of so many costs microseconds.
+#: Number of changes before a fold: a copy of so many costs microseconds.
 _OWN_MAX = 256
 _GONE: Any = object()
 
@@ -26,7 +26,7 @@ class Layered(MutableMapping[_KeyT, _ValueT], Generic[_KeyT, _ValueT]):
 
     def __init__(self) -> None:
         self._base: dict[_KeyT, _ValueT] = {}
-        self._own: dict[_KeyT, _ValueT] = {}  # _GONE = removed
+        self._own: dict[_KeyT, _ValueT] = {}  # _GONE marks a removed key
         self._shared = False
         self._length = 0
 

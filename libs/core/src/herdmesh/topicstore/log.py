@@ -4,8 +4,8 @@ Owns the protocol `Log` with the types that cross it; `kafka.KafkaLog` and `memo
 above (folding, group commit, barriers, watches, roles) is one piece of code for both.
 
 A *shard* is a partition as the engine counts them: 0..n-1 are the store's own, n is the only partition of the audit
-topic if there is one. Invariant: `LogEvents` are called on the event loop, a shard's records in offset order and each
-once.
+topic if there is one. Invariant: `LogEvents` are called on the event loop, the records of a shard in offset order and
+each once.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ _logger = logging.getLogger(__name__)
 
 #: Next offset to read, one per shard.
 Positions = tuple[int, ...]
-#: Where a produced record lies: shard and offset.
+#: Place of a produced record: shard and offset.
 LogPlace = tuple[int, int]
 
 
-#: Of a topic's `max.message.bytes`, what is not for key and value: the broker's framing, and room for a late value to
-#: be longer than its provisional one.
+#: Part of a topic's `max.message.bytes` that is not for key and value: the broker's framing, and room for a late value
+#: that is longer than its provisional one.
 FRAMING_BYTES = 1024
 
 
 class LogError(Exception):
-    """Root of what a log raises; never leaves the engine."""
+    """Root of the errors of a log; never leaves the engine."""
 
 
 class LogUnavailable(LogError):
-    """Did not work now; the same call may work later."""
+    """The call failed now; the same call may succeed later."""
 
 
 class LogBlocked(LogUnavailable):
-    """The broker answers, and yet this replica cannot take over before what it waits `for_what` has come about; `fix`
-    is what an operator can do when that takes long."""
+    """The broker answers, but this replica cannot take over before `for_what` happens; `fix` is the action for an
+    operator when that takes long.
+    """
 
     def __init__(self, for_what: str, fix: str) -> None:
         super().__init__(f"waiting for {for_what}")
@@ -52,11 +53,11 @@ class LogBlocked(LogUnavailable):
 
 
 class CommitNotSent(LogError):
-    """The transaction failed before its commit was asked for: none of its records will ever be visible."""
+    """The transaction failed before its commit request: none of its records will ever be visible."""
 
 
 class CommitRefused(CommitNotSent):
-    """`CommitNotSent`, and `cause` is what the operator has to look at."""
+    """A `CommitNotSent` whose `cause` an operator has to fix."""
 
     def __init__(self, cause: NotAuthorized | TopicRecreated) -> None:
         super().__init__(str(cause))
@@ -64,7 +65,7 @@ class CommitRefused(CommitNotSent):
 
 
 class CommitBesideRefused(CommitNotSent):
-    """`CommitNotSent`, and `cause` is what the caller of the write has to look at; the store itself is well."""
+    """A `CommitNotSent` whose `cause` the caller of the write has to fix; the store itself is healthy."""
 
     def __init__(self, cause: BesideRefused) -> None:
         super().__init__(str(cause))
@@ -72,16 +73,16 @@ class CommitBesideRefused(CommitNotSent):
 
 
 class CommitOutcomeUnknown(LogError):
-    """The commit was asked for and the answer is missing or bad: only the log can tell."""
+    """The commit was requested and the reply is missing or an error: only the log has the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogIdentity:
     """`store_id` changes when the topic is recreated; `audit_topic` is the topic of shard `partitions`.
 
-    The log removes no record of the own topic that is younger than `min_compaction_lag_ms`, nor any that came after
-    such a one. It takes records of up to `record_bytes_max`, key and value. `cluster_id` is that of
-    Kafka; empty when the broker does not tell it.
+    The log removes no record of the own topic that is younger than `min_compaction_lag_ms`, nor any later record. It
+    accepts records of up to `record_bytes_max`, key and value. `cluster_id` is that of Kafka; empty when the broker
+    does not return it.
     """
 
     store_id: str
@@ -100,7 +101,7 @@ class LogIdentity:
         return self.partitions + (1 if self.audit_topic is not None else 0)
 
     def shard_for(self, record: NewRecord) -> int:
-        """Where `record` will lie. Raises ValueError for a topic that is not this store's."""
+        """The shard of `record`. Raises ValueError for a topic that is not this store's."""
         if record.topic in (None, self.topic):
             return partition_of(record.key, self.partitions)
         if record.topic != self.audit_topic:
@@ -109,12 +110,13 @@ class LogIdentity:
 
 
 class Transaction:
-    """The records of the writes of one group commit, in the order they were decided, and how they are sent.
+    """The records of the writes of one group commit, in the order of decision, and how they are sent.
 
-    What is `beside` the records of a write, which is the only one then, is sent when all of them are acknowledged.
-    When the value of a record is `late`, the records of the own topic are sent first and those of the audit topic when
-    the places of the first are known; both parts keep the order. Else everything is sent at once. Who can tell where
-    the records will lie (`expected_places`) may send all at once too, and look afterwards whether it was so.
+    Side writes (`beside`) belong to the only write of their transaction; they are sent when all its records are
+    acknowledged. When the value of a record is `late`, the records of the own topic are sent first, and those of the
+    audit topic when the places of the first are known; both parts keep the order. Else everything is sent at once. A
+    log that can predict the places (`expected_places`) may also send everything at once and verify the places
+    afterwards.
     """
 
     def __init__(
@@ -131,17 +133,19 @@ class Transaction:
         self.records = [record for write in writes for record in write]
         self.shards = [identity.shard_for(record) for record in self.records]
         everything = range(len(self.records))
-        #: Indexes into `records` of what waits for the places of the rest; empty when no value is late.
+        #: Indexes into `records` of those that wait for the places of the rest; empty when no value is late.
         self.behind: list[int] = []
         if any(record.late for record in self.records):
             self.behind = [index for index in everything if self.shards[index] == identity.partitions]
         waiting = set(self.behind)
-        #: Indexes of what can be sent at once.
+        #: Indexes of the records that can be sent at once.
         self.first = [index for index in everything if index not in waiting]
 
     def expected_places(self, ends: Sequence[int]) -> list[LogPlace | None]:
-        """Where the records of `first` will lie, at their indexes, if nobody else writes to the own topic. `ends` are
-        the next offsets of its partitions as far as the caller knows; what was applied may know of later ones."""
+        """The places that the records of `first` get, at their indexes, if there is no other writer to the own topic.
+        `ends` are the next offsets of its partitions as far as the caller knows; the applied revision may have later
+        ones.
+        """
         next_offsets = list(map(max, ends, self._applied.next_offsets))
         places: list[LogPlace | None] = [None] * len(self.records)
         for index in self.first:
@@ -174,16 +178,16 @@ def _late_value(record: NewRecord, revision: Revision) -> bytes | None:
     try:
         return record.late(revision)
     except Exception as bug:
-        # It must not raise; but what was sent already can be left uncommitted, and the store can live on.
+        # The function must not raise. But the records sent so far can stay uncommitted, and the store can continue.
         _logger.exception("the late value of an audit record could not be made")
         raise CommitNotSent(f"the late value of an audit record could not be made: {bug}") from bug
 
 
 class LogEvents(Protocol):
-    """What the engine offers its log."""
+    """Callbacks of the engine for its log."""
 
     def on_records(self, records: Sequence[StoredRecord], positions: Positions) -> None:
-        """`records` are committed and next; after them everything below `positions` was seen (gaps included)."""
+        """Take the next committed `records`; after them everything below `positions` was read (gaps included)."""
         ...
 
     def on_owner(self, owned: bool) -> None:
@@ -191,11 +195,11 @@ class LogEvents(Protocol):
         ...
 
     def on_election_refused(self, error: NotAuthorized | None) -> None:
-        """The broker does not let this replica stand for election; None = it does (again)."""
+        """The broker denies this replica the membership that an election needs; None = it allows it (again)."""
         ...
 
     def on_fault(self, error: StoreClosed | NotAuthorized) -> None:
-        """The log cannot go on (topic truncated or gone, not to be read any more); the store closes."""
+        """The log cannot continue (topic truncated, deleted or unreadable); the store closes."""
         ...
 
 
@@ -210,7 +214,7 @@ class Log(Protocol):
         ...
 
     async def check(self) -> NotAuthorized | None:
-        """Look at the topics again: why this replica may not write to them, None = it may.
+        """Check the topics again. Return the reason why this replica may not write to them, None = it may.
 
         Raises `TopicRecreated`, `TopicMisconfigured`, `NotAuthorized` (it may not even read), `LogUnavailable`.
         """
@@ -225,30 +229,31 @@ class Log(Protocol):
         ...
 
     async def leave_election(self) -> None:
-        """Make room for another owner at once. Bounded in time; may be called without `join_election`."""
+        """Let another owner be elected at once. Bounded in time; may be called without `join_election`."""
         ...
 
     async def end(self) -> Positions:
-        """The end of what is readable in each shard, as of some moment after the call. Raises `LogUnavailable`."""
+        """The end of the readable records in each shard, at some moment after the call. Raises `LogUnavailable`."""
         ...
 
     async def prove_ownership(self) -> bool:
-        """Ask the group's coordinator, not memory, whether this replica is the owner. `LogUnavailable`: unknown."""
+        """Query the group's coordinator, not memory, for the ownership of this replica. `LogUnavailable`: unknown."""
         ...
 
     async def take_over(self) -> None:
-        """Fence every earlier writer; their open transaction is ended when this returns, as it was decided if it was.
+        """Fence every earlier writer. When this returns, their open transactions have ended, with the recorded decision
+        if there was one.
 
         Raises `LogUnavailable`, `NotAuthorized`.
         """
         ...
 
     async def commit(self, transaction: Transaction, placed: Callable[[Sequence[LogPlace]], None]) -> None:
-        """Write `transaction`. `placed` is called, in order of its records, before any of them can be visible.
+        """Write `transaction`. `placed` is called with the places of its records, in order, before any of them can be
+        visible.
 
         Raises `CommitNotSent` (also as `CommitBesideRefused`) or `CommitOutcomeUnknown`; after either, `take_over`
-        comes
-        before the next `commit`.
+        comes before the next `commit`.
         """
         ...
 
@@ -257,11 +262,11 @@ class Log(Protocol):
         ...
 
     def now_ms(self) -> int:
-        """The clock that stamps records, for records not in the log yet."""
+        """The clock that stamps records, for the timestamps of provisional records."""
         ...
 
     async def release(self) -> None:
-        """Give the writer's identity up without touching its transaction (an abort could fence its rightful owner)."""
+        """Release the writer's identity without touching its transaction (an abort could fence the rightful owner)."""
         ...
 
     async def close(self) -> None:

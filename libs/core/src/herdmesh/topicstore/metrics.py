@@ -27,38 +27,38 @@ LATENCY_BOUNDS_MS: Final = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0
 
 
 class Written(StrEnum):
-    """How a caller's write ended: the label `outcome`."""
+    """The outcome of a caller's write: the label `outcome`."""
 
     APPLIED = "applied"
-    """Answered: its records are applied, or it had nothing to write."""
+    """The write was answered: its records are applied, or it was a no-op."""
     NOT_APPLIED = "not_applied"
-    """Certainly not written, and may be sent again: not the writer, fenced, queue full, closed."""
+    """The write is certainly not applied and may be sent again: not the writer, fenced, queue full, closed."""
     UNKNOWN = "unknown"
-    """It may or may not be applied."""
+    """The write may or may not be applied."""
     REFUSED = "refused"
-    """The service's rules or Kafka refused it; sent again it is refused again."""
+    """The service's rules or Kafka refused the write; a retry is refused again."""
     LEFT = "left"
-    """Its caller went away before the answer."""
+    """The caller went away before the answer."""
 
 
 @runtime_checkable
 class CountedState(Protocol):
-    """What a state may tell of its size. A state without these has no such series."""
+    """Sizes that a state may offer. A state without them has no such series."""
 
     @property
     def connector_count(self) -> int:
-        """Connectors a snapshot has."""
+        """The number of connectors in a snapshot."""
         ...
 
     @property
     def undecodable_count(self) -> int:
-        """Records of the topic that could not be read so far."""
+        """The number of unreadable records of the topic so far."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """What the parts of a store have counted by now."""
+    """The current counters of the parts of a store."""
 
     is_writer: bool
     transactions: int
@@ -71,7 +71,7 @@ class StoreFigures:
 
 
 class StoreMetrics:
-    """Of one store: shown between `show` and `hide`. `read` is called by the page's thread."""
+    """Metrics of one store, on the page between `show` and `hide`. The thread that serves the page calls `read`."""
 
     def __init__(self, topic: str, read: Callable[[], StoreFigures]) -> None:
         self._labels = {"topic": topic}
@@ -82,18 +82,18 @@ class StoreMetrics:
         self._remove: Callable[[], None] | None = None
 
     def show(self) -> None:
-        """Have the series on the page."""
+        """Add the series to the page."""
         if self._remove is None:
             self._remove = telemetry.add_producer("herdmesh.topicstore", self.families)
 
     def hide(self) -> None:
-        """Take them off the page."""
+        """Remove the series from the page."""
         if self._remove is not None:
             remove, self._remove = self._remove, None
             remove()
 
     async def timed(self, write: Awaitable[_T]) -> _T:
-        """The write's answer, counted by how it ended and, when it was applied, timed."""
+        """Await the write, count its outcome and, when it was applied, its latency. Returns its result."""
         begun_s = time.monotonic()
         try:
             answer = await write
@@ -107,7 +107,7 @@ class StoreMetrics:
         return answer
 
     def families(self) -> Iterator[Family]:
-        """All series of this moment."""
+        """The current series."""
         now = self._read()
         writes = [({**self._labels, "outcome": outcome.value}, float(n)) for outcome, n in self._writes.items()]
         yield Family("herdmesh_store_writes_total", Kind.COUNTER, WRITES, writes)
@@ -126,7 +126,7 @@ def _outcome(error: BaseException) -> Written:
             return Written.NOT_APPLIED
         case asyncio.CancelledError():
             return Written.LEFT
-        case _:  # open: a decision may raise anything
+        case _:  # open set: a decision may raise any exception
             return Written.REFUSED
 
 

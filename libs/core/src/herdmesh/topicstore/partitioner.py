@@ -14,7 +14,7 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-@lru_cache(maxsize=16_384)  # the keys of a store come again and again
+@lru_cache(maxsize=16_384)  # the keys of a store repeat
 def murmur2(data: bytes) -> int:
     """The 32-bit hash, unsigned."""
     length = len(data)

@@ -1,8 +1,8 @@
 """The stages of a write, in order; at each of them a fault test can stop or kill the writer.
 
 Owns their names and the default of `on_stage`: the failpoints of `herdmesh.failpoints`, with the store's topic as
-owner, looked up again at every stage so that a running store can be armed. Each stage says here where it is reached;
-`writes` and the two logs reach it.
+owner. They are looked up again at every stage, so that a running store can be armed. Each stage states whether the log
+or the event loop reaches it; `writes` and the two logs do.
 
 `on_stage` is called before the step it names, in the event loop's thread or the writer's, and must not raise or await.
 """
@@ -21,16 +21,15 @@ class WriteStage(Enum):
 
     #: Its records are decided, none is produced yet. Log.
     BEFORE_SEND = "before-send"
-    #: Every record is acknowledged by the broker, and what is beside them; the engine does not know where they lie yet.
-    #: Log.
+    #: The broker has acknowledged every record and the side writes; the engine does not know their places yet. Log.
     AFTER_SEND = "after-send"
-    #: The engine knows where they lie; right before the commit is asked for. Log.
+    #: The engine knows the places; right before the commit request. Log.
     BEFORE_COMMIT = "before-commit"
-    #: The commit was confirmed; the engine does not know yet. Log. The reader may be faster than the confirmation.
+    #: The commit was confirmed; the engine does not know it yet. Log. The reader may be faster than the confirmation.
     AFTER_COMMIT = "after-commit"
     #: This replica's reader has all its records, none is applied. Loop.
     BEFORE_READ_BACK = "before-read-back"
-    #: Its first write is applied, no caller is answered. Loop.
+    #: Its first write is applied, no caller has an answer. Loop.
     BEFORE_ANSWER = "before-answer"
 
 
@@ -38,7 +37,8 @@ OnStage = Callable[[WriteStage], None]
 
 
 def failpoints_of(topic: str) -> OnStage:
-    """The default of a store on `topic`. Raises ValueError when HERDMESH_FAILPOINTS names what is no stage."""
+    """The default `on_stage` of a store on `topic`. Raises ValueError when HERDMESH_FAILPOINTS names an unknown
+    stage."""
     if not os.environ.get(failpoints.VARIABLE):
         return _nothing
     points = failpoints.Failpoints([stage.value for stage in WriteStage])
@@ -52,4 +52,4 @@ def failpoints_of(topic: str) -> OnStage:
 
 
 def _nothing(_: WriteStage) -> None:
-    """No test is about."""
+    """Do nothing: no fault test runs."""

@@ -1,7 +1,7 @@
 """The start of a store with retries, so that nobody has to restart its process by hand.
 
-Owns the pauses between attempts. Meanwhile the store's `health` has what keeps it from starting, and its log has a line
-per change. Invariant: only a store that can be started again is retried.
+Owns the pauses between attempts. Between them the store's `health` has the reason of the failure, and the log gets one
+line per change. Invariant: only a store that can be started again is retried.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ BACKOFF_S_MAX: Final = 10.0
 
 
 async def start_when_possible(store: TopicStore[Any, Any]) -> None:
-    """`store.start()`, again after 1 s doubling to 10 s (1 s while there is no broker) for as long as it raises
-    `StartError` and is not closed.
+    """Call `store.start()` until it succeeds: again after 1 s, doubling to 10 s (1 s while no broker is reachable), as
+    long as it raises `StartError` and the store is not closed.
 
-    Raises what else `start` raises.
+    Raises any other error of `start`.
     """
     backoff_s = BACKOFF_S_FIRST
     while True:
@@ -30,7 +30,9 @@ async def start_when_possible(store: TopicStore[Any, Any]) -> None:
             if store.role is StoreRole.CLOSED:
                 raise
             if isinstance(error, BrokerUnreachable):
-                backoff_s = BACKOFF_S_FIRST  # it has looked for one for seconds; once there is one, find it soon
+                backoff_s = (
+                    BACKOFF_S_FIRST  # `start` has looked for a broker for seconds; once there is one, find it soon
+                )
         else:
             return
         await asyncio.sleep(backoff_s)

@@ -3,15 +3,15 @@
 Owns the ring, the sleeping watchers, and the order in which they are woken. A watcher is a cursor into the ring, so a
 thousand of them cost a thousand integers, and publishing costs the same with none or many. Never touches the state.
 
-To notify a thousand watchers at once would keep the event loop from everything else, answers to writes first of all. So
-a few are woken per turn of the loop, the longest asleep first; and while writes come in (`busy`), watchers are woken at
-a pace that leaves the writes most of the processor. No watcher starves: writes are held back when most watchers fall
-behind because of it (`crowded`), and lag that the hub itself causes is no reason to cut a watcher off.
+Notifying a thousand watchers at once would block the event loop for everything else, above all for answers to writes.
+So a few are woken per turn of the loop, the longest asleep first; and while writes come in (`busy`), watchers are woken
+at a pace that leaves most of the processor to the writes. No watcher starves: writes are delayed when most watchers
+fall behind because of it (`crowded`), and a watcher is not cut off for lag that the hub itself causes.
 
 Promises to each watcher: *ordered* (per partition in topic order), *unique*, *resumable* at any revision it was given
 while the ring remembers it. Not every intermediate value is promised: a snapshot skips them, and so does compaction.
 Invariants: revisions in the ring never go back, so the place to resume is found by bisection; a sleeping watcher with
-something to read is in line to be woken.
+unread changes is in the queue of those to be woken.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from herdmesh.topicstore.settings import StoreTuning
 _ChangeT = TypeVar("_ChangeT")
 _T = TypeVar("_T")
 
-#: Watchers woken or told in one turn of the event loop. One takes some 100 us: a turn stays far below a write's time.
+#: Watchers woken in one turn of the event loop. One takes some 100 us: a turn stays far below a write's time.
 _AT_ONCE = 4
-#: Between two such turns while writes come in and more than `_FEW` watch.
+#: Pause between two such turns while writes come in and more than `_FEW` watchers are open.
 _PACE_S = 0.002
 _FEW = 16
 
@@ -46,7 +46,7 @@ class _Entry(Generic[_ChangeT]):
 
 @dataclass(slots=True, eq=False)
 class _Watcher:
-    """A cursor: the number of the next entry to tell. `in_line` while it waits for us to go on."""
+    """A cursor: the number of the next entry to deliver. `in_line` while the hub delays it."""
 
     cursor: int
     in_line: bool = False
@@ -54,7 +54,9 @@ class _Watcher:
 
 @dataclass(slots=True, eq=False)
 class _Sleeper:
-    """Woken with True when there is something to tell, with False when `until_s` passed without."""
+    """A sleeping watcher. Woken with True when there is a change to deliver, with False when `until_s` passed without
+    one.
+    """
 
     woken: asyncio.Future[bool]
     until_s: float
@@ -62,21 +64,24 @@ class _Sleeper:
 
 
 class WatchHub(Generic[_ChangeT]):
-    """All watchers of one store. `revision()` is that of the applied state, `busy()` is true while writes come
-    in."""
+    """All watchers of one store. `revision()` is the revision of the applied state; `busy()` is true while writes come
+    in.
+    """
 
     def __init__(self, tuning: StoreTuning, revision: Callable[[], Revision], busy: Callable[[], bool]) -> None:
         self._tuning = tuning
         self._revision = revision
         self._busy = busy
         self._ring: list[_Entry[_ChangeT] | None] = [None] * tuning.change_memory
-        self._head = 0  # entries ever published; entry i lies at ring[i % size] while i >= _tail
+        self._head = 0  # number of entries ever published; entry i is at ring[i % size] while i >= _tail
         self._tail = 0
-        self._floors: dict[int, int] = {}  # partition -> first offset that can be resumed; absent: none, as yet
+        self._floors: dict[int, int] = {}  # partition -> first offset that can be resumed; absent: none yet
         self._watchers: set[_Watcher] = set()
-        self._sleepers: dict[_Sleeper, None] = {}  # the longest asleep first, so `saw` and `until_s` only rise
+        self._sleepers: dict[_Sleeper, None] = {}  # longest asleep first, so `saw` and `until_s` only rise
         self._waking = False
-        self._line: deque[asyncio.Future[None]] = deque()  # who waits to be told the next change while we are busy
+        self._line: deque[asyncio.Future[None]] = (
+            deque()
+        )  # watchers that wait for their turn to deliver a change while `busy()`
         self._alarm: asyncio.TimerHandle | None = None
         self._closed: NotApplied | None = None
         #: Watchers that were cut off because their callers read too slowly.
@@ -84,7 +89,7 @@ class WatchHub(Generic[_ChangeT]):
 
     @property
     def watcher_count(self) -> int:
-        """Watches that are open."""
+        """The number of open watches."""
         return len(self._watchers)
 
     def remember_from(self, partition: int, offset: int) -> None:
@@ -92,13 +97,14 @@ class WatchHub(Generic[_ChangeT]):
         self._floors.setdefault(partition, offset)
 
     def begin(self, floor: Sequence[int]) -> None:
-        """The first replay ended and saw records below `floor`. What was not to be remembered cannot be resumed:
-        compaction may have removed a tombstone there, so that a watcher would never hear of a deletion."""
+        """End the first replay, which read records below `floor`. Changes before a floor cannot be resumed: compaction
+        may have removed a tombstone there, so that a watcher would never see a deletion.
+        """
         for partition, offset in enumerate(floor):
             self._floors.setdefault(partition, offset)
 
     def publish(self, partition: int, offset: int, changes: Sequence[_ChangeT]) -> None:
-        """Remember the changes of one record if they can be resumed; `wake` tells the watchers."""
+        """Remember the changes of one record if they can be resumed; `wake` notifies the watchers."""
         if partition not in self._floors:
             return
         size = len(self._ring)
@@ -111,15 +117,16 @@ class WatchHub(Generic[_ChangeT]):
         self._head += 1
 
     def wake(self) -> None:
-        """Begin to tell the watchers what was published."""
+        """Begin to notify the watchers of the published changes."""
         if self._sleepers and not self._waking:
             self._waking = True
             self._soon(self._wake_some)
 
     def crowded(self) -> bool:
-        """True while most watchers wait for us so far behind that they would soon be cut off, or one of them so far
-        that what it has to be told would soon be forgotten. Those who wait for their own callers are not meant: nobody
-        waits for them."""
+        """True while most watchers, delayed by the hub, lag so far that they would soon be cut off, or while one of
+        them lags so far that the ring would soon overwrite its next entry. Watchers that wait for their own callers do
+        not count: writes do not wait for them.
+        """
         limit = self._head - self._tuning.watcher_lag_max // 2
         last = self._head - len(self._ring) // 2
         behind = 0
@@ -146,11 +153,11 @@ class WatchHub(Generic[_ChangeT]):
         return Revision(self._revision().store_id, tuple(self._floors[p] for p in range(len(self._floors))))
 
     def follow(self) -> AsyncGenerator[WatchChange[_ChangeT] | WatchProgress]:
-        """Changes after this call, for a watcher that holds the state of this moment."""
+        """Yield changes after this call, for a watcher that has the current state."""
         return self._events(self._head, self._revision(), self._head)
 
     def resume(self, resume: Revision) -> AsyncGenerator[WatchChange[_ChangeT] | WatchProgress]:
-        """Changes after `resume`, which must be included in the current revision. Raises `RevisionCompacted`."""
+        """Yield changes after `resume`, which must be included in the current revision. Raises `RevisionCompacted`."""
         floor = self.floor()
         if not resume.includes(floor):
             raise RevisionCompacted(resume, floor)
@@ -162,9 +169,9 @@ class WatchHub(Generic[_ChangeT]):
     async def _events(
         self, cursor: int, since: Revision, mixed_until: int
     ) -> AsyncGenerator[WatchChange[_ChangeT] | WatchProgress]:
-        # Entries below `mixed_until` are from before this watch. A replica reads partitions in an order of its own, so
-        # among them are changes the watcher has already (below `since`): they are left out, and the revisions given to
-        # it never go below `since`.
+        # Entries below `mixed_until` are older than this watch. A replica reads partitions in an order of its own, so
+        # some of them are changes that the watcher already has (below `since`). Those are left out, and the revisions
+        # given to the watcher never go below `since`.
         watcher = _Watcher(cursor)
         backlog = mixed_until - cursor
         last = since
@@ -181,7 +188,7 @@ class WatchHub(Generic[_ChangeT]):
                         watcher.in_line = True
                         await self._turn()
                         watcher.in_line = False
-                        backlog += self._head - head  # what came in the meantime is no fault of its own
+                        backlog += self._head - head  # the watcher did not cause the lag of this wait
                         if watcher.cursor < self._tail:
                             continue
                     entry = self._entry(watcher.cursor)
@@ -192,14 +199,14 @@ class WatchHub(Generic[_ChangeT]):
                             continue
                         event = WatchChange(event.changes, _later(event.revision, since))
                     last = event.revision
-                    # A record that changed nothing is told as progress at once: somebody may wait to see it applied.
+                    # Deliver a record without changes as progress at once: a caller may wait to see it applied.
                     yield event if event.changes else WatchProgress(last)
                 if self._closed is not None:
                     raise self._closed
-                watcher.in_line = True  # from the next change on it waits for us to wake it
+                watcher.in_line = True  # from the next change on, the hub delays it
                 told = await self._sleep()
                 watcher.in_line = False
-                # What came while it slept and stood in line to be woken is no fault of its own.
+                # The watcher did not cause the lag of its sleep and of the wait for its turn.
                 backlog = self._head - watcher.cursor
                 if not told and not backlog:
                     last = self._revision()
@@ -213,7 +220,7 @@ class WatchHub(Generic[_ChangeT]):
         return entry
 
     async def _sleep(self) -> bool:
-        """True when something was published, False when the progress interval passed without."""
+        """Sleep; return True when a change was published, False when the progress interval passed without one."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._tuning.progress_interval_ms / 1000
         sleeper = _Sleeper(loop.create_future(), until_s, self._head)
@@ -231,7 +238,7 @@ class WatchHub(Generic[_ChangeT]):
             self._soon(self._wake_some)
 
     async def _turn(self) -> None:
-        """Stand in line to be told a change."""
+        """Wait in line for the turn to deliver a change."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(turn)
         if len(self._line) == 1:
@@ -255,7 +262,7 @@ class WatchHub(Generic[_ChangeT]):
             loop.call_soon(step)
 
     def _ring_alarm(self) -> None:
-        """One timer for all who sleep: rings for the longest asleep, then for the next."""
+        """Fire the one timer of all sleepers: for the longest asleep, then for the next."""
         loop = asyncio.get_running_loop()
         self._alarm = None
         now_s = loop.time()
@@ -265,7 +272,7 @@ class WatchHub(Generic[_ChangeT]):
             self._alarm = loop.call_at(now_s if more else first.until_s, self._ring_alarm)
 
     def _wake_first(self, due: Callable[[_Sleeper], bool], *, published: bool) -> bool:
-        """Wake some of those at the head of the line who are due. True when there are more."""
+        """Wake some of the first sleepers that are due. True when more are due."""
         for _ in range(_AT_ONCE):
             first = next(iter(self._sleepers), None)
             if first is None or not due(first):

@@ -1,13 +1,13 @@
-"""The write path: decide on scratch state, commit in groups, answer when applied, re-check what was refused.
+"""The write path: decide on scratch state, commit in groups, answer when applied, re-check refusals.
 
 Owns the queue of writes and the one transaction in flight. Whether this replica may write is the core's affair: it
 opens and shuts the queue. Invariants:
 - a write is decided on everything applied plus everything decided before it in the same transaction, and if that
   transaction fails, all of them fail: nothing is built on a record that may not exist;
-- a write with something beside its records is alone in its transaction: what Kafka refuses of that fails nobody else's;
+- a write with side writes is alone in its transaction: when Kafka rejects them, no other write fails;
 - a refusal or a no-op is answered only when the write is decided again after a read barrier with the same outcome.
-  A writer that was deposed without noticing (stopped and continued, cut off from the network) learns the truth
-  there, where an empty transaction would not have told it.
+  A writer that was deposed without noticing (stopped and continued, cut off from the network) detects it at the
+  barrier; an empty transaction would not show it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _logger = logging.getLogger(__name__)
 _CROWDED_POLL_S = 0.01
 _BURST_S = 0.005
 
-#: Records in flight carry offsets from here on in the scratch state: above every real offset, so they sort last, and
-#: equal to none, so that no expected revision a caller can hold ever matches one. A state compares offsets; it must not
-#: write an offset it finds in a record into another record's value.
+#: First offset of records in flight in the scratch state. It is above every real offset, so they sort last, and equal
+#: to none, so no expected revision of a caller can match one. A state compares offsets; it must not write an offset
+#: that it finds in a record into another record's value.
 PROVISIONAL_OFFSET = 1 << 62
 
 
@@ -70,8 +70,9 @@ class _Pending:
 
 
 class GroupCommit(Generic[StateT]):
-    """The writes of one store. `cut_off(error)` is called when the writer's identity is lost; while `crowded()` says
-    that the watchers cannot follow, groups are held back."""
+    """The writes of one store. Calls `cut_off(error)` when the writer's identity is lost; delays groups while
+    `crowded()` reports that the watchers cannot follow.
+    """
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class GroupCommit(Generic[StateT]):
         self._crowded = crowded
         self._busy_until_s = 0.0
         self._making_room = False
-        self._together = 0  # writes of the group before this one
+        self._together = 0  # number of writes in the group before this one
         self._identity: LogIdentity | None = None
         self._queue: deque[_Pending] = deque()
         self._unanswered: set[asyncio.Future[Any]] = set()
@@ -107,27 +108,30 @@ class GroupCommit(Generic[StateT]):
 
     @property
     def busy(self) -> bool:
-        """True while somebody waits for the answer to a write, and a moment longer: who got one often asks again. Not
-        while it is the watchers' turn."""
+        """True while a caller waits for the answer to a write, and shortly after, because callers often send the next
+        write. False while writes are delayed for the watchers.
+        """
         if self._making_room:
             return False
         return bool(self._unanswered) or asyncio.get_running_loop().time() < self._busy_until_s
 
     def open(self, identity: LogIdentity) -> None:
-        """This replica is the writer now."""
+        """Accept writes: this replica is the writer now."""
         self._identity = identity
         self._shut = None
         self._work.set()
 
     def shut(self, reason: NotApplied) -> None:
-        """This replica is not the writer: what waits and what comes fails with `reason`; what is in flight goes on."""
+        """Fail waiting and new writes with `reason`: this replica is not the writer. The transaction in flight
+        continues.
+        """
         self._shut = reason
         queue, self._queue = self._queue, deque()
         for pending in queue:
             fail_future(pending.answer, reason)
 
     def pause(self) -> None:
-        """Begin no other transaction: `shut` comes, and its reason is being looked for."""
+        """Begin no other transaction: `shut` follows when its reason is known."""
         self._paused = True
 
     async def write(self, decide: Callable[[StateT], WriteDecision[ResultT]]) -> ResultT:
@@ -158,7 +162,7 @@ class GroupCommit(Generic[StateT]):
                 self._work.clear()
                 continue
             wait_s = self._queue[0].queued_s + self._tuning.group_commit_ms / 1000 - loop.time()
-            # Who was alone a moment ago need not wait for company.
+            # If the last group had one write, do not wait for more.
             if wait_s > 0 and self._together > 1 and len(self._queue) < self._tuning.group_commit_records:
                 await asyncio.sleep(wait_s)
             await self._make_room()
@@ -171,7 +175,7 @@ class GroupCommit(Generic[StateT]):
                 self._idle.set()
 
     async def _make_room(self) -> None:
-        """Let the watchers catch up. Bounded: a write is held back, never given up for them."""
+        """Delay the next group until the watchers catch up. Bounded: a write is delayed for them, never refused."""
         if not self._crowded():
             return
         loop = asyncio.get_running_loop()
@@ -184,11 +188,13 @@ class GroupCommit(Generic[StateT]):
             self._making_room = False
 
     async def finish(self) -> None:
-        """Wait until nothing is in flight. The caller bounds the time."""
+        """Wait until no transaction is in flight. The caller bounds the time."""
         await self._idle.wait()
 
     def abandon(self, closed: NotApplied) -> None:
-        """The store closes: what was not sent fails with `closed`, what is in flight may or may not be applied."""
+        """Fail the remaining writes because the store closes: unsent ones with `closed`; those in flight may or may not
+        be applied.
+        """
         for task, pending in list(self._confirmations.items()):
             task.cancel()
             fail_future(pending.answer, closed)
@@ -209,18 +215,18 @@ class GroupCommit(Generic[StateT]):
             if group:
                 await self._fly(group)
         finally:
-            # Only now: before the group landed they would be re-checked on a state without it.
+            # Only now: before the group landed, the re-check would run on a state without it.
             for pending in refused:
                 if pending.answer.done():
                     continue
                 task = asyncio.create_task(self._confirm(pending))
                 self._confirmations[task] = pending
                 task.add_done_callback(self._confirmations.pop)
-                # A caller that leaves takes it along: while the broker is away, nobody else would end it.
+                # Cancel the re-check with its caller: while no broker is reachable, nothing else would end it.
                 pending.answer.add_done_callback(lambda _, task=task: task.cancel())
 
     def _decide_group(self) -> tuple[list[_Pending], list[_Pending]]:
-        """Writes to commit together and writes to confirm, in order, off the queue."""
+        """Take writes off the queue; return those to commit together and those to confirm, in order."""
         group: list[_Pending] = []
         refused: list[_Pending] = []
         scratch = _Scratch(self._applied.state, self._identity, self._log.now_ms())
@@ -238,7 +244,9 @@ class GroupCommit(Generic[StateT]):
                 refused.append(pending)
                 continue
             if decision.beside is not None and group:
-                self._queue.appendleft(pending)  # its turn is next, and it is decided anew on what this group leaves
+                self._queue.appendleft(
+                    pending
+                )  # it is next in turn, and is decided again on the state after this group
                 break
             try:
                 scratch.add(decision)
@@ -246,7 +254,8 @@ class GroupCommit(Generic[StateT]):
                 fail_future(pending.answer, too_large)
                 continue
             except Exception as bug:
-                # The state cannot digest this record. Written, it would stop every replica at every replay: refuse it.
+                # The state cannot apply this record. Once written, it would stop every replica at every replay: refuse
+                # it.
                 _logger.exception("a write was refused because the state cannot apply its records")
                 fail_future(pending.answer, bug)
                 scratch = _Scratch(self._applied.state, self._identity, self._log.now_ms())
@@ -294,21 +303,21 @@ class GroupCommit(Generic[StateT]):
             await self._read_back(flight, group)
 
     async def _read_back(self, flight: Flight, group: Sequence[_Pending]) -> None:
-        """Of a commit that was confirmed."""
+        """Wait until a confirmed commit is read back."""
         wait_s = self._tuning.read_back_ms / 1000
         try:
             async with asyncio.timeout(wait_s):
                 outcome = await asyncio.shield(flight.outcome)
         except TimeoutError:
             self.transactions_failed += 1
-            # No broker, or one that lost the marker: nobody will ever read it, unless a take-over ends it anew.
+            # No broker is reachable, or one lost the marker: only a new take-over makes the transaction readable.
             reason = f"a confirmed transaction was not read back within {wait_s:g} s"
             self._cut_off(WriterFenced(reason))
             await self._look_for(flight, group, reason, absent=WriteOutcomeUnknown(reason))
             return
         if outcome is not Outcome.LANDED:
             self.transactions_failed += 1
-            # Confirmed, and yet the reader passed it by: the log lost what it had promised.
+            # Confirmed, but the reader passed its places: the log lost committed records.
             reason = "a confirmed transaction is not in the log"
             if outcome is Outcome.PARTLY:
                 reason = "only a part of a confirmed transaction is in the log"
@@ -317,8 +326,10 @@ class GroupCommit(Generic[StateT]):
             _fail(group, WriteOutcomeUnknown(reason))
 
     async def _look_for(self, flight: Flight, group: Sequence[_Pending], reason: str, *, absent: Exception) -> None:
-        """Wait until the reader found the records or passed their places. Taking over (by us or by another writer) ends
-        the open transaction, so that the reader can pass; if nobody can, the broker aborts it by its timeout."""
+        """Wait until the reader found the records or passed their places. A take-over (by this replica or another
+        writer) ends the open transaction, so that the reader can pass; otherwise the broker aborts it after its
+        timeout.
+        """
         try:
             async with asyncio.timeout(self._tuning.outcome_timeout_ms / 1000):
                 outcome = await asyncio.shield(flight.outcome)
@@ -331,7 +342,9 @@ class GroupCommit(Generic[StateT]):
             _fail(group, WriteOutcomeUnknown(f"{reason}, and only a part of it is in the log"))
 
     async def _confirm(self, pending: _Pending) -> None:
-        """Decide again after a barrier; a refusal or no-op that still stands is the answer, else the write queues."""
+        """Decide again after a barrier; if the refusal or no-op is repeated, it is the answer, else the write is
+        queued.
+        """
         try:
             await self._barrier.pass_through()
         except NotApplied as closed:
@@ -351,7 +364,7 @@ class GroupCommit(Generic[StateT]):
 
 
 class _Scratch(Generic[StateT]):
-    """A copy of the applied state that runs ahead of the log by the records decided so far."""
+    """A copy of the applied state plus the records decided so far in this group."""
 
     def __init__(self, applied: StateT, identity: LogIdentity | None, now_ms: int) -> None:
         assert identity is not None
@@ -361,8 +374,9 @@ class _Scratch(Generic[StateT]):
         self._next_offset = PROVISIONAL_OFFSET
 
     def add(self, decision: WriteDecision[Any]) -> None:
-        """Run ahead by the records of one write. Raises, before anything is applied, `RecordTooLarge`, and ValueError
-        for something beside them that is no such thing."""
+        """Apply the records of one write. Raises, before anything is applied, `RecordTooLarge`, and ValueError for
+        invalid side writes.
+        """
         records = decision.records
         if decision.beside is not None:
             _check_beside(decision.beside, self._identity)
@@ -371,7 +385,7 @@ class _Scratch(Generic[StateT]):
         for record in records:
             size = len(record.key) + len(record.value or b"")
             if size > self._identity.record_bytes_max:
-                # Sent, it would fail the transaction, and with it the writer and everybody in the group.
+                # Once sent, it would fail the transaction, and with it the writer and the whole group.
                 raise RecordTooLarge(size, self._identity.record_bytes_max)
         for record in records:
             shard = self._identity.shard_for(record)
@@ -392,9 +406,9 @@ class _Scratch(Generic[StateT]):
 
 
 def _check_beside(beside: Beside, identity: LogIdentity) -> None:
-    """Raises ValueError for what is a mistake whatever Kafka says."""
+    """Check for mistakes that do not depend on Kafka. Raises ValueError."""
     for record in beside.records:
-        # Of the store's own topics its reader would take such a record for another program's.
+        # In the store's own topics the reader would take such a record for another program's.
         if record.topic in (None, identity.topic, identity.audit_topic):
             raise ValueError(f"a record for topic {record.topic!r} cannot be beside a write of {identity.topic!r}")
         if record.late is not None:
@@ -402,7 +416,7 @@ def _check_beside(beside: Beside, identity: LogIdentity) -> None:
     if beside.group_offsets and not beside.group:
         raise ValueError("group offsets beside a write are of no group")
     for offset in beside.group_offsets:
-        if offset.offset < 0:  # the client would leave it out and say nothing
+        if offset.offset < 0:  # the client would silently leave it out
             raise ValueError(f"{offset.offset} is no offset of {offset.topic}-{offset.partition}")
 
 

@@ -15,7 +15,9 @@ from herdmesh.topicstore.settings import TopicSettings
 
 
 class Need(Enum):
-    """One permission: what a store does with it, on what, as which operation, and the option naming the resource."""
+    """One permission: the action of the store, the kind of resource, the ACL operation, and the option that names the
+    resource.
+    """
 
     DESCRIBE_TOPIC = ("describe", "topic", "Describe", "--topic")
     CREATE_TOPIC = ("create", "topic", "Create", "--topic")
@@ -27,7 +29,7 @@ class Need(Enum):
     USE_TRANSACTIONAL_ID = ("use", "transactional id", "Write", "--transactional-id")
 
 
-#: Answers by which a broker refuses, whatever was asked.
+#: Error codes with which a broker denies permission, for any request.
 REFUSALS = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -39,7 +41,7 @@ REFUSALS = frozenset(
 
 
 def refused(need: Need, name: str, settings: TopicSettings) -> NotAuthorized:
-    """The broker refuses this store `need` on the resource called `name`."""
+    """The error for a store without the permission `need` on the resource `name`."""
     operation, kind, acl_operation, option = need.value
     user = settings.client_configs.get("sasl.username", "USER")
     return NotAuthorized(
@@ -51,5 +53,5 @@ def refused(need: Need, name: str, settings: TopicSettings) -> NotAuthorized:
 
 
 def login_refused(reason: str, settings: TopicSettings) -> NotAuthorized:
-    """The broker does not believe who this store says it is."""
+    """The error for a failed authentication of this store."""
     return NotAuthorized("log in to", f"Kafka at {settings.bootstrap_servers}", f"{reason}; mend kafka_client_configs")

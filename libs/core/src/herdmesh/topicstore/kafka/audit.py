@@ -1,6 +1,6 @@
-"""The reader of single records of the audit topic, for history.
+"""The reader of single records of the audit topic, for the history of a config.
 
-Owns one consumer, made on first use, in a thread of its own; the store's reader is not disturbed. Invariant: only
+Owns one consumer, created on first use, in a thread of its own; the store's reader is not disturbed. Invariant: only
 committed records are returned, each exactly as it is in the topic.
 """
 
@@ -25,7 +25,7 @@ from herdmesh.topicstore.settings import TopicSettings
 
 _logger = logging.getLogger(__name__)
 _TIMEOUT_S = 5.0
-#: Reading on is quicker than seeking when the next record wanted is this near.
+#: If the next wanted record is within this many offsets, reading on is faster than seeking.
 _NEAR = 500
 
 
@@ -45,7 +45,7 @@ class AuditReader:
             return await self._thread.call(lambda: self._read(wanted))
 
     def close(self) -> None:
-        """Let the consumer go, without waiting for it."""
+        """Discard the consumer without waiting for its close."""
         self._thread.stop()
         self._consumer = None
 
@@ -74,7 +74,7 @@ class AuditReader:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
-            # Retention may pass by between our question for the first offset and the fetch.
+            # Retention may move the first offset between its query and the fetch.
             "auto.offset.reset": "earliest",
             **NO_AUTO_CREATION,
             "error_cb": on_client_error,
@@ -83,18 +83,18 @@ class AuditReader:
 
 
 class _Scan:
-    """A walk through one partition by rising offsets. Raises `LogUnavailable` and `KafkaException`."""
+    """A scan through one partition by rising offsets. Raises `LogUnavailable` and `KafkaException`."""
 
     def __init__(self, consumer: Consumer, shard: TopicPartition, end: int, deadline_s: float) -> None:
         self._consumer = consumer
         self._shard = shard
         self._end = end
         self._deadline_s = deadline_s
-        self._next: int | None = None  # no record below it comes any more; None: nowhere yet
+        self._next: int | None = None  # no later message has a lower offset; None: no position yet
         self._last: StoredRecord | None = None
 
     def at(self, offset: int) -> StoredRecord | None:
-        """The record at `offset`, None when there is none. Call it with rising offsets."""
+        """Return the record at `offset`, or None when there is none. Call it with rising offsets."""
         if self._next is None or offset - self._next > _NEAR:
             self._consumer.assign([TopicPartition(self._shard.topic, self._shard.partition, offset)])
             self._next = offset
@@ -112,6 +112,6 @@ class _Scan:
             self._next = self._last.offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]  # librdkafka's local code
             self._next = self._end
-        # The group is one that the client was made to name and never uses.
+        # The client must be given a group name and never uses the group.
         elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED and not is_transient(error):
             raise KafkaException(error)

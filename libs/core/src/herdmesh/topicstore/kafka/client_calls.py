@@ -1,8 +1,8 @@
-"""A thread for blocking client calls, away from the event loop; and the logger of the clients.
+"""A thread for blocking client calls outside the event loop, and the logger of the clients.
 
 Owns a daemon thread that runs calls in order. It is a daemon because a call into a Kafka client can outlive every
-deadline when the broker is gone, and no thread may keep a process from ending. Invariant: one call at a time, in call
-order.
+deadline while no broker is reachable, and no thread may keep a process from ending. Invariant: one call at a time, in
+call order.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from confluent_kafka import Consumer
 
 _T = TypeVar("_T")
 
-#: Far above what one store ever has waiting (take over, commit, release, stop).
+#: Far more calls than one store ever has waiting (take over, commit, release, stop).
 _CALLS_MAX = 64
 
 
-#: Of every Kafka client here.
+#: Logger of every Kafka client of the topic store.
 client_logger = logging.getLogger("herdmesh.topicstore.librdkafka")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """A lost connection is logged by each client at each attempt, several times a second while a broker is away. What
-    it means for the store is logged by the store."""
+    """False for a lost connection: each client logs it at each attempt, several times a second while a broker is
+    unreachable. The store logs the consequence.
+    """
     return not record.getMessage().startswith("FAIL ")
 
 
@@ -36,14 +37,15 @@ client_logger.addFilter(_is_news)
 
 
 def on_client_error(error: object) -> None:
-    """`error_cb` of every client: what matters is reported by the calls themselves."""
+    """`error_cb` of every client. Only logs: the calls themselves report the errors that matter."""
     client_logger.debug("client error: %s", error)
 
 
 def close(consumer: Consumer, *, is_lost: bool) -> None:
-    """Close it. One that has forgotten its brokers (`herdmesh.kafka.broker_reachability`) looks for its group's
-    coordinator before it is closed, perhaps without end (librdkafka 3740): nobody waits for that one. Its callbacks
-    come from another thread then."""
+    """Close `consumer`. A consumer that has forgotten its brokers (`herdmesh.kafka.broker_reachability`) looks for its
+    group's coordinator before it closes, possibly forever (librdkafka 3740). So with `is_lost` the close runs in a
+    thread of its own, nobody waits for it, and the consumer's callbacks come from that thread.
+    """
     if is_lost:
         threading.Thread(target=consumer.close, name="herdmesh-closing", daemon=True).start()
     else:
@@ -51,7 +53,7 @@ def close(consumer: Consumer, *, is_lost: bool) -> None:
 
 
 class CallThread:
-    """Runs what it is given, one after the other. The thread starts with the first call."""
+    """Runs calls one after the other in a thread. The thread starts with the first call."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.Queue[Callable[[], None] | None] = queue.Queue(_CALLS_MAX)
@@ -78,7 +80,7 @@ class CallThread:
         return await answer
 
     def stop(self) -> None:
-        """End after the calls given so far. Does not wait."""
+        """End the thread after the calls queued so far. Does not wait."""
         if self._started:
             self._calls.put_nowait(None)
 
@@ -88,7 +90,7 @@ class CallThread:
 
 
 def post(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    """Run `callback` on `loop` from any thread; when the loop is closed already, nobody is there to care."""
+    """Run `callback` on `loop` from any thread; a loop that is closed already is ignored."""
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:

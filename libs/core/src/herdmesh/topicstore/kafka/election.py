@@ -1,9 +1,9 @@
 """The writer election: the owner of the topic's last partition in a consumer group writes.
 
 Owns a group member with its thread. It reads no records (its partitions are paused) and decides nothing about safety;
-the fence does. It only makes take-over quick: a member that leaves is replaced within a heartbeat, a silent one within
-the session timeout. Invariant: `on_owner` is called from the thread that serves the group, in order, and for the
-current member alone.
+the fence does. It only makes take-over quick: a member that leaves is replaced within a heartbeat, a member without
+heartbeats within the session timeout. Invariant: `on_owner` is called from the thread that serves the group, in order,
+and only for the current member.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _PROOF_TIMEOUT_S = 5.0
 
 
 class Election:
-    """One replica's membership. All methods run on the event loop."""
+    """Membership of one replica. All methods run on the event loop."""
 
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
-        # The assignor takes the lowest numbers from a member first when another joins (librdkafka 2.x): so the owner of
-        # the last partition stays its owner, and a replica that starts does not take the pen from the writer.
+        # When a member joins, the assignor moves the lowest partition numbers first (librdkafka 2.x). So the owner of
+        # the last partition stays its owner, and a starting replica does not become the writer in its place.
         self._token = settings.partitions - 1
         self._stop = threading.Event()
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._member = 0
-        """Its number; the callbacks of earlier ones tell nothing any more."""
+        """Number of the current member; callbacks of earlier members are ignored."""
         self._owner = False
         self._proofs = 0
         self._proof: asyncio.Future[bool] | None = None
-        self._proof_wanted: int | None = None  # written by the loop, taken by the thread; a lost race costs one poll
+        self._proof_wanted: int | None = None  # written by the loop, read by the thread; a lost race costs one poll
 
     def join(self, events: LogEvents) -> None:
-        """Become a member; `on_owner` follows."""
+        """Become a member of the group; calls of `on_owner` follow."""
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
         threading.Thread(
@@ -57,14 +57,16 @@ class Election:
         ).start()
 
     async def leave(self) -> None:
-        """Stop being a member at once; the group is told, not left to time out. The caller bounds the time."""
+        """Leave the group at once, without waiting for the session timeout. The caller bounds the time."""
         self._stop.set()
         if self._stopped is not None:
             await self._stopped.wait()
 
     async def prove(self) -> bool:
-        """Ask the coordinator whether this member is still in the group's current generation, by committing an offset
-        nobody reads: it refuses members of the past. What we remember of our assignment is then true as well."""
+        """Verify with the coordinator that this member is in the group's current generation. The proof is a commit of
+        an offset that nobody reads: the coordinator rejects members of earlier generations. If it accepts, our
+        remembered assignment is current too.
+        """
         self._proofs += 1
         number = self._proofs
         self._proof = asyncio.get_running_loop().create_future()
@@ -86,7 +88,7 @@ class Election:
                 finally:
                     self._member += 1
                     close(consumer, is_lost=is_lost)
-        except Exception as error:  # the supervisor of this thread: nothing may end it silently
+        except Exception as error:  # the supervisor of this thread: no error may end it without a log line
             _logger.exception("the election failed")
             fault = StoreClosed(f"the election failed: {error}")
             self._tell(lambda: events.on_fault(fault))
@@ -96,7 +98,9 @@ class Election:
             self._tell(stopped.set)
 
     def _serve(self, consumer: Consumer, contact: Contact, events: LogEvents) -> bool:
-        """Until it is told to leave, or (True) the member is of no use any more: its group has given it up then."""
+        """Poll until `leave` is called (return False) or the client has forgotten its brokers (return True). In the
+        second case the group has removed the member.
+        """
         while not self._stop.is_set():
             if contact.is_lost(consumer):
                 _logger.warning(
@@ -140,7 +144,7 @@ class Election:
             "group.id": settings.election_group,
             "session.timeout.ms": settings.session_timeout_ms,
             "heartbeat.interval.ms": settings.heartbeat_interval_ms,
-            # A member that joins takes as little as possible from the others, so the writer stays the writer.
+            # A joining member takes as few partitions as possible from the others, so the writer stays the writer.
             "partition.assignment.strategy": "cooperative-sticky",
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
@@ -154,7 +158,7 @@ class Election:
         return consumer
 
     def _note(self, error: KafkaError, events: LogEvents) -> None:
-        """The client goes on trying by itself, whatever it was."""
+        """Log a client error, or report it when it denies permission. The client itself retries in both cases."""
         if error.code() not in REFUSALS:
             _logger.warning("writer election: transient error, continuing: %s", error)
             return
@@ -176,7 +180,7 @@ class Election:
             self._answer(number, False)
             return
         try:
-            # The number comes back with the answer, so that a late one is not taken for a newer question's.
+            # The number comes back with the reply, so that a late reply is not taken for the reply to a newer request.
             consumer.commit(offsets=[TopicPartition(self._settings.topic, self._token, number)], asynchronous=True)
         except KafkaException as failure:
             _logger.warning("cannot ask the election group's coordinator: %s", failure)

@@ -1,12 +1,12 @@
 """Lookup of the outcome of a hanging transaction: one that was decided, but whose marker Kafka lost (ADR 0006).
 
 A broker that dies between deciding a transaction and writing its marker may drop the marker when it comes back. The
-partition then holds the transaction open: nothing behind it can be read, and a transaction over two topics may be
+partition then keeps the transaction open: nothing behind it can be read, and a transaction over two topics may be
 visible in only one of them. Only a marker of the same producer id ends it; the writer writes that marker
 (`Writer.finish`).
 
-Owns the query, with a client of the store, and the meaning of its failures. Invariant: "not authorized to know" is
-answered only where a retry would not help.
+Owns the query, with a client of the store, and the meaning of its failures. Invariant: the result "unknown, not
+authorized" is returned only where a retry would not help.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from herdmesh.topicstore.settings import TopicSettings
 _logger = logging.getLogger(__name__)
 _READ_S = 10.0
 
-#: The client's own words for a broker that did not answer.
+#: librdkafka's local error codes for a broker that did not answer.
 _NO_ANSWER = frozenset(
     {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}  # pyright: ignore[reportPrivateUsage]  # librdkafka's local codes
 )
 
 
 def decided(settings: TopicSettings, shards: Iterable[Shard]) -> Mapping[Shard, bool | None]:
-    """True = to commit, False = to abort, None = nobody may say: the login may not read it, or the topic has forgotten.
+    """Return the decision per shard: True = commit, False = abort, None = cannot be known (the login may not read the
+    transaction topic, or the topic no longer has the entry).
 
-    Blocks for up to 20 s. Raises, when it can be asked again, `LogBlocked` (not known yet) or `LogUnavailable` (no
-    answer of the broker).
+    Blocks for up to 20 s. Raises `LogBlocked` (not known yet) or `LogUnavailable` (no answer from the broker) when a
+    retry may help.
     """
     known: dict[Shard, bool | None] = dict.fromkeys(shards)
     consumer = _open(settings)

@@ -1,8 +1,7 @@
 """The Kafka engine: a `TopicStore` over a topic of a real broker.
 
-Owns the assembly of reader, election, writer and admin client into a `Log`. Their work is in `kafka_reader`,
-`election`, `writer` and `topics`; the rules of a store are in `core`. No call here blocks the event
-loop.
+Owns the assembly of reader, election, writer and admin client into a `Log`. Their work is in `reader`, `election`,
+`writer` and `topics`; the rules of a store are in `core`. No call here blocks the event loop.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class KafkaLog:
         if hanging := await self._admin.unstable(self._shards):
             await self._writer_thread.call(lambda: self._end_what_hangs(hanging))
             if others := await self._admin.unstable(self._shards):
-                # Whatever is committed behind it, nobody could read: not to be acknowledged, and not to be denied.
+                # Nobody could read a commit behind that transaction, so it could neither be acknowledged nor be denied.
                 raise LogBlocked(
                     f"another program to end its transaction, which is open in {_names(others)}",
                     f"end that program, or find the transaction with {self._tool('describe-producers', others[0])} and"
@@ -125,8 +124,9 @@ class KafkaLog:
         )
 
     def _end_what_hangs(self, shards: Sequence[Shard]) -> None:
-        """What is open after a take-over is another program's, whom nothing of this harms, or hangs. Raises
-        `LogUnavailable`."""
+        """End hanging transactions in `shards`. A transaction that is open after a take-over either hangs or belongs to
+        another program, which this does not affect. Raises `LogUnavailable`.
+        """
         known = decided(self._settings, shards)
         _logger.warning(
             "a transaction is open in %s: if it is one of %r whose marker the broker lost (it died at that moment, "
@@ -134,8 +134,8 @@ class KafkaLog:
             ", ".join(f"{topic}-{partition} ({_DECISIONS[known[topic, partition]]})" for topic, partition in shards),
             self._settings.transactional_id,
         )  # fmt: skip
-        # One of unknown decision is committed. Were it aborted, a part of it that is visible elsewhere, as an audit
-        # record, would be taken for the proof of a write that is not there.
+        # If the decision is unknown, commit. After an abort, a part that is visible elsewhere, such as an audit record,
+        # would be taken as proof of a write that does not exist.
         self._writer.finish({shard: commit is not False for shard, commit in known.items()})
         self._writer.take_over()
 
@@ -143,15 +143,15 @@ class KafkaLog:
         loop = asyncio.get_running_loop()
 
         def told(places: Sequence[LogPlace]) -> None:
-            # Queued before the commit is asked for, hence before the reader can queue any of these records.
+            # Queued before the commit request, and so before the reader can queue any of these records.
             post(loop, lambda: placed(places))
 
         try:
             await self._writer_thread.call(lambda: self._writer.commit(transaction, told))
         except CommitBesideRefused:
-            raise  # it says why, and the store's own topics have no part in it
+            raise  # the error has its reason, and the store's own topics are not affected
         except CommitNotSent:
-            # What the producer says of a refusal ("purged in queue") explains nothing: ask about the topics.
+            # The producer's error after a refusal ("purged in queue") explains nothing: check the topics.
             if (cause := await self._refusal()) is not None:
                 raise CommitRefused(cause) from None
             raise
@@ -176,14 +176,14 @@ class KafkaLog:
     async def close(self) -> None:
         if self._reader is not None:
             await self._reader.stop()
-        await self._writer_thread.call(self._writer.release)  # destroying a client takes time: not on the loop
+        await self._writer_thread.call(self._writer.release)  # destroying a client takes time: not on the event loop
         self._writer_thread.stop()
         self._audit.close()
         self._admin.close()
 
 
 class KafkaTopicStore(TopicStoreCore[StateT, ChangeT], Generic[StateT, ChangeT]):
-    """`TopicStore` in Kafka. Replicas of one store are given equal settings, except `client_id_base`."""
+    """`TopicStore` in Kafka. All replicas of one store have equal settings, except `client_id_base`."""
 
     def __init__(
         self,
@@ -194,6 +194,6 @@ class KafkaTopicStore(TopicStoreCore[StateT, ChangeT], Generic[StateT, ChangeT])
         tuning: StoreTuning | None = None,
         on_stage: OnStage | None = None,
     ) -> None:
-        """`on_stage` takes the place of the failpoints."""
+        """`on_stage` replaces the failpoints."""
         on_stage = on_stage or failpoints_of(settings.topic)
         super().__init__(KafkaLog(settings, on_stage), initial, may_write, tuning or StoreTuning(), on_stage)

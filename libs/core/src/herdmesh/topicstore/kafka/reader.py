@@ -1,9 +1,9 @@
 """The reader of a store: one consumer on every shard, in a thread of its own.
 
 Owns the thread and its consumers, one after the other. It delivers batches to the event loop, at most a few ahead of
-it, so a slow loop slows the reader and never fills memory (backpressure). It uses no consumer group: positions are the
-store's own. Invariant: a reported position is beyond everything delivered and beyond the transaction markers seen so
-far. So a barrier at the end of the log is reached although the last offset there is a marker, not a record.
+it, so a slow loop slows the reader and never fills memory (backpressure). It uses no consumer group: the store keeps
+the positions. Invariant: a reported position is past all delivered records and past all transaction markers read so
+far. So a barrier at the end of the log is reached even if the last offset there is a marker, not a record.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from herdmesh.topicstore.settings import TopicSettings
 _logger = logging.getLogger(__name__)
 
 _BATCH_RECORDS = 500
-#: Batches handed to the loop and not applied yet.
+#: Batches delivered to the loop and not applied yet.
 _BATCHES_AHEAD = 4
-#: Also the time until a lone transaction marker is noticed; records are noticed at once.
+#: Also the time until a transaction marker without later records is noticed; records are noticed at once.
 _POLL_S = 0.05
 
 _ASK_S = 5.0
-#: The position is outside the log.
+#: Error code: the position is outside the log.
 _OUTSIDE = KafkaError._AUTO_OFFSET_RESET  # pyright: ignore[reportPrivateUsage]  # librdkafka's local codes are named so
 
-#: The consumer cannot go on: its position is outside the log (truncated, recreated), or it may not read.
+#: Error codes after which the consumer cannot continue: position outside the log (truncated, recreated), or no
+#: permission to read.
 _FAULTS = frozenset(
     {
         _OUTSIDE,
@@ -50,7 +51,7 @@ _FAULTS = frozenset(
 
 
 class KafkaReader:
-    """Reads `shards` from `beginnings` on and calls `events` on the loop that `start` ran on."""
+    """Reads `shards` from `beginnings` and calls `events` on the loop that `start` ran on."""
 
     def __init__(self, settings: TopicSettings, shards: Sequence[Shard], beginnings: Positions) -> None:
         self._settings = settings
@@ -86,7 +87,7 @@ class KafkaReader:
                     is_lost = self._read(consumer, contact, events, tell)
                 finally:
                     close(consumer, is_lost=is_lost)
-        except Exception as error:  # the supervisor of this thread: nothing may end it silently
+        except Exception as error:  # the supervisor of this thread: no error may end it without a log line
             _logger.exception("the reader failed")
             fault = self._fault(error)
             tell(lambda: events.on_fault(fault))
@@ -102,7 +103,8 @@ class KafkaReader:
     def _open(self, contact: Contact) -> Consumer:
         configs: dict[str, Any] = {
             "fetch.wait.max.ms": 100,
-            # What the client may hold ahead of us. Its 64 MiB would be most of a store's memory, and no replay waits.
+            # Limit of the client's prefetch. Its default of 64 MiB would be most of a store's memory, and no replay
+            # needs it.
             "queued.max.messages.kbytes": 4_096,
             "fetch.queue.backoff.ms": 2,
             "reconnect.backoff.max.ms": 500,
@@ -123,7 +125,7 @@ class KafkaReader:
         return consumer
 
     def _assign(self, consumer: Consumer) -> None:
-        """Read on at our positions."""
+        """Continue reading at our positions."""
         consumer.assign(
             [
                 TopicPartition(topic, partition, offset)
@@ -138,7 +140,7 @@ class KafkaReader:
         events: LogEvents,
         tell: Callable[[Callable[[], object]], None],
     ) -> bool:
-        """Until it is told to stop, or (True) the consumer is of no use any more."""
+        """Read until `stop` is called (return False) or the client has forgotten its brokers (return True)."""
         told: Positions | None = None
         while not self._stop.is_set():
             if contact.is_lost(consumer):
@@ -163,7 +165,9 @@ class KafkaReader:
         return False
 
     def _take(self, consumer: Consumer) -> list[StoredRecord]:
-        """Wait for one message, then take what is there: `consume(n, timeout)` alone would wait its whole timeout."""
+        """Wait for one message, then take all that are buffered: `consume(n, timeout)` alone would wait its whole
+        timeout.
+        """
         first = consumer.poll(_POLL_S)
         messages = [] if first is None else [first, *consumer.consume(_BATCH_RECORDS, 0)]
         records: list[StoredRecord] = []
@@ -179,10 +183,10 @@ class KafkaReader:
             elif error.code() in _FAULTS or error.fatal():
                 raise KafkaException(error)
             elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                pass  # the client looks for the coordinator of the group it was made to name and never uses
+                pass  # the client must be given a group name, looks for its coordinator and never uses the group
             else:
                 _logger.warning("topic reader: transient error, continuing: %s", error)
-        # The client's own position is beyond the markers it skipped, which no message tells.
+        # The client's own position includes the markers it skipped, for which there is no message.
         for position in consumer.position([TopicPartition(*shard) for shard in self._shards]):
             self._reach((position.topic, position.partition), position.offset)
         if skipped:
@@ -190,8 +194,9 @@ class KafkaReader:
         return records
 
     def _skip_expired(self, consumer: Consumer, message: Message) -> bool:
-        """True when this is the audit topic, whose retention passed our position by: reading goes on where it begins.
-        (The own topic is compacted: its beginning does not move.)"""
+        """Move the position to the first offset of the audit topic when its retention has passed the position. True
+        then. (The own topic is compacted: its first offset does not move.)
+        """
         shard = (message.topic() or "", message.partition() or 0)
         if shard[0] != self._settings.audit_topic:
             return False

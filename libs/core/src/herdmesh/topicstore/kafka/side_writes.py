@@ -1,8 +1,8 @@
-"""The part of a write outside the store's own topics: records of other topics, and a group's offsets.
+"""The side writes of a write, outside the store's own topics: records of other topics, and a group's offsets.
 
-Owns sending that part in the open transaction of the writer's producer, and telling errors that Kafka repeats at every
-attempt (`CommitBesideRefused`) from transient ones. Owns neither that transaction nor its end. Invariant: when
-`send_beside` returns, the transaction holds all of it.
+Owns sending them in the open transaction of the writer's producer, and the distinction between errors that Kafka
+repeats at every attempt (`CommitBesideRefused`) and transient ones. Owns neither the transaction nor its end.
+Invariant: when `send_beside` returns, the transaction has all side writes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from herdmesh.topicstore.kafka.topics import kafka_error
 from herdmesh.topicstore.log import CommitBesideRefused, CommitNotSent
 from herdmesh.topicstore.settings import TopicSettings
 
-#: How a call of the producer fails. RuntimeError: in a state that forbids it. SystemError: a fatal error (fenced) came
-#: up while the client was running our delivery callbacks, and it went on running them with the exception set.
+#: Exceptions of producer calls. RuntimeError: the call is forbidden in the current state. SystemError: a fatal error
+#: (fenced) was raised in one of our delivery callbacks, and the client continued to run them with the exception set.
 CLIENT_ERRORS = (KafkaException, BufferError, RuntimeError, SystemError)
 
 _CALL_S = 5.0
 _TURN_S = 0.2
-#: A topic just made may not be known yet to the broker that is asked.
+#: A newly created topic may not be known yet to the broker that gets the query.
 _PATIENCE_S = 1.0
 _LOOK_AGAIN_S = 0.1
-#: Of a call that was given `_CALL_S`.
+#: Limit in seconds for a call with the timeout `_CALL_S`.
 _HANG_S = 15.0
 
 _NO_SUCH_TOPIC = frozenset(
@@ -44,7 +44,7 @@ _NO_SUCH_TOPIC = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # pyright: ignore[reportPrivateUsage]
     }
 )
-#: Not among them: what is refused to the transactional id, which is the store's own affair.
+#: Does not include refusals of the transactional id: those concern the store itself.
 _FOR_GOOD = _NO_SUCH_TOPIC | {
     KafkaError._INVALID_ARG,  # pyright: ignore[reportPrivateUsage]
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -63,13 +63,14 @@ _FOR_GOOD = _NO_SUCH_TOPIC | {
 
 
 def reason_of(failure: Exception) -> str:
-    """What one of `CLIENT_ERRORS` says."""
+    """The message of one of `CLIENT_ERRORS`."""
     return str(failure.__cause__ if isinstance(failure, SystemError) and failure.__cause__ else failure)
 
 
 def require_topics(producer: Producer, beside: Beside) -> None:
-    """Look for every topic and partition, before a transaction begins: records for a topic that is not there would wait
-    in the client until their time is over, and nothing would say why. Raises `CommitNotSent`."""
+    """Check that every topic and partition exists, before a transaction begins. Records for a missing topic would wait
+    in the client until their timeout, without a reason in the error. Raises `CommitNotSent`.
+    """
     partitions = {record.topic or "": 0 for record in beside.records}
     for offset in beside.group_offsets:
         partitions[offset.topic] = max(offset.partition, partitions.get(offset.topic, 0))
@@ -84,7 +85,7 @@ def require_topics(producer: Producer, beside: Beside) -> None:
 
 
 def send_beside(producer: Producer, beside: Beside, settings: TopicSettings) -> None:
-    """Send it in the open transaction and wait until it is acknowledged. Raises `CommitNotSent`."""
+    """Send the side writes in the open transaction and wait until they are acknowledged. Raises `CommitNotSent`."""
     try:
         if beside.records:
             _send_records(producer, beside, settings)
@@ -95,7 +96,7 @@ def send_beside(producer: Producer, beside: Beside, settings: TopicSettings) -> 
 
 
 def _missing(producer: Producer, topic: str, partition: int) -> str | None:
-    """What is not there. Raises `CommitNotSent`."""
+    """The reason why the topic or partition cannot be used, or None. Raises `CommitNotSent`."""
     try:
         found = producer.list_topics(topic, _CALL_S).topics.get(topic)
     except CLIENT_ERRORS as failure:
@@ -105,7 +106,7 @@ def _missing(producer: Producer, topic: str, partition: int) -> str | None:
         return "there is no such topic"
     if found.error is not None and found.error.code() in _FOR_GOOD:
         raise _refused(f"topic {topic!r}", found.error.str())
-    # Of a topic without leaders the answer may be empty; who sends finds out.
+    # For a topic without leaders the metadata may be empty; the send will show the error.
     if found.error is None and partition >= len(found.partitions):
         return f"there is no partition {partition} of it"
     return None
@@ -136,23 +137,24 @@ def _send_records(producer: Producer, beside: Beside, settings: TopicSettings) -
                 raise
             raise _not_sent(f"a record for topic {topic!r}", error) from failure
     while producer.flush(_TURN_S) and time.monotonic() < deadline_s and transaction_trouble(producer) is None:
-        pass  # once the transaction is in trouble, what is queued stays there
+        pass  # after an error of the transaction, queued records stay in the queue
     for topic, error in failures:
         if error.code() in _FOR_GOOD:
             raise _refused(f"a record for topic {topic!r}", error.str())
     topics = ", ".join(sorted({repr(record.topic) for record in beside.records}))
     if (trouble := transaction_trouble(producer)) is not None:
-        # The records themselves are only told as given up.
+        # The delivery reports of the records themselves only show that they were purged.
         raise _not_sent(f"a record for topic {topics}", trouble)
     if failures:
         raise _not_sent(f"a record for topic {failures[0][0]!r}", failures[0][1])
-    # One without an offset was only guessed to be there, from the answer to another, and may be lost.
+    # A record without an offset is inferred to be acknowledged, from the acknowledgement of another record, and may be
+    # lost.
     if len(acknowledged) < len(beside.records) or None in acknowledged:
         raise CommitNotSent(f"a record for topic {topics} was not acknowledged in time")
 
 
 def _send_offsets(producer: Producer, beside: Beside, settings: TopicSettings) -> None:
-    # Within a transaction Kafka 4 takes them also for a group that has members: the caller has to know of those.
+    # Within a transaction Kafka 4 accepts offsets also for a group that has members: the caller must rule that out.
     what = f"offsets of group {beside.group!r}"
     offsets = [TopicPartition(one.topic, one.partition, one.offset, one.metadata) for one in beside.group_offsets]
     consumer = _in_name_only(beside.group, settings)
@@ -161,7 +163,7 @@ def _send_offsets(producer: Producer, beside: Beside, settings: TopicSettings) -
         deadline_s = time.monotonic() + settings.transaction_timeout_ms / 1000
         while True:
             try:
-                # The writer's thread must come back. A call that hangs keeps the producer, which is thrown away.
+                # The writer's thread must return. A call that hangs keeps the producer, which is discarded.
                 bounded(lambda: send_offsets(producer, offsets, group, _CALL_S), _HANG_S)
                 return
             except CallHangs as failure:
@@ -173,11 +175,11 @@ def _send_offsets(producer: Producer, beside: Beside, settings: TopicSettings) -
                 if not may_be_repeated(error) or time.monotonic() > deadline_s:
                     raise _not_sent(what, error) from failure
     finally:
-        close(consumer, is_lost=True)  # it is no member and commits nothing: nobody need wait for it
+        close(consumer, is_lost=True)  # the consumer is no member and commits nothing: nobody waits for its close
 
 
 def _in_name_only(group: str, settings: TopicSettings) -> Consumer:
-    """A consumer that joins nothing and reads nothing: only it can tell the producer of its group."""
+    """A consumer that joins no group and reads nothing: only a consumer can give the producer the group's metadata."""
     configs: dict[str, Any] = {
         "reconnect.backoff.max.ms": 500,
         **settings.client_configs,

@@ -1,6 +1,6 @@
 """The admin side of a store's topics: creation, checks, end offsets.
 
-Owns creation and checking of a store's topics at start, checking them again while it runs, and the fetch of end offsets
+Owns the creation and check of a store's topics at start, later checks while it runs, and the fetch of end offsets
 for barriers. Invariants: a store never starts on a topic whose cleanup policy or partition count is not exactly what it
 needs; and only `open_topics` creates a topic, also on a broker that creates topics automatically.
 """
@@ -45,10 +45,10 @@ from herdmesh.topicstore.settings import MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES_DE
 _logger = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 5.0
 _REFRESH_TIMEOUT_S = 1.0
-#: So much later than it should have, a client that gives no answer is not waited for any more.
+#: Seconds past its own timeout after which we stop waiting for the client.
 _GRACE_S = 1.0
 _RETRY_S = 0.1
-#: A topic that seems to be another is asked for once more after this time: brokers learn of topics one after the other.
+#: A topic with another id is described once more after this time: brokers learn of a new topic one after the other.
 _CONFIRM_S = 0.5
 _POLICY = "cleanup.policy"
 
@@ -61,7 +61,7 @@ class _Described(Protocol):
 
 
 class _AdminCalls(Protocol):
-    """What is used of `AdminClient`, with the types its own annotations leave open."""
+    """The calls of `AdminClient` that are used here, with types that its own annotations lack."""
 
     def create_topics(self, new_topics: list[NewTopic], *, request_timeout: float) -> dict[str, Future[None]]: ...
 
@@ -81,7 +81,7 @@ class _AdminCalls(Protocol):
 
 
 def kafka_error(exception: BaseException) -> KafkaError | None:
-    """The error inside a `KafkaException`, if that is what this is."""
+    """The error inside a `KafkaException`, or None for another exception."""
     if isinstance(exception, KafkaException) and exception.args and isinstance(exception.args[0], KafkaError):
         return exception.args[0]
     return None
@@ -101,7 +101,7 @@ class TopicAdmin:
             "error_cb": self._on_error,
         }
         self._client = _client(configs)
-        #: what a client was told of topics, and when `_client` is to ask anew.
+        #: Topic metadata that a client received, and the time at which to request it again.
         self._known: Topics = {}
         self._known_until_s = 0.0
         self._former: _AdminCalls | None = None
@@ -113,7 +113,7 @@ class TopicAdmin:
         self._ids: dict[str, str] = {}
 
     async def open_topics(self, shards: Sequence[Shard]) -> tuple[str, Positions]:
-        """Create what is absent and check what is there. Raises `StartError`.
+        """Create absent topics and check existing ones. Raises `StartError`.
 
         Returns the store id, which is the id Kafka gave the topic, and the first offset of each shard.
         """
@@ -131,7 +131,7 @@ class TopicAdmin:
                 if asyncio.get_running_loop().time() > deadline_s:
                     reason = error.str() if error is not None else str(failure)
                     raise self._login_refused() or BrokerUnreachable(settings.bootstrap_servers, reason) from None
-                # No broker yet, or the topic was made a moment ago and its leader does not know.
+                # No broker is up yet, or the topic was created a moment ago and its leader does not know it.
                 _logger.info("topics are not ready, trying again: %s", failure)
                 await asyncio.sleep(_RETRY_S)
 
@@ -151,7 +151,7 @@ class TopicAdmin:
         return refusal
 
     async def _same_topic(self, name: str) -> TopicDescription:
-        """The topic as it is. Raises `TopicRecreated` when it is not the one that was opened."""
+        """Describe the topic. Raises `TopicRecreated` when it is not the topic that was opened."""
         found = await self._describe(name)
         if found is None or _id(found) != self._ids[name]:
             await asyncio.sleep(_CONFIRM_S)
@@ -182,7 +182,7 @@ class TopicAdmin:
         try:
             await _one(self._client.create_topics([new], request_timeout=self._request_timeout_s))
         except KafkaException as failure:
-            # Another replica may have been faster: what it made is checked like any other topic.
+            # Another replica may have created it first: check it like any other topic.
             if _code(failure) != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._refused(failure, Need.CREATE_TOPIC, wanted.name) from None
 
@@ -225,7 +225,7 @@ class TopicAdmin:
         return str(cast(object, entries[_POLICY].value))
 
     async def cluster_id(self) -> str:
-        """The id of the Kafka cluster; empty when the broker does not tell it, which keeps no store from starting."""
+        """The id of the Kafka cluster; empty when the broker does not return it. A store starts without it."""
         try:
             found = await asyncio.wrap_future(self._client.describe_cluster(request_timeout=self._request_timeout_s))
         except KafkaException as failure:
@@ -234,11 +234,11 @@ class TopicAdmin:
         return str(cast(object, found.cluster_id) or "")
 
     async def min_compaction_lag_ms(self) -> int:
-        """The own topic's `min.compaction.lag.ms`; 0, which promises nothing, when the broker does not say."""
+        """The own topic's `min.compaction.lag.ms`; 0, which promises nothing, when the broker does not return it."""
         return await self._number(self._settings.topic, MIN_COMPACTION_LAG, 0)
 
     async def max_message_bytes(self) -> int:
-        """The least `max.message.bytes` of the topics; Kafka's default when the broker does not say."""
+        """The smallest `max.message.bytes` of the topics; Kafka's default when the broker does not return it."""
         found = [
             await self._number(wanted.name, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES_DEFAULT) for wanted in self._wanted
         ]
@@ -254,9 +254,9 @@ class TopicAdmin:
         return int(str(cast(object, entries[setting].value)))
 
     async def unstable(self, shards: Sequence[Shard]) -> list[Shard]:
-        """Those in which a transaction is open. Raises `LogUnavailable`."""
+        """The shards in which a transaction is open. Raises `LogUnavailable`."""
         ends = await self.offsets(shards, first=False, isolation=IsolationLevel.READ_UNCOMMITTED)
-        stable = await self.offsets(shards, first=False)  # asked second: what is written meanwhile moves it on
+        stable = await self.offsets(shards, first=False)  # fetched second: a write in between can only advance it
         return [shard for shard, first, end in zip(shards, stable, ends, strict=True) if first < end]
 
     async def offsets(
@@ -266,10 +266,10 @@ class TopicAdmin:
         first: bool,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> Positions:
-        """The first, or the end of the readable, offsets of each shard. Raises `LogUnavailable`.
+        """The first offset, or the end offset, of each shard. Raises `LogUnavailable`.
 
-        The end is the last stable offset, unless asked otherwise: beyond it are only records of transactions that have
-        not ended, and nothing acknowledged, because a writer acknowledges what its own reader has read.
+        The end is the last stable offset by default. Past it are only records of open transactions, none of them
+        acknowledged, because a writer acknowledges only records that its own reader has read.
         """
         spec = OffsetSpec.earliest() if first else OffsetSpec.latest()
         try:
@@ -289,16 +289,17 @@ class TopicAdmin:
             self._known_until_s = 0.0
             raise LogUnavailable(str(failure) or "the client gave no answer") from failure
         offsets = tuple(int(found[shard].offset) for shard in shards)
-        if min(offsets) < 0:  # a broker that has just started may answer without one, and that is no end of a log
+        if min(offsets) < 0:  # a broker that has just started may return no offset; that is not the end of a log
             raise LogUnavailable(f"the broker does not know the offsets of {shards[offsets.index(min(offsets))]} yet")
         return offsets
 
     async def _leaders(self, topics: set[str]) -> tuple[_AdminCalls, Topics]:
-        """A client, and what it was told of topics not long ago. Raises KafkaException when it gives no answer.
+        """A client, and the recent topic metadata it received. Raises KafkaException when the client returns none.
 
-        Looked up again after every failure: the client asks with the leader epoch it knows, and after a broker's
-        restart it goes on doing so, refused each time (FENCED_LEADER_EPOCH), until its next periodic refresh minutes
-        later."""
+        Read again after every failure: the client sends the leader epoch it knows. After a broker's restart it
+        continues to do so, and is rejected each time (FENCED_LEADER_EPOCH), until its next periodic refresh minutes
+        later.
+        """
         client, loop = self._client, asyncio.get_running_loop()
         if topics <= self._known.keys() and loop.time() < self._known_until_s:
             return client, self._known
@@ -309,8 +310,8 @@ class TopicAdmin:
         except KafkaException:
             there = await self._thread.call(lambda: accepts(self._settings.bootstrap_servers))
             if there and self._client is client:
-                # Why: `herdmesh.kafka.broker_reachability`. The former one lives on for whoever still waits for its
-                # answer.
+                # The reason is in `herdmesh.kafka.broker_reachability`. Keep the former client alive for calls that
+                # still wait for its replies.
                 self._former, self._client, self._known_until_s = client, _client(self._configs), 0.0
             raise
         if self._client is client:
@@ -329,7 +330,9 @@ class TopicAdmin:
         on_client_error(error)
 
     def _login_refused(self) -> NotAuthorized | None:
-        """Of a call that failed: why, if the broker did not let this client in. It says so only beside the call."""
+        """After a failed call: the authentication error of this client, if there was one. The client reports it only by
+        its error callback.
+        """
         self._login_error = ""
         self._client.poll(0)
         return login_refused(self._login_error, self._settings) if self._login_error else None
@@ -341,7 +344,7 @@ def _client(configs: Mapping[str, Any]) -> _AdminCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A topic as a store needs it."""
+    """A topic as a store requires it."""
 
     name: str
     partitions: int
@@ -354,7 +357,9 @@ def _id(description: TopicDescription) -> str:
 
 
 def _allowed(description: TopicDescription) -> Sequence[AclOperation]:
-    """What this client may do with the topic; everything on a broker without an authorizer (KIP-430)."""
+    """The operations that this client may perform on the topic; all of them on a broker without an authorizer
+    (KIP-430).
+    """
     return cast(_Described, description).authorized_operations or ()
 
 
@@ -368,7 +373,7 @@ async def _one(futures: Mapping[Any, Future[_T]]) -> _T:
     return await asyncio.wrap_future(future)
 
 
-#: Asking again will not help.
+#: Error codes for which a retry does not help.
 _HOPELESS = frozenset(
     {
         KafkaError.INVALID_CONFIG,

@@ -1,11 +1,11 @@
 """The writer of a store: one transactional producer, used from one thread.
 
-Owns the producer. After a failed transaction the producer is thrown away without an abort: an abort followed by a retry
+Owns the producer. After a failed transaction the producer is discarded without an abort: an abort followed by a retry
 could fence the rightful owner once the broker has forgotten the id (INVALID_PRODUCER_ID_MAPPING). The open transaction
 is ended by the next owner that initialises the id, or by its timeout. The only transaction that is aborted is a sound
-one, with all records acknowledged, whose offsets are not the ones that its late values were computed for. Invariant: a
-commit is requested only after every record was acknowledged. So the offsets are known before any record can be read,
-and a commit whose answer was lost can be looked up in the log.
+one, with all records acknowledged, whose offsets differ from those for which its late values were computed. Invariant:
+a commit is requested only after every record was acknowledged. So the offsets are known before any record can be read,
+and a commit with a lost reply can be looked up in the log.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _CALL_S = 5.0
 
 
 class Writer:
-    """Blocking; the caller runs every method in one thread."""
+    """Blocking writer; the caller runs every method in one thread."""
 
     def __init__(self, settings: TopicSettings, shards: Sequence[Shard], on_stage: OnStage) -> None:
         self._settings = settings
         self._on_stage = on_stage
         self._index = {shard: index for index, shard in enumerate(shards)}
         self._producer: Producer | None = None
-        self._ends = [0] * settings.partitions  # where the next record lies in each partition of the own topic
-        #: What the topics take; set before the first `take_over`.
+        self._ends = [0] * settings.partitions  # offset of the next record in each partition of the own topic
+        #: Largest message that the topics accept; set before the first `take_over`.
         self.message_bytes_max = MAX_MESSAGE_BYTES_DEFAULT
 
     def take_over(self) -> None:
@@ -78,12 +78,15 @@ class Writer:
         self._end(self._producer)
         for shard, offset in places:
             if shard < len(self._ends):
-                self._ends[shard] = offset + 2  # the next but one: a marker ends the transaction in each partition
+                self._ends[shard] = (
+                    offset + 2
+                )  # the next offset but one: a marker ends the transaction in each partition
         self._on_stage(WriteStage.AFTER_COMMIT)
 
     def finish(self, hanging: Mapping[Shard, bool]) -> None:
-        """End what an earlier transaction of our id left open in these partitions, by one that is committed where that
-        was to be (True) and aborted where it was not. `take_over` comes next: it waits for the markers.
+        """End transactions that an earlier producer with our transactional id left open in these partitions. For each
+        decision one new transaction is ended alike: committed (True) or aborted (False). Call `take_over` next: it
+        waits for the markers.
 
         Raises `LogUnavailable`.
         """
@@ -95,14 +98,14 @@ class Writer:
                 producer.begin_transaction()
                 for topic, partition in (shard for shard, decided in hanging.items() if decided is commit):
                     producer.produce(topic, KEEP_ALIVE_VALUE, KEEP_ALIVE_KEY, partition)
-                if producer.flush(_CALL_S):  # an abort of what was not sent would write no marker
+                if producer.flush(_CALL_S):  # an abort without sent records would write no marker
                     raise LogUnavailable("cannot end an earlier transaction: a record was not acknowledged in time")
                 (producer.commit_transaction if commit else producer.abort_transaction)(_CALL_S)
             except CLIENT_ERRORS as failure:
                 raise LogUnavailable(f"cannot end an earlier transaction: {reason_of(failure)}") from failure
 
     def release(self) -> None:
-        """Throw the producer away, with its open transaction if there is one."""
+        """Discard the producer, with its open transaction if there is one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             try:
@@ -111,8 +114,10 @@ class Writer:
                 _logger.info("purging a discarded producer: %s", failure)
 
     def _connect(self, producer: Producer) -> None:
-        """Have a connection: asked for its coordinator without one, the client looks again only after 500 ms. The one
-        to a bootstrap address, which answers as broker -1, is dropped as soon as the broker behind it is known."""
+        """Establish a connection first: without one, a client that looks for its coordinator retries only after 500 ms.
+        A connection to a bootstrap address (broker id -1) does not count: it is closed as soon as the broker behind it
+        is known.
+        """
         for _ in range(3):
             if producer.list_topics(self._settings.topic, _CALL_S).orig_broker_id >= 0:
                 return
@@ -131,7 +136,8 @@ class Writer:
             "delivery.timeout.ms": settings.transaction_timeout_ms,
             "acks": "all",
             "message.max.bytes": self.message_bytes_max,
-            # Java's partitioner. The client's default puts most keys elsewhere, and one key would live twice.
+            # Java's partitioner. The client's default would put most keys into other partitions, and one key would have
+            # two live records.
             "partitioner": MURMUR2_RANDOM,
             **NO_AUTO_CREATION,
             "error_cb": on_client_error,
@@ -158,8 +164,9 @@ class Writer:
         return [place for place in places if place is not None]
 
     def _send_at_once(self, producer: Producer, transaction: Transaction) -> list[LogPlace] | None:
-        """Send everything with late values made for the places where this writer's records lie when nobody else writes
-        the topic: a round trip less. None when somebody did; the transaction is of no use then."""
+        """Send everything at once, which saves a round trip. The late values are computed for the places the records
+        get if there is no other writer. Return None when there was one; the transaction is useless then.
+        """
         expected = transaction.expected_places(self._ends)
         values = [record.value for record in transaction.records]
         for index, value in zip(transaction.behind, transaction.values_behind(expected), strict=True):

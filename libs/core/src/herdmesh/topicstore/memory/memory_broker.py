@@ -1,9 +1,9 @@
-"""An in-memory Kafka broker, as far as a topic store can see one.
+"""An in-memory Kafka broker with the behaviour that a topic store can observe.
 
 Owns topics, transactional identities with their open transactions, election groups, and groups' committed offsets. It
 has a marker offset after each transaction, epochs that fence, readers that stop before the first open transaction (the
 last stable offset), one owner per election group, and compaction that spares young records. A difference that a caller
-could see is a bug here. Everything is synchronous; with an injected clock it is deterministic.
+could observe is a bug here. Everything is synchronous; with an injected clock it is deterministic.
 
 Invariant: records become visible whole transactions at a time, in offset order within a partition.
 """
@@ -25,7 +25,7 @@ def wall_clock_ms() -> int:
 
 
 class Fenced(Exception):
-    """The identity was initialised by somebody else since."""
+    """Another owner has initialised the identity since."""
 
 
 def _offset(record: StoredRecord) -> int:
@@ -34,16 +34,16 @@ def _offset(record: StoredRecord) -> int:
 
 @dataclass(slots=True)
 class MemoryPartition:
-    """`records` are committed; below `stable` no more will come."""
+    """`records` are committed; below `stable` no more records will come."""
 
     records: list[StoredRecord] = field(default_factory=lambda: list[StoredRecord]())
     next_offset: int = 0
-    #: First offsets of the transactions that are open.
+    #: First offsets of the open transactions.
     open: list[int] = field(default_factory=lambda: list[int]())
 
     @property
     def stable(self) -> int:
-        """The end of what can be read."""
+        """The last stable offset: the end of the readable records."""
         return min(self.open, default=self.next_offset)
 
     def since(self, offset: int, limit: int) -> list[StoredRecord]:
@@ -54,7 +54,7 @@ class MemoryPartition:
 
 @dataclass(slots=True)
 class MemoryTopic:
-    """One topic. `store_id` differs for each topic ever made by a broker, names reused or not."""
+    """One topic. `store_id` differs for each topic that a broker ever creates, even if the name is reused."""
 
     name: str
     store_id: str
@@ -64,12 +64,14 @@ class MemoryTopic:
     now_ms: Callable[[], int]
 
     def records(self) -> list[StoredRecord]:
-        """What is committed in the topic now, partition after partition."""
+        """The committed records of the topic, partition after partition."""
         return [record for partition in self.partitions for record in partition.records]
 
     def compact(self, *, drop_tombstones: bool = False, young_too: bool = False) -> None:
-        """Keep the last record of each key, as a log cleaner that has caught up does; offsets stay. What came after a
-        record younger than the topic's least compaction lag is spared and counts for nothing, unless `young_too`."""
+        """Keep the last record of each key, as a log cleaner that has caught up does; offsets stay. Records after one
+        that is younger than the topic's minimum compaction lag are kept and do not replace older ones, unless
+        `young_too`.
+        """
         oldest_young_ms = self.now_ms() - self.min_compaction_lag_ms
         for partition in self.partitions:
             end = partition.stable
@@ -95,17 +97,17 @@ class _Transaction:
 
 
 class Member(Protocol):
-    """Of an election group."""
+    """A member of an election group."""
 
     def tell_owner(self, owned: bool) -> None: ...
 
 
 class MemoryBroker:
-    """What several `MemoryTopicStore`s share. Use one per simulated cluster."""
+    """The broker that several `MemoryTopicStore`s share. Use one per simulated cluster."""
 
     def __init__(self, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.topics: dict[str, MemoryTopic] = {}
-        #: What is committed: group -> topic and partition -> offset and metadata.
+        #: Committed offsets: group -> topic and partition -> offset and metadata.
         self.group_offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = {}
         self.now_ms = now_ms
         self.cluster_id = "memory"
@@ -120,7 +122,7 @@ class MemoryBroker:
     def create_topic(
         self, name: str, partitions: int, cleanup_policy: str, min_compaction_lag_ms: int = 0
     ) -> MemoryTopic:
-        """Make a topic; one of that name must not exist."""
+        """Create a topic; the name must be free."""
         assert name not in self.topics
         self._made += 1
         made = [MemoryPartition() for _ in range(partitions)]
@@ -139,8 +141,9 @@ class MemoryBroker:
     # Transactions. Methods with an epoch raise `Fenced` when it is not the identity's newest.
 
     def fence(self, transactional_id: str) -> int:
-        """Initialise an identity: its open transaction is aborted and whoever held it before can commit no more.
-        Returns the new epoch."""
+        """Initialise an identity: its open transaction is aborted and its earlier owner can no longer commit.
+        Returns the new epoch.
+        """
         self._end(transactional_id, commit=False)
         self._epochs[transactional_id] = self.epoch(transactional_id) + 1
         return self._epochs[transactional_id]
@@ -151,7 +154,7 @@ class MemoryBroker:
     def send(
         self, transactional_id: str, epoch: int, topic: str, partition: int, key: bytes, value: bytes | None
     ) -> int:
-        """Append one record to the identity's transaction, which is opened if there is none. Returns its offset."""
+        """Append one record to the identity's transaction, which is begun if none is open. Returns its offset."""
         self._require(transactional_id, epoch)
         transaction = self._transactions.setdefault(transactional_id, _Transaction())
         log = self.topics[topic].partitions[partition]
@@ -163,7 +166,7 @@ class MemoryBroker:
         return record.offset
 
     def send_offsets(self, transactional_id: str, epoch: int, group: str, offsets: Sequence[GroupOffset]) -> None:
-        """Have offsets of a group committed by the identity's transaction, which is opened if there is none."""
+        """Add offsets of a group to the identity's transaction, which is begun if none is open."""
         self._require(transactional_id, epoch)
         transaction = self._transactions.setdefault(transactional_id, _Transaction())
         transaction.group_offsets += [(group, offset) for offset in offsets]
@@ -224,7 +227,7 @@ class MemoryBroker:
     # Readers.
 
     def attach(self, poke: Callable[[], None]) -> None:
-        """`poke` is called whenever there may be something new to read."""
+        """Call `poke` whenever there may be new records to read."""
         self._readers.append(poke)
 
     def detach(self, poke: Callable[[], None]) -> None:

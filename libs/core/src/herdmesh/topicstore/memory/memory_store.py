@@ -1,10 +1,10 @@
 """The memory engine: the same store over topics that live in this process.
 
-Owns `MemoryTopicStore`, a replica, and its `Log` over a `MemoryBroker` (which belongs to `memory_broker`). Beyond a
-real replica it offers faults for tests: `freeze`/`thaw` (a process stopped and continued, or cut off from the network),
-`kill`, `lose_next_answer` (a commit whose answer does not arrive). Everything runs on the event loop in a fixed order;
-with an injected clock it is deterministic. Invariant: as with a real client, cancelling a caller does not stop a
-transaction that was begun.
+Owns `MemoryTopicStore`, a replica, and its `Log` over a `MemoryBroker` (which belongs to `memory_broker`). In addition
+to a real replica's behaviour it offers faults for tests: `freeze`/`thaw` (a process stopped and continued, or cut off
+from the network), `kill`, `lose_next_answer` (a commit whose reply does not arrive). Everything runs on the event loop
+in a fixed order; with an injected clock it is deterministic. Invariant: as with a real client, cancelling a caller does
+not stop a transaction that was begun.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ class MemoryLog:
         return [place for place in places if place is not None]
 
     def _send_beside(self, beside: Beside, epoch: int) -> None:
-        """Raises `CommitBesideRefused`, as a broker may: when a part of it is sent."""
+        """Send the side writes. Raises `CommitBesideRefused`, possibly after a part of them was sent, as with a
+        broker."""
         for record in beside.records:
             topic = record.topic or ""
             partition = partition_of(record.key, self._partitions_of(topic))
@@ -217,7 +218,7 @@ class MemoryLog:
             call.cancel()
 
     async def _call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do `work` to its end, also when the caller goes away."""
+        """Run `work` to its end, even if the caller is cancelled."""
         call = asyncio.get_running_loop().create_task(work)
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -228,11 +229,11 @@ class MemoryLog:
         await self._stand()
 
     async def _stand(self) -> None:
-        """Let others run, and stand still while a process that is stopped would."""
+        """Yield to other tasks; while `freeze(calls=True)` holds, wait as a stopped process would."""
         await asyncio.sleep(0)
         await self._calls_go_out.wait()
 
-    # What the broker and tests call.
+    # Methods for the broker and tests.
 
     def tell_owner(self, owned: bool) -> None:
         if not self._frozen and owned != self._told_owner and self._events is not None:
@@ -297,29 +298,31 @@ class MemoryTopicStore(TopicStoreCore[StateT, ChangeT], Generic[StateT, ChangeT]
         tuning: StoreTuning | None = None,
         on_stage: OnStage | None = None,
     ) -> None:
-        """`on_stage` takes the place of the failpoints."""
+        """`on_stage` replaces the failpoints."""
         on_stage = on_stage or failpoints_of(settings.topic)
         self._memory = MemoryLog(broker, settings, on_stage)
         super().__init__(self._memory, initial, may_write, tuning or StoreTuning(), on_stage)
 
     def freeze(self, *, calls: bool = False) -> None:
-        """Nothing reaches this replica any more: no records, no loss of ownership. Another replica is elected. Its own
-        calls still go out, which is worse than a stopped process; with `calls` they stand still too, wherever in a
-        transaction they are. May be called by `on_stage`."""
+        """Deliver nothing more to this replica: no records, no loss of ownership. Another replica is elected. This
+        replica's own calls continue, which is worse than a stopped process; with `calls` they stop too, at any point of
+        a transaction. `on_stage` may call this.
+        """
         self._memory.freeze(calls=calls)
 
     def thaw(self) -> None:
-        """End of `freeze`: this replica learns what happened and joins the election again."""
+        """End `freeze`: this replica receives what it missed and joins the election again."""
         self._memory.thaw()
 
     def kill(self) -> None:
-        """As kill -9 of its process: no call of it goes out any more, its transaction stays open until somebody fences
-        it, another replica is elected. Who waits for it is told that it closed or that the outcome is unknown. May be
-        called by `on_stage`; at `before-read-back` and `before-answer`, which are part of one step with the answer,
-        callers are still answered: drop what comes from a killed store."""
+        """Behave as after kill -9 of the process: no call gets out any more, the transaction stays open until another
+        writer fences it, another replica is elected. Waiting callers get the error that the store closed or that the
+        outcome is unknown. `on_stage` may call this. At `before-read-back` and `before-answer`, which are one step with
+        the answer, callers still get their results: discard what comes from a killed store.
+        """
         self._memory.freeze(calls=True)
         self._end("killed")
 
     def lose_next_answer(self, *, applied: bool) -> None:
-        """The next commit takes effect (or not, by `applied`) and its answer is lost either way."""
+        """Let the next commit take effect (or not, by `applied`) and lose its reply either way."""
         self._memory.lose_next_answer(applied=applied)
