@@ -1,8 +1,8 @@
 """A timeout for calls into Kafka's client that may never return: the call is abandoned in its thread.
 
 Calls of a transaction may ignore their own timeout when a broker leaves in the middle of them (librdkafka issues 5456,
-5511; docs/internals/bugs.md). Owns the thread that such a call is left to. Invariant: a call is not abandoned if its
-result was there at a second look, because this process may have been stopped itself meanwhile.
+5511; docs/internals/bugs.md). Owns the thread in which such a call is abandoned. Invariant: a call is abandoned only
+after a second wait for its result, because this process itself may have been stopped during the first.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from threading import Thread
 from typing import Any, Final
 
 HANG_TIMEOUT_S = 10.0
-"""Of a call that was given 2 s."""
+"""Default limit, for a call with a timeout of its own of 2 s."""
 _SECOND_LOOK_S: Final = 2.0
 
 
 class CallHangs(Exception):
-    """The call did not return. It may yet do what it was asked for; no other call of its client will return either."""
+    """The call did not return. It may still take effect; no other call of its client will return either."""
 
 
 def bounded(call: Callable[[], Any], timeout_s: float | None = None) -> None:
-    """Make the call in a thread of its own.
+    """Run the call in a thread of its own and wait for it.
 
     Args:
-        timeout_s: several times what the call itself was given; HANG_TIMEOUT_S unless told.
+        timeout_s: several times the call's own timeout; default HANG_TIMEOUT_S.
 
     Raises:
-        CallHangs: it has not returned by then.
-        BaseException: what the call raised.
+        CallHangs: the call did not return in time.
+        BaseException: the exception of the call.
     """
     answers: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def answer() -> None:
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 - raised again by who waits
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it again
             answers.put(error)
         else:
             answers.put(None)

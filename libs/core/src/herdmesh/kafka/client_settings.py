@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 NO_AUTO_CREATION: Mapping[str, Any] = {"allow.auto.create.topics": False}
-"""For every client but those that are to make topics. Asked for a topic by name, the broker would make it where it
-makes topics for whoever asks (its default): one that was deleted under its user would come back empty, and look like a
-mistake of nobody. librdkafka's admin clients are producers, whose default it is."""
+"""Settings of every client except those that create topics. A metadata request by name would create the topic on a
+broker with automatic creation (its default). A topic that was deleted while in use would come back empty, with no error
+to show the mistake. librdkafka's admin clients are producers, for which automatic creation is the default.
+"""

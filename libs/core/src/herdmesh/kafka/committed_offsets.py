@@ -1,12 +1,12 @@
 """Committed offsets of a consumer's group, with their metadata read by its length.
 
-`Consumer.committed` reads the metadata up to a zero byte. librdkafka's copy of it has none where the committed text had
-none (`rd_kafka_topic_partition_update`), so garbage from the heap may follow the text, or end the call with
+`Consumer.committed` reads the metadata up to a zero byte. librdkafka's copy has none unless the committed text had one
+(`rd_kafka_topic_partition_update`). So garbage from the heap may follow the text, or the call may fail with
 UnicodeDecodeError (2.16.1; docs/internals/bugs.md). Texts that confluent-kafka commits end in a zero; those of Java's
 clients and of `transaction_offsets` do not.
 
-Owns the call and what it returns. Invariant: the metadata is what was committed, up to a zero byte if it has one; bytes
-that are no UTF-8 are replaced, since another program may have written them.
+Owns the call and its result. Invariant: the metadata is the committed text, up to a zero byte if it has one; bytes that
+are not UTF-8 are replaced, since another program may have written them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herdmesh.kafka.librdkafka import Partitions, handle, librdkafka
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """Of one partition. `offset`: None = none is committed."""
+    """The committed offset of one partition; `offset` is None when none is committed."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class CommittedOffset:
 def committed_offsets(
     consumer: Consumer, partitions: Sequence[tuple[str, int]], timeout_s: float
 ) -> list[CommittedOffset]:
-    """As `Consumer.committed`. Blocks. With an unsupported confluent-kafka it is that call, and its fault.
+    """Like `Consumer.committed`. Blocks. With an unsupported confluent-kafka it is that call, with its bug.
 
     Raises:
         KafkaException: as the client does.

@@ -1,11 +1,11 @@
-"""librdkafka's own functions that confluent-kafka does not offer, or only with an object for each message.
+"""librdkafka's own functions that confluent-kafka does not offer, or offers only with an object for each message.
 
 Owns the location of the library, the functions that are typed for all users, the handle of a client, and the operator's
 text for an unsupported confluent-kafka. The handle is private to confluent-kafka's clients: the first field of their
-objects. So these functions are called with the supported versions (`SUPPORTED`) and with no other; the tests of the
-engine call each of them.
+objects. So these functions are called only with the supported versions (`SUPPORTED`); the tests of the engine call each
+of them.
 
-Invariant: memory is read through the handle of an open client of a supported version, or not at all.
+Invariant: memory is read only through the handle of an open client of a supported version.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 SUPPORTED: Final = ("2.16.1",)
-"""Versions of confluent-kafka, as pinned in libs/core/pyproject.toml. One belongs here when the engine's tests of
-queueing, reading and groups pass with it, on every platform it is used on."""
+"""Supported versions of confluent-kafka, as pinned in libs/core/pyproject.toml. Add a version only when the engine's
+tests of queueing, reading and groups pass with it, on every platform it is used on.
+"""
 LACKING: Final = (
     "the offset of a single partition cannot be forgotten while its group keeps others (`herd offsets set` refuses it)",
     "a sink whose consumer group's name is not printable ASCII fails when it commits",
     "records that the client reports as delivered without an answer of the broker may go unnoticed",
     "a mirror, or a question for a sink's offsets, may end the worker's process while a broker restarts",
 )
-"""What is missing or refused with another version, for an operator; docs/internals/bugs.md has what the last two avoid.
-Records are read and queued one by one then."""
+"""Features that are missing or refused with another version, for an operator; docs/internals/bugs.md has the crashes
+that the last two avoid. Records are then read and queued one by one.
+"""
 _HANDLE_AT = object.__basicsize__
-"""Where a client has librdkafka's handle: behind what every Python object begins with."""
+"""Offset of librdkafka's handle in a client object: after the header of every Python object."""
 _POINTER_BYTES = 8
 
 
@@ -60,7 +62,7 @@ class Partitions(ctypes.Structure):
 
 
 _P, _I = ctypes.c_void_p, ctypes.c_int
-#: What is called: the type of the answer, and of what is given.
+#: The functions in use: result type and argument types.
 _LIBRDKAFKA: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_topic_new": (_P, [_P, ctypes.c_char_p, _P]),
     "rd_kafka_topic_destroy": (None, [_P]),
@@ -88,7 +90,7 @@ _LIBRDKAFKA: dict[str, tuple[Any, list[Any]]] = {
 
 
 def handle(client: Producer | Consumer | AdminClient) -> int:
-    """librdkafka's. Raises RuntimeError when the client was closed, as its own calls do."""
+    """The librdkafka handle of a client. Raises RuntimeError when the client was closed, as its own calls do."""
     found = ctypes.c_void_p.from_address(id(client) + _HANDLE_AT).value
     if not found:
         raise RuntimeError(f"the {type(client).__name__} is closed")
@@ -102,12 +104,12 @@ def librdkafka() -> Any:
 
 
 def unsupported() -> str:
-    """Why librdkafka's own calls cannot be made here, for an operator; "" = they can."""
+    """The reason, for an operator, why librdkafka's functions cannot be called here; "" = they can."""
     return _loaded()[1]
 
 
 def _loaded() -> tuple[Any, str]:
-    """The library and "", or None and the cause."""
+    """The library and "", or None and the reason."""
     found = str(confluent_kafka.__version__)
     if found not in SUPPORTED:
         return None, f"unsupported confluent-kafka {found} (supported: {', '.join(SUPPORTED)})"
@@ -118,12 +120,12 @@ def _loaded() -> tuple[Any, str]:
         return None, f"confluent-kafka {found} was built without a librdkafka of its own (supported: its wheel)"
     try:
         return typed(ctypes.CDLL(str(files[0]), mode=os.RTLD_NOLOAD | os.RTLD_NOW), _LIBRDKAFKA), ""
-    except OSError:  # it is not the one that the client has loaded
+    except OSError:  # the client has loaded another library file
         return None, f"confluent-kafka {found} has loaded another librdkafka than its own (supported: its wheel)"
 
 
 def typed(library: Any, calls: Mapping[str, tuple[Any, list[Any]]]) -> Any:
-    """The library, with the types of its calls: of the answer, and of what is given."""
+    """Set result type and argument types of the library's functions; return the library."""
     for name, (answer, given) in calls.items():
         call = library[name]
         call.restype, call.argtypes = answer, given

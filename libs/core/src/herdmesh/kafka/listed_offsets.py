@@ -1,11 +1,10 @@
 """Safe `list_offsets`: beginnings and ends of partitions, without the crash of librdkafka's own lookup of leaders.
 
-`AdminClient.list_offsets` looks for the leaders in its caller's thread. For an unknown leader it registers for cluster
-updates first and goes on afterwards; an update that comes in between makes librdkafka's own thread answer the request
-and free memory that the caller still uses, and the process dies of SIGSEGV (librdkafka 2.15 and 2.16.1,
-`rd_kafka_topic_partition_list_query_leaders_async`; docs/internals/bugs.md has how often). So it is called for
-partitions whose leader the client has just learned, and for no others. `delete_records` looks for leaders in the same
-way.
+`AdminClient.list_offsets` looks up the leaders in its caller's thread. For an unknown leader it registers for cluster
+updates first and continues afterwards. An update in between makes librdkafka's own thread answer the request and free
+memory that the caller still uses, and the process dies of SIGSEGV (librdkafka 2.15 and 2.16.1,
+`rd_kafka_topic_partition_list_query_leaders_async`; docs/internals/bugs.md has how often). So it is called only for
+partitions whose leader the client has just learned. `delete_records` looks up leaders in the same way.
 
 Owns that rule. Invariant: nothing else in this project calls `AdminClient.list_offsets` (tests/tidy checks it).
 """
@@ -20,20 +19,21 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import TopicMetadata  # pyright: ignore[reportPrivateImportUsage] - public by its docs
 
 KNOWN_S: Final = 10.0
-"""How long leaders that a client was told of may be taken for known. It forgets them after `metadata.max.age.ms`,
-fifteen minutes; sooner, for one that is lost makes the question dangerous again."""
+"""How long leaders from a client's metadata count as known. The client forgets them after `metadata.max.age.ms`,
+fifteen minutes; our limit is lower, because a forgotten leader makes the request dangerous again.
+"""
 _ONE_BY_ONE_MAX: Final = 3
-"""More topics are asked about all at once, with all others of the cluster."""
+"""Metadata of more topics is requested in one request for all topics of the cluster."""
 
 Topics = Mapping[str, TopicMetadata]
-"""As `AdminClient.list_topics` tells of them."""
+"""Metadata of topics, from `AdminClient.list_topics`."""
 
 
 def read_topic_metadata(client: Any, topics: Collection[str], timeout_s: float) -> Topics:
-    """What the cluster says of these topics at least; none that there is not is made. Blocks. Raises KafkaException.
+    """Read the metadata of at least these topics; missing topics are not created. Blocks. Raises KafkaException.
 
     Args:
-        client: an `AdminClient` made with `client_settings.NO_AUTO_CREATION`.
+        client: an `AdminClient` created with `client_settings.NO_AUTO_CREATION`.
     """
     if len(topics) > _ONE_BY_ONE_MAX:
         return client.list_topics(timeout=timeout_s).topics
@@ -51,16 +51,16 @@ def list_offsets(
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     known: Topics | None = None,
 ) -> dict[TopicPartition, Future[Any]]:
-    """As `AdminClient.list_offsets`, whose answers have an `offset`. All that is wrong is raised by the futures.
+    """`AdminClient.list_offsets` without the crash; its results have an `offset`. The futures raise all errors.
 
     Args:
-        client: as of `read_topic_metadata`; to be kept until the futures are done, which never are when it is gone.
+        client: see `read_topic_metadata`; keep it until the futures are done, because they never complete without it.
         asked: an `OffsetSpec` for each partition.
-        timeout_s: of the question, and of one about the topics before it.
-        known: what this client was told of all these topics at most KNOWN_S ago; None = it is asked, which blocks.
+        timeout_s: of this request, and of the metadata request before it.
+        known: metadata of all these topics that this client read at most KNOWN_S ago; None = read it now, which blocks.
 
-    The futures raise KafkaException. Of a partition without a leader it is LEADER_NOT_AVAILABLE, worth repeating; of
-    one there is not, what the broker says of its topic, or _UNKNOWN_PARTITION.
+    The futures raise KafkaException: LEADER_NOT_AVAILABLE, worth a retry, for a partition without a leader; for a
+    missing partition the error of its topic, or _UNKNOWN_PARTITION.
     """
     if known is None:
         try:
@@ -76,7 +76,7 @@ def list_offsets(
 
 
 def _trouble(known: Topics, partition: TopicPartition) -> KafkaError | None:
-    """Why its leader cannot be asked."""
+    """The reason why the partition's leader is not known, or None."""
     topic = known.get(partition.topic)
     if topic is None:
         return KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)

@@ -1,7 +1,7 @@
 """A filter of librdkafka's repeated log lines while a broker is down.
 
-A client that has lost all brokers retries its first address at its shortest pause for as long as that lasts, some
-eighty times a second (librdkafka 2.16), and logs each attempt: a run of a sink had 970 lines from a restart of 8 s.
+A client that has lost all brokers retries its first address at its shortest pause, some eighty times a second
+(librdkafka 2.16), and logs each attempt: a run of a sink had 970 lines from a broker restart of 8 s.
 Owns which lines are suppressed and their count, not where the others go. Invariant: for each connection of each client
 the first failure is passed on at once, then one per `PAUSE_S` with the number of suppressed lines.
 """
@@ -20,15 +20,17 @@ _KEPT_MAX: Final = 1_000
 
 
 class Repeats:
-    """A filter of a logger, of one process."""
+    """A filter for one logger of one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._told: dict[str, tuple[float, int]] = {}
-        """Of each client's connection: when it was passed on last, and how many were left out since."""
+        """For each connection of a client: when its last line was passed on, and how many were suppressed since."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """True for what is passed on, whose text then says how many were left out. Everything, at level DEBUG."""
+        """True for a line to pass on; its text then has the number of suppressed lines. At level DEBUG every line
+        passes.
+        """
         text = record.getMessage()
         if not text.startswith(_FAILURE) or logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
             return True

@@ -1,13 +1,13 @@
-"""A login that a Kafka client cannot do by its settings alone: Amazon MSK's by IAM (AWS_MSK_IAM).
+"""A login that a Kafka client cannot perform from its settings alone: Amazon MSK's by IAM (AWS_MSK_IAM).
 
 librdkafka has no such mechanism; MSK accepts the same signed request as an OAUTHBEARER token. So a client gets that
-mechanism and a function that makes tokens, which its own thread calls again at four fifths of a token's life, whether
-the client is polled or not.
+mechanism and a function that creates tokens. The client's own thread calls it again at four fifths of a token's life,
+whether the client is polled or not.
 
 Owns the preparation of the settings, and the tokens. `aws-msk-iam-sasl-signer-python`, an extra of this distribution,
 signs them. `connect.msk_iam` has the options.
 
-Invariant: every Kafka client of a store, worker or run is made of settings that went through `ready` (`tests/tidy`).
+Invariant: the settings of every Kafka client of a store, worker or run pass through `ready` (`tests/tidy`).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _LOGIN_HANDLERS: Final = ("sasl.client.callback.handler.class", "sasl.login.call
 _BROKER = re.compile(r"\.kafka(?:-serverless)?\.([a-z]{2}(?:-[a-z]+)+-\d)\.(?:amazonaws\.com|api\.aws)")
 _SESSION_NAME: Final = "herdmesh"
 _BOUNDS: Final[Mapping[str, Any]] = {"connect_timeout": 3, "read_timeout": 3, "retries": {"total_max_attempts": 2}}
-"""Of a question to AWS: a client waits 10 s for its first token."""
+"""Limits of a request to AWS: a client waits 10 s for its first token."""
 
 Token = tuple[str, float]
-"""The token, and when it is over in epoch seconds."""
+"""The token, and its expiry in epoch seconds."""
 
 
 def ready(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings for a client's constructor: as they are, or with the first token and a function for the next ones.
+    """The settings for a client's constructor: unchanged, or with the first token and a function for the next ones.
 
-    It may ask AWS (a role, an instance's credentials) and blocks meanwhile: not for an event loop.
+    May send requests to AWS (a role, an instance's credentials) and blocks meanwhile: do not call it on an event loop.
 
     Raises:
-        KafkaException: SASL_AUTHENTICATION_FAILED, of a login that cannot be right; _TRANSPORT, of AWS not reached.
+        KafkaException: SASL_AUTHENTICATION_FAILED for an invalid login; _TRANSPORT when AWS is unreachable.
     """
     found = dict(config)
     if all(found.get(name) != MECHANISM for name in _MECHANISMS):
@@ -63,15 +63,16 @@ def ready(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _told(make: Callable[[], Token]) -> Token:
-    """The first token, so that a login that does not work is told at once and why: of the function's errors the client
-    only says that it has no token."""
+    """Create the first token, so that a failing login is reported at once with its cause. For errors of the token
+    function the client reports only that it has no token.
+    """
     errors: Any = import_module("botocore.exceptions")
     try:
         return make()
     except (errors.ConnectionError, errors.HTTPClientError) as error:
         text = f"{MECHANISM}: AWS was not reached for the login's credentials: {error}"
         raise KafkaException(KafkaError(KafkaError._TRANSPORT, text)) from None
-    except Exception as error:  # noqa: BLE001 - a missing profile, refused role, no credentials: botocore says which
+    except Exception as error:  # noqa: BLE001 - a missing profile, refused role, no credentials: botocore's message has the cause
         raise _refused(f"no AWS credentials for the login: {error}; see what {_JAAS} and the environment say") from None
 
 
@@ -80,7 +81,8 @@ def _refused(text: str) -> KafkaException:
 
 
 def _region(servers: str) -> str:
-    """Of the brokers' names, as Amazon's own library has it, else of the environment. Raises ConfigError."""
+    """The region in the brokers' names, as Amazon's own library reads it, else of the environment. Raises
+    ConfigError."""
     match = _BROKER.search(servers)
     if match:
         return match[1]
@@ -110,9 +112,9 @@ def _tokens(login: MskLogin, region: str) -> Callable[[], Token]:
 
 
 def _role(login: MskLogin) -> Any:
-    """A provider of a role's credentials, as botocore knows such. The role is taken on anew for each token.
+    """A botocore credential provider for a role. The role is assumed anew for each token.
 
-    The signer's own way to a role knows neither `awsStsRegion` nor an external id.
+    The signer's own support for roles has neither `awsStsRegion` nor an external id.
     """
     credentials: Any = import_module("botocore.credentials")
     sessions: Any = import_module("boto3.session")

@@ -1,8 +1,8 @@
-"""Offsets of a consumer group in a producer's transaction, whatever characters the group's name has.
+"""Offsets of a consumer group in a producer's transaction, for group names with any characters.
 
-confluent-kafka hands the group from consumer to producer as bytes, and librdkafka's reader of these bytes refuses names
-with anything but printable ASCII ("Input buffer group id is not safe"), which Kafka and Java accept. Such groups are
-handed over by librdkafka's own function instead. Owns that choice; the transaction is the caller's.
+confluent-kafka passes the group from consumer to producer as bytes, and librdkafka's parser of these bytes rejects
+names with anything but printable ASCII ("Input buffer group id is not safe"), which Kafka and Java accept. Such groups
+are passed by librdkafka's own function instead. Owns that choice; the transaction is the caller's.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from herdmesh.kafka.librdkafka import Partition, Partitions, handle, librdkafka
 
 _BEFORE_GROUP = len(b"CGMDv2:") + 4
-"""What stands before the group in `Consumer.consumer_group_metadata()`: the form's name, and the generation."""
+"""Bytes before the group name in `Consumer.consumer_group_metadata()`: the name of the format, and the generation."""
 
 
 def send_offsets(producer: Producer, offsets: Sequence[TopicPartition], group: bytes, timeout_s: float) -> None:
-    """As `Producer.send_offsets_to_transaction`. Blocks.
+    """Like `Producer.send_offsets_to_transaction`. Blocks.
 
     Args:
-        group: `Consumer.consumer_group_metadata()` of a consumer that is no member of the group, or of any that is if
-            its name is printable ASCII.
+        group: `Consumer.consumer_group_metadata()` of a consumer that is not a member of the group; if the group's name
+        is
+            printable ASCII, the consumer may be a member.
 
-    Raises KafkaException, whose error says whether the call may be repeated.
+    Raises KafkaException, whose error has the flag whether the call may be repeated.
     """
     name = group[_BEFORE_GROUP:].partition(b"\0")[0] if group else b""
     library = None if _is_printable(name) else librdkafka()
@@ -59,6 +60,6 @@ def _is_printable(name: bytes) -> bool:
 
 
 def _partition(one: TopicPartition, metadata: bytes) -> Partition:
-    """`metadata` must live as long as what is returned."""
+    """A `Partition`; `metadata` must stay alive as long as the result."""
     text = ctypes.cast(ctypes.c_char_p(metadata), ctypes.c_void_p) if metadata else None
     return Partition(one.topic.encode(), one.partition, one.offset, text, len(metadata))

@@ -1,8 +1,8 @@
 """Outcomes of the transactions of an id, read from the transaction coordinator's own log (ADR 0006).
 
 A broker that dies between deciding a transaction and writing its marker may drop the marker when it comes back. The
-owner of the id then ends the open transaction as it was decided, and this module reads that decision. Owns the reading;
-`connect.transaction_topic` decodes the records, and the consequence is the caller's.
+owner of the id then ends the open transaction according to its recorded decision, and this module reads that decision.
+Owns the reading; `connect.transaction_topic` decodes the records. Reacting is the caller's task.
 
 Invariant: the result is the last decision that names a partition; a later one would have ended the hanging transaction
 there. So nothing is returned before everything was read.
@@ -27,7 +27,7 @@ Shard = tuple[str, int]
 
 
 class DecisionsNotRead(Exception):
-    """The end of the coordinator's log was not reached in time, though the broker has told where it is."""
+    """The end of the coordinator's log was not reached in time, although the broker returned its offset."""
 
 
 def decisions(
@@ -38,25 +38,27 @@ def decisions(
     limit_s: float,
     moved: Callable[[], object] = lambda: None,
 ) -> dict[Shard, bool]:
-    """True = to commit, False = to abort, for those of `shards` that a decision names. Blocks for up to `limit_s` and
-    two calls of 5 s; the consumer, which tells of partitions' ends, is assigned anew.
+    """Return True = commit, False = abort, for those of `shards` that a decision names. Blocks for up to `limit_s` and
+    two calls of 5 s. The consumer must have end-of-partition events; its assignment is replaced.
 
     Args:
-        transactional_id: one that its caller has initialised.
-        moved: called at each turn of the waiting.
+        transactional_id: one that the caller has initialised.
+        moved: called at each turn of the wait.
 
     Raises:
-        DecisionsNotRead: not known yet, it can be asked again.
-        KafkaException: the broker refuses, or does not answer, or does not know the end yet (LEADER_NOT_AVAILABLE).
+        DecisionsNotRead: not known yet; a retry may help.
+        KafkaException: the broker refuses, does not answer, or does not know the end yet (LEADER_NOT_AVAILABLE).
     """
     topic = consumer.list_topics(transaction_topic.NAME, _CALL_S).topics[transaction_topic.NAME]
     if topic.error is not None:
         raise KafkaException(topic.error)
     number = transaction_topic.java_partition(transactional_id, len(topic.partitions))
     log, name = TopicPartition(transaction_topic.NAME, number, OFFSET_BEGINNING), f"{transaction_topic.NAME}-{number}"
-    # A partition that others go on writing to, as this one, is not told to be at its end.
+    # Other producers write to this partition, so an end-of-partition event may never come.
     _, end = consumer.get_watermark_offsets(log, timeout=_CALL_S)
-    if end <= 0:  # a broker that has just started may answer without one, and the id's own initialisation is in there
+    if (
+        end <= 0
+    ):  # a broker that has just started may return no offset; the log has at least the initialisation of the id
         raise KafkaException(
             KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"the broker does not know the end of {name} yet")
         )

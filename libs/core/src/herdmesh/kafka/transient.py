@@ -1,6 +1,6 @@
-"""Transient errors of Kafka: the ones after which a reader goes on and a call is retried.
+"""Transient errors of Kafka: those after which a reader continues and a call is retried.
 
-Owns the list of codes. `KafkaError.retriable()` alone is no answer: librdkafka sets it only on the errors of a
+Owns the list of codes. `KafkaError.retriable()` alone is not enough: librdkafka sets it only on the errors of a
 transactional producer's calls, so it is False for every error of a consumer, even "not the leader". Invariant: an error
 is transient when a retry may succeed without anybody fixing anything.
 """
@@ -11,8 +11,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-#: A topic that was deleted and made again has leaders whose epochs begin anew, and another id: until the client has its
-#: metadata it asks with the old ones.
+#: A recreated topic has leaders whose epochs begin anew, and another id. Until the client has the new metadata, it
+#: sends requests with the old values.
 STALE_TOPIC: Final = frozenset(
     (
         KafkaError.FENCED_LEADER_EPOCH,
@@ -46,11 +46,12 @@ TRANSIENT: Final = STALE_TOPIC | {
 
 
 def is_transient(error: KafkaError) -> bool:
-    """True when reading goes on after it, or a question may be asked again. Whoever goes on has a deadline."""
+    """True when reading may continue after this error, or a request may be retried. The caller has a deadline."""
     return not error.fatal() and (error.retriable() or error.code() in TRANSIENT)
 
 
 def may_be_repeated(error: KafkaError) -> bool:
-    """True when a call of a transactional producer may be made again as it was: librdkafka's rule, and its alone, for
-    after any other error the transaction may be in another state than the caller thinks."""
+    """True when a call of a transactional producer may be repeated unchanged. This is librdkafka's rule alone: after
+    any other error the transaction may be in another state than the caller thinks.
+    """
     return error.retriable()

@@ -1,6 +1,7 @@
-"""What a leading herder tells a worker. Each message is data, sent under the leader's epoch.
+"""The messages from the leading herder to a worker. Each message is data, sent under the leader's epoch.
 
-Owns the vocabulary only. The contract says the same (`herder.v1.SessionResponse`); `herdmesh.session.wire` translates.
+Owns the vocabulary only. The contract defines the same messages (`herder.v1.SessionResponse`); `herdmesh.session.wire`
+translates.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from herdmesh.topicstore.contract import Revision
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Answers hello. Whatever the worker holds and is not in `adopted` it must give up."""
+    """Response to hello. The worker must release each held unit that is not in `adopted`."""
 
     adopted: tuple[UnitId, ...]
     session_timeout_ms: int = 0
@@ -35,11 +36,13 @@ class StartUnit:
     tasks_max: int
     commit_scope: CommitScope | None = None
     revision: Revision | None = None
-    """What of the config store was applied when this was decided: the set is in force there. None for a connector."""
+    """The revision of the config store that the herder had applied at this decision: the task set is in force there.
+    None for a connector.
+    """
     conditions: tuple[Condition, ...] = ()
-    """What every status of this assignment is to carry, so that no write of the worker loses it."""
+    """Conditions that every status of this assignment must carry, so that no status write of the worker loses them."""
     traceparent: str = ""
-    """W3C trace context of the call that this comes of; empty = of none."""
+    """W3C trace context of the call that caused this message; empty = none."""
 
     @property
     def config_offset(self) -> int | None:
@@ -49,7 +52,7 @@ class StartUnit:
 
 @dataclass(frozen=True, slots=True)
 class StopUnit:
-    """Stop a unit and give it up; answered by a report of UNASSIGNED."""
+    """Stop and release a unit. The worker answers with a report of UNASSIGNED."""
 
     unit: UnitId
     assignment: Assignment
@@ -58,7 +61,7 @@ class StopUnit:
 
 @dataclass(frozen=True, slots=True)
 class SetUnitTarget:
-    """Pause, resume or (a connector) stop in place."""
+    """Pause or resume a unit, or stop a connector in place."""
 
     unit: UnitId
     target: TargetState
@@ -66,7 +69,7 @@ class SetUnitTarget:
 
 @dataclass(frozen=True, slots=True)
 class GenerateTaskConfigs:
-    """Ask a held connector for its task configs."""
+    """Request the task configs of a connector that the worker holds."""
 
     connector: str
     assignment: Assignment
@@ -75,7 +78,7 @@ class GenerateTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask a question; answered by a reply with the same `command_id`, or not at all where it is empty."""
+    """A command. The worker sends a reply with the same `command_id`, or none if it is empty."""
 
     command_id: str
     question: Question
@@ -83,7 +86,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class SetRate:
-    """So much each task of the connector may take of its rate limits, per second; 0 = there is no such limit."""
+    """The share of the connector's rate limits that each of its tasks gets, per second; 0 = no such limit."""
 
     connector: str
     records_per_second: float
@@ -92,12 +95,12 @@ class SetRate:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The herder lives."""
+    """Heartbeat of the herder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Everything was moved; the worker may go."""
+    """All units were moved to other workers; the worker may exit."""
 
 
 Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | SetRate | Ask | Heartbeat | Released

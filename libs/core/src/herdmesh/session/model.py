@@ -1,6 +1,6 @@
-"""The values of a session: units, assignments, states, failures. Immutable and equal when their contents are.
+"""The values of a session: units, assignments, states, failures. Immutable, and equal when their contents are equal.
 
-Owns no behaviour beyond comparing and naming. Herder and worker share these classes, so that no two translations
+Owns no behaviour except comparison and names. Herder and worker share these classes, so that no two translations
 differ.
 """
 
@@ -16,13 +16,14 @@ from herdmesh.connect.spi import Wait
 from herdmesh.rpc.properties import PropertyValue
 from herdmesh.topicstore.contract import Revision
 
-#: A config. What a foreign writer stored may have values that are no text; `rpc.properties.texts` makes texts of them.
+#: A config. A config written by another program may have values that are not text; `rpc.properties.texts` converts
+#: them.
 Properties = Mapping[str, PropertyValue]
 
 
 @unique
 class RunState(StrEnum):
-    """State of a unit as its status says; names are those of the contract's `RunState`."""
+    """State of a unit in its status; names are those of the contract's `RunState`."""
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -35,7 +36,7 @@ class RunState(StrEnum):
 
 @unique
 class TargetState(StrEnum):
-    """What the user asked for; names are those of the contract's `TargetState`."""
+    """The state that the user wants; names are those of the contract's `TargetState`."""
 
     STARTED = "STARTED"
     PAUSED = "PAUSED"
@@ -43,7 +44,7 @@ class TargetState(StrEnum):
 
 
 class UnitId(NamedTuple):
-    """A connector (task None) or one of its tasks: what is assigned to workers. A tuple, because thousands are keys."""
+    """A connector (task None) or one of its tasks: the unit of assignment. A tuple, because thousands are keys."""
 
     connector: str
     task: int | None = None
@@ -58,17 +59,18 @@ class UnitId(NamedTuple):
 
     @property
     def log_context(self) -> str:
-        """As log lines carry it, in Connect's form: `[connector|worker]`, `[connector|task-0]`."""
+        """The unit in log lines, in Connect's form: `[connector|worker]`, `[connector|task-0]`."""
         return f"[{self.connector}|worker]" if self.task is None else f"[{self.connector}|task-{self.task}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Exactly what was started. Equal assignments are adopted; of two claims to one unit the higher `order` wins.
+    """The identity of a started unit. A leader adopts equal assignments; of two assignments of one unit the higher
+    `order` wins.
 
-    `task_digest` is the herder's to choose and opaque to workers: task set generation, then the config store's digest,
-    because a task of an older set must never pass for one of a newer, even when its own config is equal (it may be
-    divided by another task count). Empty for a connector.
+    The herder chooses `task_digest`, and workers do not interpret it: task set version, then the config store's digest.
+    A task of an older set must never count as one of a newer set, even if its own config is equal, because the work may
+    be divided by another task count. Empty for a connector.
     """
 
     epoch: int
@@ -85,7 +87,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a unit is FAILED. `message` is one line and never empty."""
+    """The reason why a unit is FAILED. `message` is one line and never empty."""
 
     message: str
     trace: str = ""
@@ -94,20 +96,22 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Adds to a state what a human wants to know. `since_ms` is a moment of the holder's clock, None = unknown: epoch
-    milliseconds in a worker and on the wire, the monotonic clock's in a herder."""
+    """Information for the operator in addition to a state. `since_ms` is by the clock of the process that has it, None
+    = unknown: epoch milliseconds in a worker and on the wire, the monotonic clock in a herder.
+    """
 
     type: str
     message: str = ""
     since_ms: int | None = None
     wait: Wait | None = None
-    """Of type WAITING, part by part, with epoch times."""
+    """The parts of a wait, with epoch times, for type WAITING."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One unit as a worker's hello reports it. State UNASSIGNED means: accepted, not yet started. `stopping` = on its
-    way out, whatever its state: no leader can adopt it, and its end will be reported."""
+    """One held unit in a worker's hello. State UNASSIGNED = accepted, not yet started. `stopping` = the unit is being
+    stopped, in any state: no leader can adopt it, and its end will be reported.
+    """
 
     unit: UnitId
     assignment: Assignment
@@ -117,7 +121,7 @@ class Holding:
 
 
 class OffsetEntry(NamedTuple):
-    """The offset of one partition, in the JSON forms of KIP-875. `offset_json` None = forget it."""
+    """The offset of one partition, in the JSON forms of KIP-875. `offset_json` None = delete the offset."""
 
     partition_json: str
     offset_json: str | None = None

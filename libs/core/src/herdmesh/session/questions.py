@@ -1,7 +1,7 @@
-"""Questions to workers, besides running a unit, as data: each is answered by exactly one reply, or by none.
+"""Commands to workers that do not concern the run of a unit, as data: each gets exactly one reply, or none.
 
-Owns the vocabulary only. Every question may be asked twice: of the same worker or, when that one goes, of another. An
-answer changes nothing of what the worker holds.
+Owns the vocabulary only. Every command may be sent twice: to the same worker or, when that one is lost, to another. A
+command does not change which units the worker holds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FenceTasks:
 
 @dataclass(frozen=True, slots=True)
 class ValidateOnWorker:
-    """Everything wrong with a config."""
+    """Validate a config and return all its violations."""
 
     config: Properties
 
@@ -36,15 +36,16 @@ class DescribePlugin:
 
 @dataclass(frozen=True, slots=True)
 class ListLoggers:
-    """The levels of a logger and its children. Empty = of all."""
+    """Return the levels of a logger and its children. Empty = all loggers."""
 
     logger: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetLogger:
-    """Change the level of a logger and its children, once: the worker remembers the `revision` of a level for the
-    cluster (None = of this worker alone) and the `request_id` of the caller (empty = not known)."""
+    """Change the level of a logger and its children, once: the worker remembers the `revision` of a level that is set
+    for the cluster (None = for this worker alone) and the `request_id` of the caller (empty = not known).
+    """
 
     logger: str
     level: str
@@ -56,12 +57,12 @@ class SetLogger:
 class AlterOffsets:
     """Change offsets, all or none, of a connector that does not run.
 
-    Write `offsets`, or forget all (`reset`), or go back to a time (`rewind_to_ms`, epoch milliseconds; forward only
-    with `allow_forward`). The connector has no tasks at `revision` (None = there is no config topic), or is not there
-    (`incarnation` empty). A write that does not begin within `timeout_ms` of the question must not begin.
+    Write `offsets`, or delete all (`reset`), or go back to a time (`rewind_to_ms`, epoch milliseconds; forward only
+    with `allow_forward`). The connector has no tasks at `revision` (None = there is no config topic), or does not exist
+    (`incarnation` empty). A write that does not begin within `timeout_ms` of the command must not begin.
 
-    `prepare`: answer what is to be written, and the config store writes it with the connector, which is not there; a
-    worker that keeps offsets in a file of its own writes it there.
+    `prepare`: return the records to write; the config store writes them together with the connector, which does not
+    exist yet. A worker that keeps offsets in a local file writes them there itself.
     """
 
     connector: str
@@ -78,13 +79,13 @@ class AlterOffsets:
 
     @property
     def config_offset(self) -> int | None:
-        """How far the leader had read the config topic; None without a revision."""
+        """The leader's position in the config topic; None without a revision."""
         return self.revision.next_offsets[0] if self.revision is not None and self.revision.next_offsets else None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsets:
-    """All offsets of a connector, whatever it does."""
+    """Return all offsets of a connector in any state."""
 
     connector: str
     config: Properties
@@ -92,7 +93,7 @@ class ReadOffsets:
 
 @dataclass(frozen=True, slots=True)
 class PlanTaskConfigs:
-    """The task configs that an instance of its own makes of a config."""
+    """Return the task configs that a separate instance of the connector creates from a config."""
 
     config: Properties
     tasks_max: int
@@ -100,14 +101,15 @@ class PlanTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class SetDraining:
-    """Want no work, or work again, and say so in every later hello: the leader moves what is held."""
+    """Accept no more units, or accept them again, and state it in every later hello: the leader moves the held
+    units."""
 
     draining: bool
 
 
 @dataclass(frozen=True, slots=True)
 class AskDeadLetters:
-    """A page of the dead letters of a connector of that config; `wire` is the caller's request, unopened."""
+    """Return a page of dead letters of a connector with that config; `wire` is the caller's request, undecoded."""
 
     config: Properties
     wire: object
@@ -115,7 +117,7 @@ class AskDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class AskReplay:
-    """Put dead letters of a connector of that config back; `wire` is the caller's request, unopened."""
+    """Replay dead letters of a connector with that config; `wire` is the caller's request, undecoded."""
 
     config: Properties
     wire: object

@@ -1,10 +1,11 @@
-"""The one translation of the session's words to and from `herder.v1.WorkerSessionService`, used by herder and worker.
+"""The one translation of session values to and from `herder.v1.WorkerSessionService`, used by herder and worker.
 
-Owns the enum tables and every conversion of what both sides know. What only one side knows is translated there: the
-herder's `wire.session` makes its events of a worker's messages, the worker's `wire` has runs and progress.
+Owns the enum tables and every conversion of values that both sides know. Values of one side are translated there: the
+herder's `wire.session` converts a worker's messages to its events, the worker's `wire` converts runs and progress.
 
-Invariants: what `x_to` writes, `x_from` reads as an equal value; no text that leaves the process shows a secret that it
-resolved; what only a newer release knows reads as the most careful known value, or as None (`herdmesh.rpc.enums`).
+Invariants: `x_from` reads the output of `x_to` as an equal value; no text that leaves the process has a secret that the
+process resolved; a value that only a newer release knows reads as the most careful known value, or as None
+(`herdmesh.rpc.enums`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ TARGET_STATES = WireEnum(common.TargetState, TargetState)
 ERROR_CLASSES = WireEnum(common.ErrorClass, ErrorClass)
 
 Clock = Callable[[int], int]
-"""From one clock's milliseconds to another's."""
+"""Converts milliseconds of one clock to those of another."""
 
 
 def _same(at_ms: int) -> int:
@@ -63,19 +64,19 @@ def _same(at_ms: int) -> int:
 
 
 def unit_to(unit: UnitId) -> pb.Unit:
-    """Task unset for a connector."""
+    """The message; its task is unset for a connector."""
     return pb.Unit(connector=unit.connector, task=unit.task)
 
 
 def unit_from(message: pb.Unit) -> UnitId:
-    """Raises RequestInvalid without a connector's name."""
+    """The unit of a message. Raises RequestInvalid without a connector's name."""
     if not message.connector:
         raise RequestInvalid("a unit without a connector's name", "unit.connector")
     return UnitId(message.connector, message.task if message.HasField("task") else None)
 
 
 def assignment_to(assignment: Assignment) -> pb.Assignment:
-    """The message, equal to the one it was made from."""
+    """The message; equal assignments give equal messages."""
     revision = assignment.config_revision
     return pb.Assignment(
         epoch=assignment.epoch,
@@ -100,14 +101,14 @@ def assignment_from(message: pb.Assignment) -> Assignment:
 def target_from(value: common.TargetState.ValueType) -> TargetState:
     """A target state; unspecified reads as STARTED, Connect's default.
 
-    A state that only a newer release knows reads as PAUSED: no records move until somebody asks for it. Connect does
+    A state that only a newer release knows reads as PAUSED: no records move until a user requests it. Connect does
     the same with STOPPED for older workers (KIP-875).
     """
     return TARGET_STATES.enum_from(value, TargetState.PAUSED) if value else TargetState.STARTED
 
 
 def failure_to(failure: Failure | None) -> common.Failure | None:
-    """None for None."""
+    """The message of a failure; None for None."""
     if failure is None:
         return None
     return common.Failure(
@@ -118,13 +119,14 @@ def failure_to(failure: Failure | None) -> common.Failure | None:
 
 
 def failure_from(message: common.Failure) -> Failure:
-    """A class that is unspecified, or that only a newer release knows, reads as UNKNOWN."""
+    """The failure of a message. An unspecified error class, or one that only a newer release knows, reads as
+    UNKNOWN."""
     error_class = ERROR_CLASSES.enum_from(message.error_class, ErrorClass.UNKNOWN)
     return Failure(message.message or "failed without a message", message.trace, error_class)
 
 
 def wait_to(wait: Wait) -> common.Wait:
-    """With epoch times, as a `Wait` has them."""
+    """The message of a wait, with epoch times like the `Wait` itself."""
     message = common.Wait(waits_for=redacted(wait.waits_for), message=redacted(wait.message), tries=wait.tries)
     if wait.since_ms:
         message.since.FromMilliseconds(wait.since_ms)
@@ -140,7 +142,9 @@ def wait_from(message: common.Wait) -> Wait:
 
 
 def condition_to(condition: Condition, epoch_ms: Clock = _same) -> common.Condition:
-    """`epoch_ms` reads the clock of `since_ms`. The text may have come from a peer that knew fewer secrets to hide."""
+    """The message of a condition. `epoch_ms` converts `since_ms`. Secrets in its text are removed again, because the
+    text may come from a peer that knew fewer secrets.
+    """
     message = common.Condition(type=condition.type, message=redacted(condition.message))
     if condition.since_ms is not None:
         message.since.FromMilliseconds(epoch_ms(condition.since_ms))
@@ -150,7 +154,7 @@ def condition_to(condition: Condition, epoch_ms: Clock = _same) -> common.Condit
 
 
 def condition_from(message: common.Condition, clock_ms: Clock = _same) -> Condition:
-    """`clock_ms` makes a moment of the caller's clock from epoch milliseconds."""
+    """The condition of a message. `clock_ms` converts epoch milliseconds to the caller's clock."""
     return Condition(
         message.type,
         message.message,
@@ -160,7 +164,7 @@ def condition_from(message: common.Condition, clock_ms: Clock = _same) -> Condit
 
 
 def offset_to(offset: OffsetEntry) -> offset_pb.OffsetEntry:
-    """Offset unset for one that is to be forgotten."""
+    """The message of an offset; the offset is unset for one to delete."""
     return offset_pb.OffsetEntry(partition_json=offset.partition_json, offset_json=offset.offset_json)
 
 
@@ -173,7 +177,7 @@ def offset_from(message: offset_pb.OffsetEntry) -> OffsetEntry:
 
 
 def holding_to(holding: Holding) -> pb.Holding:
-    """One unit of a hello."""
+    """The message of one held unit of a hello."""
     return pb.Holding(
         unit=unit_to(holding.unit),
         assignment=assignment_to(holding.assignment),
@@ -184,7 +188,9 @@ def holding_to(holding: Holding) -> pb.Holding:
 
 
 def holding_from(message: pb.Holding) -> Holding:
-    """A state that only a newer release knows reads as UNASSIGNED: accepted, and its state is yet to be told."""
+    """The held unit of a message. A state that only a newer release knows reads as UNASSIGNED: accepted, state not
+    reported yet.
+    """
     return Holding(
         unit_from(message.unit),
         assignment_from(message.assignment),
@@ -195,7 +201,7 @@ def holding_from(message: pb.Holding) -> Holding:
 
 
 def waits_to(waits: Sequence[tuple[UnitId, Wait | None]]) -> list[pb.UnitWait]:
-    """What units wait for; None = it does no more."""
+    """The waits of units; None = the unit no longer waits."""
     return [pb.UnitWait(unit=unit_to(unit), wait=None if wait is None else wait_to(wait)) for unit, wait in waits]
 
 
@@ -216,8 +222,9 @@ def report_to(unit: UnitId, assignment: Assignment, state: RunState, failure: Fa
 
 
 def report_from(message: pb.UnitReport) -> tuple[UnitId, Assignment, RunState, Failure | None] | None:
-    """None for a state that only a newer release knows: the unit counts as in its last known state. To read it as
-    UNASSIGNED would end the worker's claim and start the unit elsewhere."""
+    """The report of a message; None for a state that only a newer release knows, so that the unit keeps its last known
+    state. If it were read as UNASSIGNED, the worker's assignment would end and the unit would start elsewhere.
+    """
     state = RUN_STATES.enum_from(message.state, None)
     if state is None and message.state != common.RUN_STATE_UNSPECIFIED:
         return None
@@ -228,7 +235,7 @@ def report_from(message: pb.UnitReport) -> tuple[UnitId, Assignment, RunState, F
 def task_configs_to(
     connector: str, assignment: Assignment, tasks: Sequence[Properties], failure: Failure | None
 ) -> pb.SessionRequest:
-    """Task configs, or why there are none."""
+    """A report of task configs, or of the failure that prevented them."""
     report = pb.TaskConfigsReport(
         connector=connector,
         assignment=assignment_to(assignment),
@@ -241,7 +248,7 @@ def task_configs_to(
 def task_configs_from(
     message: pb.TaskConfigsReport,
 ) -> tuple[str, Assignment, tuple[Properties, ...], Failure | None]:
-    """What `task_configs_to` was given."""
+    """The arguments of `task_configs_to`, from a message."""
     failure = failure_from(message.failure) if message.HasField("failure") else None
     tasks = tuple(properties.from_proto(task) for task in message.tasks)
     return message.connector, assignment_from(message.assignment), tasks, failure
@@ -251,7 +258,7 @@ def task_configs_from(
 
 
 def message_to(epoch: int, message: Message, epoch_ms: Clock = _same) -> pb.SessionResponse:
-    """A message under the leader's epoch. `epoch_ms` reads the clock of conditions."""
+    """The response for a message under the leader's epoch. `epoch_ms` converts the times of conditions."""
     result = pb.SessionResponse(epoch=epoch)
     match message:
         case Welcome():
@@ -284,7 +291,7 @@ def message_to(epoch: int, message: Message, epoch_ms: Clock = _same) -> pb.Sess
 
 
 def message_from(response: pb.SessionResponse) -> Message | None:
-    """A leader's message, which is under `response.epoch`; None for a kind that only a newer release knows."""
+    """A leader's message, sent under `response.epoch`; None for a kind that only a newer release knows."""
     match response.WhichOneof("message"):
         case "welcome":
             welcome = response.welcome
