@@ -1,10 +1,10 @@
 """The one server interceptor: every exception that leaves a handler becomes a status of the one table.
 
-Owns the mapping at the boundary, the correlation id of bugs, and the counts and durations of calls. Owns no table: see
+Owns the mapping at the boundary, the correlation id of bugs, and the counts and durations of calls. The table itself is
 `status`.
 
-Invariant: a caller never sees UNKNOWN or an exception's text that nobody meant for callers; a bug is logged once with
-its trace, and only its correlation id goes out.
+Invariant: a caller never sees UNKNOWN or the text of an exception that is not meant for callers; a bug is logged once
+with its trace, and the caller gets only its correlation id.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from herdmesh.rpc import encoded, errors, status, telemetry
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-# Generic in the stubs only, so these stay text at run time.
+# These classes are generic only in the stubs, so the annotations stay text at run time.
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class StatusInterceptor(grpc.aio.ServerInterceptor):
-    """Install once per server, outermost."""
+    """Interceptor that maps exceptions to statuses. Install it once per server, outermost."""
 
     def __init__(self) -> None:
         self._durations_ms = telemetry.meter("herdmesh.rpc").create_histogram(
@@ -44,7 +44,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
     ) -> _Handler | None:
         handler = await continuation(handler_call_details)
         if handler is None:
-            return None  # a method nobody serves: gRPC answers UNIMPLEMENTED itself
+            return None  # no service has this method: gRPC itself answers UNIMPLEMENTED
         method: str = handler_call_details.method
         match handler.request_streaming, handler.response_streaming:
             case True, True:
@@ -76,7 +76,8 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
                     # A handler that uses context.write() itself is a coroutine, as are the generated base methods.
                     await replies
                 else:
-                    # Closed here and not by the garbage collector: a watch holds a place in its store until then.
+                    # Close the generator here, not by the garbage collector: a watch occupies a place in its store
+                    # until then.
                     async with aclosing(cast("AsyncGenerator[Any]", replies)) as open_replies:
                         async for reply in open_replies:
                             await context.write(reply)
@@ -95,7 +96,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
         except grpc.aio.AbortError:
             outcome = "ABORTED_BY_HANDLER"
             raise
-        except Exception as error:  # noqa: BLE001 - this is the boundary: nothing may leave unmapped
+        except Exception as error:  # noqa: BLE001 - this is the boundary: no exception may leave unmapped
             planned = self._planned(error, context, method)
             outcome = planned.reason
             code, message, details = status.pack(planned)
@@ -107,7 +108,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
 
     def _planned(self, error: Exception, context: _Context, method: str) -> errors.HerdmeshError:
         if isinstance(error, NotImplementedError) and context.code() is grpc.StatusCode.UNIMPLEMENTED:
-            # Raised by a generated base method: the contract has it, this release does not.
+            # Raised by a generated base method: the contract has this RPC, this release does not implement it.
             return errors.NotBuilt(method.lstrip("/"))
         planned = status.as_herdmesh_error(error)
         if planned is not None:

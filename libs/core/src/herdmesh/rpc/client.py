@@ -1,7 +1,7 @@
 """Channels to Herdmesh services, and retries.
 
-Owns keepalive, reconnect backoff, load balancing by health, and turning a status back into the class that was raised.
-Owns no stub: `SomeServiceStub(connect(...))`.
+Owns keepalive, reconnect backoff, load balancing by health, and the conversion of a status back into the error class
+that the server raised. Owns no stub: `SomeServiceStub(connect(...))`.
 
 Invariant: a call over a channel of `connect` fails only with `HerdmeshError` (or `asyncio.CancelledError`), never with
 `grpc.aio.AioRpcError`.
@@ -21,10 +21,10 @@ from herdmesh.rpc import errors, status, tracing
 
 ResultT = TypeVar("ResultT")
 
-#: What clients and servers take and send at most, in bytes of one message.
+#: Largest message in bytes that clients and servers accept and send.
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 RECONNECT_BACKOFF_MS_MAX: Final = 500
-#: nothing was applied, or the call may be repeated: what `retrying` repeats unless told otherwise.
+#: Default errors for `retrying`: nothing was applied, or the call may be repeated.
 RETRIABLE: Final[tuple[type[errors.HerdmeshError], ...]] = (errors.Unavailable, errors.QueueFull)
 
 _BACKOFF_MS_FIRST: Final = 25
@@ -35,7 +35,7 @@ def connect(addresses: str | Sequence[str], health_service: str = "") -> grpc.ai
     """A channel to a service at one or several addresses (`host:port`, or several as one comma separated text).
 
     One address: every call goes there. Several: numeric addresses only; calls go to the first that connects, or, with
-    `health_service` (a full service name), in turn to those whose health says SERVING for it, which is how calls find
+    `health_service` (a full service name), in turn to those whose health is SERVING for it, which is how calls find
     the writer among replicas. Connects lazily, reconnects after at most 500 ms. Raises ValueError for no address.
     """
     split = addresses.split(",") if isinstance(addresses, str) else addresses
@@ -52,10 +52,10 @@ async def retrying(
     retry_on: tuple[type[errors.HerdmeshError], ...] = RETRIABLE,
     on_retry: Callable[[errors.HerdmeshError], None] | None = None,
 ) -> ResultT:
-    """`await call()` until it does not raise one of `retry_on`, with jittered backoff of 25 to 500 ms.
+    """Repeat `await call()` until it raises none of `retry_on`, with jittered backoff of 25 to 500 ms.
 
-    After `deadline_s` in total raises the last error, or `Timeout` when no attempt ended. The caller sees to it that
-    repeating is safe (a read, or a mutation with `request_id`).
+    After `deadline_s` in total raises the last error, or `Timeout` when no attempt ended. The caller ensures that the
+    call may be repeated safely (a read, or a mutation with `request_id`).
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + deadline_s
@@ -99,7 +99,7 @@ def _options(health_service: str) -> list[tuple[str, Any]]:
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        # A channel of its own connection: a shared one would share its backoff with channels of other lifetimes.
+        # A connection of its own: channels with a shared one would share its backoff, whatever their lifetimes.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
     ]
@@ -154,5 +154,5 @@ class _StreamStream(grpc.aio.StreamStreamClientInterceptor):
 
 
 def _error_interceptors() -> list[Any]:
-    # gRPC sorts interceptors by kind, so there is one class each; none keeps state.
+    # gRPC sorts interceptors by kind, so there is one class for each; none keeps state.
     return [_UnaryUnary(), _StreamUnary(), _UnaryStream(), _StreamStream()]

@@ -1,9 +1,9 @@
 """`CommitScope` on the wire.
 
-Owns the mapping of `common.v1.CommitScope`, and nothing of what a scope means: see
+Owns the mapping of `common.v1.CommitScope`. The meaning of a scope is in
 `herdmesh.connect.topics.commit_scope`.
 
-Invariant: `from_proto(to_proto(scope)) == scope`; None is an unset field, which the caller looks at.
+Invariant: `from_proto(to_proto(scope)) == scope`; None is an unset field, for which the caller checks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Encoded views: what many callers are sent alike, turned into protobuf bytes once and shared.
+"""Encoded views: messages that many callers receive alike, encoded to protobuf bytes once and shared.
 
 Owns a bounded cache of encoded messages, the joining of encoded fields into one response, and the server's serializer,
-which sends bytes as they are. Knows no service: every servicer of snapshots, lists and watches uses this one.
+which sends bytes unchanged. Knows no service: every servicer of snapshots, lists and watches uses it.
 
-Invariants: encoded bytes are never changed; what is cached under a key was made from the very object that is given
-with it, never from an equal one, and one of a newer object takes its place. A protobuf message may be joined from its
-encoded fields: a reader takes them in any order and appends repeated ones.
+Invariants: encoded bytes are never changed. A cached entry was made from the very object given with its key, never from
+an equal one; a newer object replaces it. A protobuf message may be joined from its encoded fields: a reader accepts
+them in any order and appends repeated ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Protocol, TypeVar, cast
 
-#: wire type of messages, strings and bytes: a length follows.
+#: wire type of messages, strings and bytes: a length comes first.
 _DELIMITED: Final = 2
 
 
@@ -26,18 +26,19 @@ _MessageT = TypeVar("_MessageT", bound=_Message)
 
 
 def field(number: int, message: bytes) -> bytes:
-    """An encoded message as field `number` of the message around it."""
+    """Encode a message as field `number` of its outer message."""
     return b"".join((_varint(number << 3 | _DELIMITED), _varint(len(message)), message))
 
 
 def response(kind: type[_MessageT], *fields: bytes) -> _MessageT:
-    """A response of that kind made of encoded fields. It is bytes, typed as what its reader will see: a servicer
-    returns or yields it, and looks into it no more."""
+    """A response of that kind from encoded fields. The result is bytes, typed as the message that the client will see:
+    a servicer only returns or yields it, and does not access its fields.
+    """
     return cast(_MessageT, fields[0] if len(fields) == 1 else b"".join(fields))
 
 
 def serializer(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """`serialize`, except of what is encoded already."""
+    """A serializer like `serialize` that passes bytes through."""
 
     def serialized(message: Any) -> bytes:
         return message if type(message) is bytes else serialize(message)
@@ -46,9 +47,9 @@ def serializer(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
 
 
 class EncodedViews:
-    """Encoded messages of at most `bytes_max`: what was not asked for longest goes first. Use on one event loop.
+    """Cache of encoded messages of at most `bytes_max`; it evicts the least recently used first. Use on one event loop.
 
-    `made_count` is how many messages were encoded so far.
+    `made_count` is the number of messages encoded so far.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -61,7 +62,7 @@ class EncodedViews:
         return len(self._known)
 
     def get(self, key: Hashable, made_from: object, make: Callable[[], _Message]) -> bytes:
-        """The bytes of what `make()` gave when this key came with this object for the first time."""
+        """The bytes of `make()`, cached for this key as long as it comes with the same object."""
         known = self._known.get(key)
         if known is not None and known[0] is made_from:
             self._known.move_to_end(key)

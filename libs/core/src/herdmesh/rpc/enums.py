@@ -1,11 +1,11 @@
 """Enums on the wire: the one conversion between a contract's enum and a Python enum of the same names.
 
-Owns the reading of numbers that this release does not know, and nothing of what the values mean. During a rolling
-upgrade a peer may be one release newer and send such numbers. Two rules keep both releases working:
+Owns the reading of numbers that this release does not know. The meaning of the values belongs to others. During a
+rolling upgrade a peer may be one release newer and send such numbers. Two rules keep both releases working:
 
-- What a peer *reports* reads as a default that the caller chooses: the most careful of the known values.
-- What a caller *asks for* is not guessed: a request with an unknown value is refused with `RequestInvalid`, which
-  names the field. To act on the default would do something else than what was asked.
+- A value that a peer *reports* reads as a default that the caller chooses: the most careful of the known values.
+- A value in a *request* is never guessed: a request with an unknown value is refused with `RequestInvalid`, which
+  names the field. Acting on the default would do something other than the request.
 
 Invariant: no number that a peer can send makes `enum_from` or `name_of` raise.
 """
@@ -39,7 +39,7 @@ class WireEnum(Generic[EnumT, NumberT]):
     """A contract's enum and the Python enum whose members have its names without the prefix (`RUN_STATE_`).
 
     A Python member for the contract's UNSPECIFIED has "UNSPECIFIED" as its value. Raises ValueError when the contract
-    lacks a member, which only an edit of this release can cause.
+    lacks a member, which only a change within this release can cause.
     """
 
     def __init__(self, contract: Contract[NumberT], members: type[EnumT]) -> None:
@@ -57,7 +57,7 @@ class WireEnum(Generic[EnumT, NumberT]):
         return self._numbers[member]
 
     def enum_from(self, value: int, default: DefaultT) -> EnumT | DefaultT:
-        """The member of a number; `default` for a number that has none, be it unspecified or of a newer release."""
+        """The member for a number; `default` for a number without one, which is unspecified or of a newer release."""
         return self._members.get(value, default)
 
 
@@ -74,6 +74,6 @@ def _names(contract: Contract[Any]) -> Mapping[int, str]:
 
 
 def _words(contract: Contract[NumberT]) -> list[tuple[NumberT, str]]:
-    """Numbers with their names. buf's STANDARD rules demand the prefix, and UNSPECIFIED as number 0."""
+    """The numbers with their names. buf's STANDARD rules require the prefix, and UNSPECIFIED as number 0."""
     prefix = contract.DESCRIPTOR.values_by_number[0].name.removesuffix(_UNSPECIFIED)
     return [(number, name.removeprefix(prefix)) for name, number in contract.items()]

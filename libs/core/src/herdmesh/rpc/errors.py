@@ -16,10 +16,10 @@
     |-- WatchOverflow, QueueFull                                            slow down
     |-- Timeout, RecordCorrupt, NotBuilt, ForeignWriter, RequestIdExpired, RequestIdUnknown, Internal
 
-Owns the tree and what each error carries; imports neither gRPC nor protobuf, so pure state may raise these. The gRPC
-codes stand in `herdmesh.rpc.status`, the one table.
+Owns the tree and the data of each error; imports neither gRPC nor protobuf, so pure state may raise these. The gRPC
+codes are in `herdmesh.rpc.status`, the one table.
 
-Invariant: everything an error carries is in `message`, `metadata` and `violations`, so it survives the wire unchanged:
+Invariant: all data of an error is in `message`, `metadata` and `violations`, so it survives the wire unchanged:
 `restore(cls, ...)` on the client gives an equal error of the same class.
 """
 
@@ -32,14 +32,14 @@ from typing import ClassVar, Self
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
-    """What is wrong with one field: `field` as the user writes it (a config's key, or a path in the request)."""
+    """A violation of one field: `field` as the user writes it (a config's key, or a path in the request)."""
 
     field: str
     message: str
 
 
 class HerdmeshError(Exception):
-    """Root. `message` is one line for a human, `metadata` small text values for a program."""
+    """Root. `message` is one line for the operator, `metadata` small text values for a program."""
 
     reason: ClassVar[str] = ""
 
@@ -56,7 +56,7 @@ class HerdmeshError(Exception):
 
     @classmethod
     def restore(cls, message: str, metadata: Mapping[str, str], violations: Sequence[FieldViolation]) -> Self:
-        """The error as it was before it crossed the wire, past any signature of a subclass."""
+        """The error as it was before it crossed the wire; bypasses the constructor of the subclass."""
         error = cls.__new__(cls, message)
         HerdmeshError.__init__(error, message, metadata, violations)
         return error
@@ -100,7 +100,7 @@ class TaskNotFound(HerdmeshError):
 
 
 class WorkerNotFound(HerdmeshError):
-    """No worker of that id has a session."""
+    """No worker with that id has a session."""
 
     reason = "WORKER_NOT_FOUND"
 
@@ -118,7 +118,7 @@ class LeaseNotFound(HerdmeshError):
 
 
 class PluginNotFound(HerdmeshError):
-    """No live worker has that plugin; `available` names what they have."""
+    """No live worker has that plugin; `available` names the plugins they have."""
 
     reason = "PLUGIN_NOT_FOUND"
 
@@ -128,7 +128,7 @@ class PluginNotFound(HerdmeshError):
 
 
 class HistoryNotFound(HerdmeshError):
-    """No change of `revision` is in the connector's history (any more)."""
+    """The connector's history has no change of `revision`, or no longer has it."""
 
     reason = "HISTORY_NOT_FOUND"
 
@@ -147,7 +147,7 @@ class LoggerNotFound(HerdmeshError):
 
 
 class StatusNotFound(HerdmeshError):
-    """The connector exists and has no status yet (KIP-745: nothing can be planned for it)."""
+    """The connector exists and has no status yet (KIP-745: no restart can be planned for it)."""
 
     reason = "STATUS_NOT_FOUND"
 
@@ -156,7 +156,7 @@ class StatusNotFound(HerdmeshError):
 
 
 class ConnectorExists(HerdmeshError):
-    """Create of a name that exists."""
+    """A connector of that name exists already."""
 
     reason = "CONNECTOR_EXISTS"
 
@@ -165,7 +165,7 @@ class ConnectorExists(HerdmeshError):
 
 
 class ConnectorNotStopped(HerdmeshError):
-    """Something that needs a stopped connector was asked of one that is not."""
+    """The request needs a stopped connector, and this one is not stopped."""
 
     reason = "CONNECTOR_NOT_STOPPED"
 
@@ -183,7 +183,7 @@ class TopicTrackingDisabled(HerdmeshError):
 
 
 class OffsetsRefused(HerdmeshError):
-    """The connector does not take these offsets, or they cannot be read; the message is its own."""
+    """The connector rejects these offsets, or they cannot be read; the connector's own message has the reason."""
 
     reason = "OFFSETS_REFUSED"
 
@@ -192,7 +192,7 @@ class OffsetsRefused(HerdmeshError):
 
 
 class DeadLettersRefused(HerdmeshError):
-    """The connector has no such dead letters, or they cannot be put back; `why` says what to do."""
+    """The connector has no such dead letters, or they cannot be replayed; `why` names the next step."""
 
     reason = "DEAD_LETTERS_REFUSED"
 
@@ -201,7 +201,7 @@ class DeadLettersRefused(HerdmeshError):
 
 
 class Superseded(HerdmeshError):
-    """A newer process or session took the caller's place: stop work, never retry."""
+    """A newer process or session replaced the caller: stop work, never retry."""
 
     reason = "STALE_GENERATION"
 
@@ -213,7 +213,7 @@ class StaleEpoch(HerdmeshError):
 
 
 class StatusNewer(HerdmeshError):
-    """A PUT_SAFE met a newer status."""
+    """A PUT_SAFE found a newer status."""
 
     reason = "STATUS_NEWER"
 
@@ -253,7 +253,7 @@ class WriteOutcomeUnknown(HerdmeshError):
 
 
 class RevisionCompacted(HerdmeshError):
-    """The replica no longer remembers that far back: list, then watch again."""
+    """The replica does not remember changes that old: list, then watch again."""
 
     reason = "REVISION_COMPACTED"
 
@@ -265,7 +265,7 @@ class RevisionInFuture(HerdmeshError):
 
 
 class RevisionForeign(HerdmeshError):
-    """The revision is of another store: list, then watch again."""
+    """The revision belongs to another store: list, then watch again."""
 
     reason = "REVISION_FOREIGN"
 
@@ -278,13 +278,13 @@ class Unavailable(HerdmeshError):
 
 
 class StoreReplaying(Unavailable):
-    """The store still reads its topic."""
+    """The store is still reading its topic."""
 
     reason = "STORE_REPLAYING"
 
 
 class NotWriter(Unavailable):
-    """This replica does not write: try another replica."""
+    """This replica is not the writer: try another replica."""
 
     reason = "NOT_WRITER"
 
@@ -302,7 +302,7 @@ class NoLeader(Unavailable):
 
 
 class NoWorker(Unavailable):
-    """No worker that could do it has a session."""
+    """No worker that could execute the request has a session."""
 
     reason = "NO_WORKER"
 
@@ -314,13 +314,15 @@ class ShuttingDown(Unavailable):
 
 
 class TopicRecreated(Unavailable):
-    """The store's topic was deleted or made anew under it: this replica ends and starts over on what is there."""
+    """The store's topic was deleted or created anew while the store used it: this replica ends and starts again on the
+    current topic.
+    """
 
     reason = "TOPIC_RECREATED"
 
 
 class StoreUnauthorized(Unavailable):
-    """The broker refuses this store what it needs: `operation` on `resource`. An operator has to grant it."""
+    """The broker denies this store a permission it needs: `operation` on `resource`. An operator has to grant it."""
 
     reason = "STORE_UNAUTHORIZED"
 
@@ -367,7 +369,7 @@ class RecordCorrupt(HerdmeshError):
 
 
 class NotBuilt(HerdmeshError):
-    """The contract has this RPC or option, this release does not do it yet."""
+    """The contract has this RPC or option, this release does not implement it yet."""
 
     reason = "NOT_BUILT"
 
@@ -386,19 +388,19 @@ class ForeignWriter(HerdmeshError):
 
 
 class RequestIdExpired(HerdmeshError):
-    """The request id is too old: what it did is no longer told, and it is not applied anew."""
+    """The request id is too old: its outcome is no longer known, and the request is not applied again."""
 
     reason = "REQUEST_ID_EXPIRED"
 
 
 class RequestIdUnknown(HerdmeshError):
-    """Asked for its outcome alone, and nothing was ever applied under the request id."""
+    """The request asked only for the outcome of an earlier one, and nothing was ever applied under that request id."""
 
     reason = "REQUEST_ID_UNKNOWN"
 
 
 class Internal(HerdmeshError):
-    """A bug; the details are in the log of the process that answered, under `correlation_id`."""
+    """A bug; the log of the process that answered has the details, under `correlation_id`."""
 
     reason = "INTERNAL"
 

@@ -1,9 +1,9 @@
-"""A pause of the garbage collector while a process imports. Imports make 60,000 to 90,000 objects of a service, of
-which hardly any is garbage. Python would scan some of them 140 times meanwhile, and all when the process ends, which
-takes longer than the end itself: 0.1 to 0.2 s of processor time.
+"""A pause of the garbage collector while a process imports. Imports of a service create 60,000 to 90,000 objects,
+hardly any of them garbage. Python would scan some of them 140 times during the imports, and all of them when the
+process ends. That takes longer than the rest of the exit: 0.1 to 0.2 s of processor time.
 
-Owns the pause and its end. Invariant: the collector is never off for good. A pause that its caller forgets to end is
-ended once there are more objects than any service imports.
+Owns the pause and its end. Invariant: the collector is never off for good. If the caller forgets to end the pause, it
+ends when there are more objects than any service imports.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 _OBJECTS_MAX = 200_000
 _paused: list[tuple[int, int, int]] = []
-"""The thresholds to have again, while there is a pause."""
+"""The thresholds to restore, during a pause."""
 
 
 def begin() -> None:
-    """Let the collector wait: for `over`, for a collection that somebody asks for, or for many objects."""
+    """Pause the collector until `over`, until an explicit collection, or until there are many objects."""
     usual = gc.get_threshold()
     if not _paused and 0 < usual[0] < _OBJECTS_MAX:
         _paused.append(usual)
@@ -26,7 +26,7 @@ def begin() -> None:
 
 
 def over() -> None:
-    """All is imported, and stays: no later pass looks through it, nor does the last one."""
+    """End the pause. Imported objects stay alive, so no later collection scans them, not even the last one."""
     gc.freeze()
     _end()
 

@@ -1,8 +1,8 @@
-"""The search for the leading herder: which address to try next, and how long to wait before.
+"""The search for the leading herder: the next address to try, and how long to wait before.
 
-Owns the addresses, the hint of a NOT_LEADER answer and the backoff. Makes no call and keeps no time. Invariant: a hint
-is followed at once, but only one between two pauses. So two herders that name each other, or one that names a dead one,
-are tried at the pace of the backoff: at most `PAUSE_S_MAX` apart.
+Owns the addresses, the hint of a NOT_LEADER response and the backoff. Makes no call and keeps no time. Invariant: a
+hint is followed at once, but only one between two pauses. So two herders that name each other, or one that names a dead
+one, are tried at the pace of the backoff: at most `PAUSE_S_MAX` apart.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ PAUSE_S_MAX: Final = 0.5
 
 
 class LeaderSearch:
-    """`addresses`: any herders of the cluster, host:port, comma separated; one that follows is enough.
+    """`addresses`: any herders of the cluster, host:port, comma separated; one follower is enough.
 
-    `address` is the one to ask now. Each method that hears how it went returns the seconds to wait before asking again.
-    Raises ValueError for no address.
+    `address` is the address to call next. Each method that reports a result returns the seconds to wait before the next
+    call. Raises ValueError for no address.
     """
 
     def __init__(self, addresses: str) -> None:
@@ -36,7 +36,7 @@ class LeaderSearch:
         self._pause_s = 0.0
 
     def follows(self, leader_address: str) -> float:
-        """It does not lead and names who does (empty: nobody it knows)."""
+        """This herder is a follower and names the leader (empty: it knows none)."""
         if not leader_address or leader_address == self.address:
             return self.unanswered()
         self.address = leader_address
@@ -46,7 +46,7 @@ class LeaderSearch:
         return 0.0
 
     def unanswered(self) -> float:
-        """It is gone, or knows of no leader: the next address, which is another one where there is one."""
+        """This herder is unreachable or knows no leader: move to the next address, a different one if there is one."""
         gone = self.address
         for _ in self._addresses:
             self._turn = (self._turn + 1) % len(self._addresses)
@@ -57,7 +57,7 @@ class LeaderSearch:
         return self._pause()
 
     def again(self) -> float:
-        """It leads, but cannot do it now: the same address."""
+        """This herder leads but cannot serve now: keep the address."""
         return self._pause()
 
     def _pause(self) -> float:

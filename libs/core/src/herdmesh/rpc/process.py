@@ -1,11 +1,11 @@
 """A service's process: logging, signals, exit codes.
 
 Owns everything between the operating system and a service's `async def serve(stop)`; the only place in Herdmesh with a
-broad except, because nothing above it could still speak.
+broad except, because no code above it could still log.
 
 Invariant: SIGTERM or SIGINT once sets `stop` and leaves the service to end itself in order; a second one cancels it.
 
-Exit codes: 0 stopped as asked; 1 failed (the log says why); 2 wrong settings; 130 stopped by force.
+Exit codes: 0 stopped on request; 1 failed (the log has the reason); 2 wrong settings; 130 stopped by force.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ EXIT_FAILED: Final = 1
 EXIT_SETTINGS: Final = 2
 EXIT_FORCED: Final = 130
 
-#: Fields that say whose line it is. Names are no secrets, and a password that is a common word is in many of them.
+#: Fields that identify a line. They are not redacted: names are no secrets, and many of them contain a password that is
+#: a common word.
 _OF_THE_LINE: Final = frozenset(("logger", "level", "timestamp"))
 _IDENTITY: Final = _OF_THE_LINE | {"unit", "connector", "task", "run_id", "topic", "worker", "herder", "correlation_id"}
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -53,13 +54,14 @@ _everywhere: dict[str, str] = {}
 
 
 def log_with(**fields: str) -> None:
-    """From now on every line of this process has these fields, whichever thread writes it, unless it or its context
-    says otherwise: what a process knows of itself that does one thing only."""
+    """Add these fields to every further log line of this process, from any thread, unless the line or its context has
+    the field itself. For a process that does one thing only.
+    """
     _everywhere.update(fields)
 
 
 def configure_logging(level: str = "info") -> None:
-    """JSON lines to stderr, from structlog and from stdlib logging (gRPC, Kafka clients) alike."""
+    """Write JSON lines to stderr, from structlog and from stdlib logging (gRPC, Kafka clients) alike."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _with_everywhere,
@@ -107,7 +109,7 @@ def _run(main: Main) -> int:
     except (ValidationError, InvalidConfig) as error:
         _log.error("wrong_settings", error=str(error))
         return EXIT_SETTINGS
-    except Exception:  # noqa: BLE001 - the supervisor of the process: all that is left is to say why and exit
+    except Exception:  # noqa: BLE001 - the supervisor of the process: nothing is left but to log the reason and exit
         _log.exception("failed")
         return EXIT_FAILED
 

@@ -1,7 +1,7 @@
 """Connector and task properties between Python and the wire.
 
-Owns the mapping of `common.v1.Properties`: text stays text, null is an unset kind, and any other JSON value (only a
-foreign writer stores one) travels as its JSON text, wrapped in `JsonValue` on the Python side.
+Owns the mapping of `common.v1.Properties`: text stays text, null is an unset kind, and any other JSON value (only
+another program stores one) travels as its JSON text, wrapped in `JsonValue` on the Python side.
 
 Invariant: `from_proto(to_proto(p)) == p`.
 """
@@ -28,7 +28,7 @@ def to_proto(properties: Mapping[str, PropertyValue]) -> connector_pb2.Propertie
     """The message, one entry per property."""
     message = connector_pb2.Properties()
     for name, value in properties.items():
-        entry = message.entries[name]  # a message map makes the entry on first access, so null needs no more
+        entry = message.entries[name]  # a message map creates the entry on first access, so null needs no more
         if isinstance(value, JsonValue):
             entry.json = value.text
         elif value is not None:
@@ -42,7 +42,7 @@ def from_proto(message: connector_pb2.Properties) -> dict[str, PropertyValue]:
 
 
 def texts(properties: Mapping[str, PropertyValue]) -> dict[str, str | None]:
-    """Properties as authors get them: a foreign writer's other JSON values become their JSON text."""
+    """Properties as connector authors get them: JSON values of other programs become their JSON text."""
     return {name: value.text if isinstance(value, JsonValue) else value for name, value in properties.items()}
 
 

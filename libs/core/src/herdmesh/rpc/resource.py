@@ -23,7 +23,7 @@ _PREFIX = "herdmesh."
 
 
 def resource(name: str = "") -> Resource:
-    """Of this process. `name`: of a process that the module it was started with does not tell, as a run's."""
+    """The resource of this process. `name`: for a process whose start module does not name it, such as a run's."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     own = {
@@ -38,12 +38,12 @@ def resource(name: str = "") -> Resource:
 
 @functools.cache
 def _instance_id(_pid: int) -> str:
-    """One for each process: a fork has another number."""
+    """One id for each process: a fork has another process number."""
     return str(uuid.uuid4())
 
 
 def _started_as() -> str:
-    """`herdmesh.worker` of `python -m herdmesh.worker`; `herdmesh` of a command."""
+    """The name of the started program: `herdmesh.worker` for `python -m herdmesh.worker`; `herdmesh` for a command."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     module = "" if spec is None else spec.name.removesuffix(".__main__")
     return module if module.startswith(_PREFIX) else "herdmesh"

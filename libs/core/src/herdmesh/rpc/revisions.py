@@ -1,7 +1,7 @@
 """`Revision` on the wire and as text.
 
-Owns the three spellings of a revision (topicstore dataclass, proto message, text for error metadata and files), and
-nothing of what a revision means: see `herdmesh.topicstore.contract`.
+Owns the three spellings of a revision (topicstore dataclass, proto message, text for error metadata and files). The
+meaning of a revision is in `herdmesh.topicstore.contract`.
 
 Invariant: each spelling converts to each other without loss; an unset message is `None`.
 """
@@ -27,7 +27,7 @@ def from_proto(message: revision_pb2.Revision) -> Revision | None:
 
 
 def meta(revision: Revision | None) -> revision_pb2.ResponseMeta:
-    """The meta that opens a response; without revision for None."""
+    """The meta at the start of a response; without revision for None."""
     if revision is None:
         return revision_pb2.ResponseMeta()
     return revision_pb2.ResponseMeta(revision=to_proto(revision))

@@ -3,7 +3,7 @@
 Owns the server's life. Owns no service: a servicer raises `herdmesh.rpc.errors` (or `herdmesh.topicstore.errors`) and
 knows nothing of status codes.
 
-Invariant: a service is SERVING only after its owner said so with `set_serving`, and NOT_SERVING before the server
+Invariant: a service is SERVING only after its owner called `set_serving`, and NOT_SERVING before the server
 begins to stop. The server as a whole (health name "") is SERVING while any of its services is.
 """
 
@@ -34,9 +34,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    # Two processes must never share a port by accident: a caller would reach either.
+    # Two processes must never share a port by accident: a call would reach either of them.
     ("grpc.so_reuseport", 0),
-    # Clients ping every 10 s even without calls; the default would cut them off for pinging too often.
+    # Clients ping every 10 s even without calls; with the default the server would disconnect them for too many pings.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.keepalive_time_ms", 10_000),
@@ -67,10 +67,11 @@ class Server:
         self._metrics: telemetry.MetricsPage | None = None
 
     async def start(self) -> int:
-        """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises OSError when it is taken."""
+        """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises OSError when the port is taken."""
         if tracing.wanted():
             tracing.start()
-        # Ours outermost: the tracing one iterates streams, ours writes them (and closes them when the caller leaves).
+        # Ours is outermost: the tracing one iterates streams, ours writes them (and closes them when the caller
+        # leaves).
         interceptors = [StatusInterceptor(), *tracing.server_interceptors()]
         server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
         for service in self._services:
@@ -85,7 +86,7 @@ class Server:
         address = f"{self._host}:{self._wanted_port}"
         try:
             port = server.add_insecure_port(address)
-        except RuntimeError as error:  # gRPC's way of saying that bind failed
+        except RuntimeError as error:  # gRPC raises this when bind failed
             raise OSError(f"cannot listen on {address}: {error}") from error
         await server.start()
         self._server = server
@@ -94,7 +95,7 @@ class Server:
         return port
 
     async def set_serving(self, full_name: str, serving: bool) -> None:
-        """Say whether `full_name` may be called. Raises KeyError for a service this server does not have."""
+        """Set whether `full_name` may be called. Raises KeyError for a service this server does not have."""
         if self._serving[full_name] is serving:
             return
         self._serving[full_name] = serving
@@ -107,7 +108,7 @@ class Server:
             await self.set_serving(full_name, serving)
 
     async def stop(self, grace_s: float) -> None:
-        """Say NOT_SERVING, let running calls end within `grace_s`, then cancel them. Bounded; safe to call twice."""
+        """Set NOT_SERVING, let running calls end within `grace_s`, then cancel them. Bounded; safe to call twice."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -120,7 +121,7 @@ class Server:
     def _start_metrics(self, port: int) -> int | None:
         if not self._metrics_wanted:
             return None
-        # A port above 65535 - 1000 (any free port may be) leaves no room for the rule.
+        # For a port above 65535 - 1000 (possible for any free port) the metrics get any free port.
         wanted = port + METRICS_PORT_OFFSET if self._wanted_port and port + METRICS_PORT_OFFSET < 65536 else 0
         self._metrics = telemetry.MetricsPage(self._host, wanted)
         return self._metrics.start()

@@ -1,7 +1,7 @@
 """Settings of a service: one frozen object, read once at start from environment and flags.
 
-Owns how they are read (`HERDMESH_<NAME>`, `--name value` or `--name=value`, a dotenv file named by HERDMESH_ENV_FILE)
-and how they are shown. Owns no setting of any service but the ones all have.
+Owns their reading (`HERDMESH_<NAME>`, `--name value` or `--name=value`, a dotenv file named by HERDMESH_ENV_FILE)
+and their display. Owns only the settings that all services share.
 
 Invariant: flags win over the environment, the environment over the file, the file over defaults; a secret
 (`pydantic.SecretStr`) appears neither in `redacted()` nor in an error.
@@ -30,7 +30,7 @@ class ServiceSettings(BaseSettings):
         extra="ignore",
         cli_avoid_json=True,
         cli_hide_none_type=True,
-        hide_input_in_errors=True,  # what is wrong may be a part of a secret
+        hide_input_in_errors=True,  # the invalid input may be a part of a secret
     )
 
     listen: str = Field(description="host:port to serve gRPC on; port 0 = any free port")
@@ -39,7 +39,8 @@ class ServiceSettings(BaseSettings):
 
     @classmethod
     def load(cls, arguments: Sequence[str] | None = None) -> Self:
-        """Read everything; `arguments` default to the process' own. Raises pydantic.ValidationError naming the field.
+        """Read all settings; `arguments` default to those of the process. Raises pydantic.ValidationError naming the
+        field.
 
         `--help` prints the settings and exits.
         """
@@ -50,12 +51,12 @@ class ServiceSettings(BaseSettings):
         return read(_cli_parse_args=_normalized(cls, given), _env_file=env_file)
 
     def redacted(self) -> dict[str, Any]:
-        """Every setting by name, secrets replaced by stars: what the start-up log prints."""
+        """Every setting by name, with secrets replaced by stars, for the log at start."""
         return self.model_dump(mode="json")
 
 
 class AdvertisedSettings(ServiceSettings):
-    """Settings of a service that tells others its address, which therefore names one host (0.0.0.0 does not)."""
+    """Settings of a service that publishes its address, which must therefore name one host (0.0.0.0 does not)."""
 
     advertised_address: str = Field(
         default="", description="host:port under which others reach this service; empty = where it listens"
@@ -73,11 +74,11 @@ class AdvertisedSettings(ServiceSettings):
         return self
 
     def address(self, port: int) -> str:
-        """What others are told; `port` is the one it listens on."""
+        """The published address; `port` is the listening port."""
         return self.advertised_address or f"{_host(self.listen)}:{port}"
 
     def local_address(self, port: int) -> str:
-        """Where processes of this host reach it."""
+        """The address for processes of this host."""
         return f"127.0.0.1:{port}" if is_wildcard(self.listen) else f"{_host(self.listen)}:{port}"
 
 
@@ -91,7 +92,7 @@ def _host(address: str) -> str:
 
 
 TOPIC_NAME_MAX = 249
-"""Characters, by Kafka's own rule."""
+"""Maximum length in characters, by Kafka's own rule."""
 
 
 def name_value_pairs(text: str) -> dict[str, str]:
@@ -108,7 +109,7 @@ def name_value_pairs(text: str) -> dict[str, str]:
 
 
 def topic_name(text: str, longest: int = TOPIC_NAME_MAX) -> str:
-    """A name that Kafka takes for a topic. Raises ValueError that says why it does not."""
+    """Check a topic name by Kafka's rules and return it. Raises ValueError with the reason."""
     if not re.fullmatch(r"[a-zA-Z0-9._-]+", text) or text in (".", ".."):
         raise ValueError(
             f"{text!r} is no topic's name: letters, digits, dot, underscore and hyphen alone can be in one"

@@ -1,7 +1,7 @@
 """The one table between errors and gRPC status, and its two directions.
 
-Owns which class goes out under which code and reason, how details are packed (google.rpc.Status with ErrorInfo and
-BadRequest in the trailing metadata `grpc-status-details-bin`), and how a client gets the class back.
+Owns the code and reason of each class, the packing of details (google.rpc.Status with ErrorInfo and
+BadRequest in the trailing metadata `grpc-status-details-bin`), and the restoration of the class on the client.
 
 Invariant: every reason of `common.v1.ErrorReason` has exactly one class and one code here; errors are matched by type,
 never by text.
@@ -23,7 +23,7 @@ from herdmesh.rpc import errors
 DOMAIN: Final = "herdmesh"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 
-# Trailing metadata above 8 KiB is dropped by common peers, and the status with it.
+# Common peers drop trailing metadata above 8 KiB, and the status with it.
 _MESSAGE_CHARACTERS_MAX: Final = 2000
 _VIOLATIONS_MAX: Final = 30
 
@@ -78,7 +78,7 @@ CODES: Final[dict[type[errors.HerdmeshError], grpc.StatusCode]] = {
 
 _BY_REASON: Final = {error_class.reason: error_class for error_class in CODES}
 
-# What a status without our details means: it comes from gRPC itself or from a proxy on the way.
+# The meaning of a status without our details: it comes from gRPC itself or from a proxy on the way.
 _BARE_CODES: Final[dict[grpc.StatusCode, type[errors.HerdmeshError]]] = {
     _Code.UNAVAILABLE: errors.Unreachable,
     _Code.DEADLINE_EXCEEDED: errors.Timeout,
@@ -90,8 +90,8 @@ _BARE_CODES: Final[dict[grpc.StatusCode, type[errors.HerdmeshError]]] = {
 
 @functools.cache
 def store_errors() -> dict[type[Exception], type[errors.HerdmeshError]]:
-    """The topic store's own tree -> the class it goes out as. Errors of its start never meet a caller; what a broker
-    refuses may come later too.
+    """The topic store's own errors -> the class sent to the caller. Errors of its start never reach a caller, except
+    missing permissions, which may also occur later.
 
     Imported at the first error of a store: clients, which have none, then load no Kafka library.
     """
@@ -115,7 +115,7 @@ def store_errors() -> dict[type[Exception], type[errors.HerdmeshError]]:
 
 
 def as_herdmesh_error(error: BaseException) -> errors.HerdmeshError | None:
-    """What `error` goes out as; None when nobody planned for it (a bug)."""
+    """The error to send for `error`; None for an unexpected one (a bug)."""
     if isinstance(error, errors.HerdmeshError):
         return error if type(error) in CODES else None
     if isinstance(error, TimeoutError):
@@ -155,7 +155,7 @@ def pack(error: errors.HerdmeshError) -> tuple[grpc.StatusCode, str, bytes]:
 def unpack(
     code: grpc.StatusCode, message: str, trailing: Iterable[tuple[str, str | bytes]] | None
 ) -> errors.HerdmeshError:
-    """The error a status stands for; never fails. A status without our details is read by its code alone."""
+    """The error that a status stands for; never fails. A status without our details is read by its code alone."""
     for key, value in trailing or ():
         if key == DETAILS_KEY and isinstance(value, bytes):
             found = _from_details(value)

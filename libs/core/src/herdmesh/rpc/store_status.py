@@ -1,9 +1,9 @@
 """A store's replica as `common.v1.StoreStatus`: the response of `GetStoreStatus` of both stores.
 
-Owns the conversion of role and health. Owns no judgement: the topic store names the condition. Imports the topic store,
-hence Kafka's client; only the stores import this module.
+Owns the conversion of role and health. The topic store decides on the condition. Imports the topic store, hence Kafka's
+client; only the stores import this module.
 
-Invariant: it can be made in every role, also before a topic was opened and after the store closed.
+Invariant: the status can be created in every role, also before a topic was opened and after the store closed.
 """
 
 from __future__ import annotations
@@ -42,5 +42,5 @@ def store_status(
 
 
 def meta_if_open(store: TopicStore[Any, Any]) -> revision_pb2.ResponseMeta | None:
-    """The revision applied; None while the topic was not opened."""
+    """The applied revision; None until the topic was opened."""
     return revisions.meta(store.revision) if store.revision.store_id else None

@@ -1,12 +1,12 @@
 """Metrics of one process, through the OpenTelemetry SDK.
 
-Owns the process' meter provider and where its metrics go: the Prometheus page, and by OTLP where the environment names
-an endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT` or `..._METRICS_ENDPOINT`, unless `OTEL_METRICS_EXPORTER` is `none`). Names
-no metric of a service: those come from `meter(...)`, and from producers. Tracing is `tracing`.
+Owns the process' meter provider and the destinations of its metrics: the Prometheus page, and OTLP if the environment
+names an endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT` or `..._METRICS_ENDPOINT`, unless `OTEL_METRICS_EXPORTER` is `none`).
+Names no metric of a service: those come from `meter(...)`, and from producers. Tracing is `tracing`.
 
 A producer is OpenTelemetry's bridge for metrics that are kept elsewhere (its specification's MetricProducer, which
-Python's SDK lacks): it is asked for all its series at each collection. An instrument of the SDK keeps what it once
-measured for ever; a producer's series ends when it is no longer named, as a task's must.
+Python's SDK lacks): each collection calls it for all its series. An instrument of the SDK keeps every label set that it
+once measured forever; a producer's series ends when the producer stops returning it, as needed for tasks.
 
 Invariant: one meter provider per process, however many servers run in it (tests run several); every reader sees the
 same series.
@@ -54,19 +54,19 @@ Labels = Mapping[str, str]
 
 
 class Kind(StrEnum):
-    """What a series of numbers is."""
+    """The kind of a series."""
 
     GAUGE = "gauge"
-    """A value of now."""
+    """A current value."""
     COUNTER = "counter"
-    """A count that only grows; its name ends in `_total`."""
+    """A counter that only grows; its name ends in `_total`."""
     HISTOGRAM = "histogram"
-    """Counts by size."""
+    """Counts per bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """The value of a histogram: one count more than there are bounds, and the sum of what was counted."""
+    """The value of a histogram: one count more than there are bounds, and the sum of the observed values."""
 
     counts: Sequence[int]
     bounds: Sequence[float]
@@ -75,7 +75,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """All series of one name at one moment: a number each, or Buckets each."""
+    """All series of one name at one moment, each with a number or with Buckets."""
 
     name: str
     kind: Kind
@@ -84,11 +84,12 @@ class Family:
 
 
 Producer = Callable[[], Iterable[Family]]
-"""Asked at each collection, in the reader's thread: it may only look at what does not change its size meanwhile."""
+"""Called at each collection, in the reader's thread: it may not iterate over a collection that another thread resizes.
+"""
 
 
 class _Producers:
-    """The producers of the process, each with its scope and when it began."""
+    """The producers of the process, each with its scope and start time."""
 
     def __init__(self) -> None:
         self._known: dict[Producer, tuple[str, int]] = {}
@@ -113,7 +114,7 @@ _producers = _Producers()
 
 
 class _Page(PrometheusMetricReader):
-    """What the page reads, producers included."""
+    """Reader for the Prometheus page; includes the producers."""
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:
         untyped = cast(Any, super())  # its **kwargs have no type
@@ -121,7 +122,7 @@ class _Page(PrometheusMetricReader):
 
 
 class _Pushed(PeriodicExportingMetricReader):
-    """What is exported every OTEL_METRIC_EXPORT_INTERVAL ms, producers included."""
+    """Reader that exports every OTEL_METRIC_EXPORT_INTERVAL ms; includes the producers."""
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:
         untyped = cast(Any, super())  # its **kwargs have no type
@@ -137,7 +138,7 @@ def _meter_provider() -> MeterProvider:
         readers.append(_Pushed(OTLPMetricExporter()))
     provider = MeterProvider(metric_readers=readers, resource=resource())
     metrics.set_meter_provider(provider)
-    # A reader that finds no instrument with a value asks no producer either.
+    # Without one instrument that has a value, a reader does not call the producers.
     gauge(
         provider.get_meter("herdmesh.rpc"),
         "herdmesh_metrics_producers",
@@ -153,7 +154,9 @@ def meter(name: str) -> metrics.Meter:
 
 
 def add_producer(scope: str, producer: Producer) -> Callable[[], None]:
-    """Have its series on /metrics too; `scope` is the module that owns them. Returns what takes them off again."""
+    """Add the producer's series to /metrics; `scope` is the module that owns them. Returns a function that removes
+    them.
+    """
     _meter_provider()
     _producers.add(scope, producer)
     return functools.partial(_producers.remove, producer)
@@ -162,9 +165,10 @@ def add_producer(scope: str, producer: Producer) -> Callable[[], None]:
 def gauge(
     of: metrics.Meter, name: str, read: Callable[[], tuple[float | None, dict[str, str]]], description: str
 ) -> None:
-    """A value that is read, with its labels, whenever the page is asked for; None = there is none yet.
+    """Register a value with labels that is read at each request of the page; None = no value yet.
 
-    `read` is called by the page's own thread: it may only look at single values, never at what changes its size.
+    `read` is called by the page's own thread: it may only read single values, never a collection that another thread
+    resizes.
     """
 
     def observe(_options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
@@ -208,7 +212,7 @@ def _with_produced(collected: MetricsData) -> MetricsData:
 
 
 def _metric(family: Family, since_ns: int, now_ns: int) -> Metric:
-    # No unit: the names have one already, and Prometheus would have it twice.
+    # No unit: the names have it already, and Prometheus would append it again.
     return Metric(family.name, family.description, "", _data(family, since_ns, now_ns))
 
 

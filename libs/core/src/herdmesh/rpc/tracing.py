@@ -1,10 +1,10 @@
 """Tracing through OpenTelemetry, off unless the environment names an OTLP endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT` or
-`..._TRACES_ENDPOINT`) and `OTEL_TRACES_EXPORTER` is not `none`. All else is the SDK's: `OTEL_TRACES_SAMPLER`,
-`OTEL_BSP_*`, `OTEL_RESOURCE_ATTRIBUTES` and so on.
+`..._TRACES_ENDPOINT`) and `OTEL_TRACES_EXPORTER` is not `none`. The SDK reads all other settings:
+`OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`, `OTEL_RESOURCE_ATTRIBUTES` and so on.
 
-Owns whether spans are made and where they go, and the trace context as a text (W3C's `traceparent`), in which it goes
-where gRPC's own headers do not reach: from a call to what the herder does because of it, and into a run. A process that
-traces nothing hands such a text on as it is.
+Owns the switch and the destination of spans, and the trace context as a text (W3C's `traceparent`). The text carries
+the context where gRPC's own headers do not reach: from a call to the herder's later actions for it, and into a run. A
+process without tracing passes such a text on unchanged.
 
 Invariant: while tracing is off nothing of OpenTelemetry is loaded here, so that a client (the command line, a run's
 process) starts fast.
@@ -26,11 +26,11 @@ from herdmesh.rpc.resource import resource
 TRACING_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACEPARENT_ENV: Final = "TRACEPARENT"
 TRACEPARENT_KEY: Final = "traceparent"
-"""Of gRPC's metadata, as of HTTP's headers."""
+"""Key in gRPC's metadata, as in HTTP's headers."""
 _TRACES_ENV: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 _TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _started: list[Any] = []
-"""The provider of the process, once there is one."""
+"""The provider of the process, once it is started."""
 
 
 def wanted() -> bool:
@@ -40,8 +40,9 @@ def wanted() -> bool:
 
 
 def start(service_name: str = "") -> None:
-    """Export spans in the background to the endpoint of the environment; the first in a process decides. The name is
-    `resource`'s."""
+    """Export spans in the background to the endpoint of the environment. Only the first call in a process has an
+    effect. `service_name` is passed to `resource`.
+    """
     if _started:
         return
     from opentelemetry import trace
@@ -56,9 +57,9 @@ def start(service_name: str = "") -> None:
 
 
 def finish(timeout_ms: int) -> None:
-    """Export what waits, for at most so long: of a process that ends now."""
+    """Export the waiting spans of a process that ends; waits at most `timeout_ms`."""
     for provider in _started:
-        # The SDK takes a timeout here and does not keep it.
+        # The SDK accepts a timeout here and ignores it.
         flush = threading.Thread(target=provider.force_flush, name="last spans", daemon=True)
         flush.start()
         flush.join(timeout_ms / 1000)
@@ -80,13 +81,14 @@ def is_traceparent(text: str) -> bool:
 
 
 def new_traceparent() -> str:
-    """A new trace, sampled."""
+    """A trace context with a new trace id, sampled."""
     return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
 
 
 def current(metadata: Any = None) -> str:
-    """The context of the span under way; without tracing that of the caller, out of a call's `metadata`. Empty where
-    there is none."""
+    """The context of the current span; without tracing the caller's context from the call's `metadata`. Empty without
+    either.
+    """
     if wanted():
         carrier: dict[str, str] = {}
         importlib.import_module("opentelemetry.propagate").inject(carrier)
@@ -99,7 +101,7 @@ def current(metadata: Any = None) -> str:
 
 @contextmanager
 def within(traceparent: str) -> Generator[None]:
-    """Calls made inside belong to that trace; without a text, or while tracing is off, nothing is different."""
+    """Attach calls inside the block to that trace. Without a text, or while tracing is off, this does nothing."""
     if not (traceparent and wanted()):
         yield
         return
