@@ -1,9 +1,9 @@
 """The names that a connector author imports.
 
-Owns nothing: re-exports the interfaces of `herdmesh.connect`, the staging of `herdmesh.engine`, and what the modules
-here add. Beside it: `herdmesh.sdk.arrow` (needs pyarrow), `herdmesh.sdk.spark` (needs pyspark),
-`herdmesh.sdk.validators` and `herdmesh.sdk.testing` (needs pytest). The names in `__all__` are
-public and frozen by a test; all others may change in any version.
+Owns nothing: re-exports the interfaces of `herdmesh.connect`, the staging of `herdmesh.engine`, and the additions of
+the modules here. Beside it: `herdmesh.sdk.arrow` (needs pyarrow), `herdmesh.sdk.spark` (needs pyspark),
+`herdmesh.sdk.validators` and `herdmesh.sdk.testing` (needs pytest). The names in `__all__` are public and frozen by a
+test; all others may change in any version.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from herdmesh.sdk.records import RecordQueue, SourceOffset, SourceRecord, record
 
 T = TypeVar("T")
 STOP_S: Final = 10.0
-"""How long what was left running may take to be cancelled."""
+"""Time limit for the cancellation of coroutines that still run."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,11 +49,11 @@ class _Loop:
         self._loop, self._ended = serving.result()
 
     def run(self, wanted: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine gives, or raises."""
+        """Run the coroutine; return its result or raise its exception."""
         return asyncio.run_coroutine_threadsafe(wanted, self._loop).result()
 
     def close(self) -> None:
-        """Cancel what still runs."""
+        """Cancel the coroutines that still run."""
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(STOP_S)
         if self._thread.is_alive():
@@ -73,44 +73,48 @@ def _serve(serving: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> 
 
 
 class AsyncSourceTask(SourceTask):
-    """Reads records outside, in coroutines."""
+    """Base class of source tasks written in coroutines."""
 
     transactions: RecordTransactions | None = None
-    """As of `RecordSourceTask`, for what `poll_async` gives; from `start_async` on. `context.transactions` is for the
-    places of a batch that the task makes itself."""
+    """Like `RecordSourceTask.transactions`, for the records that `poll_async` returns; set from `start_async` on.
+    `context.transactions` is for positions in a batch that the task creates itself.
+    """
     _loop: _Loop | None = None
 
     @abstractmethod
     async def start_async(self, config: Config, context: SourceTaskContext) -> None:
-        """As `SourceTask.start`."""
+        """Like `SourceTask.start`."""
 
     @abstractmethod
     async def poll_async(self) -> Sequence[SourceRecord | SourceOffset] | SourceBatch | None:
-        """As `SourceTask.poll`; records or a batch, None or no records when there is nothing. A `SourceOffset` among
-        records moves the offset without one. What it waits for, the record loop waits for too: no longer than a
-        moment."""
+        """Like `SourceTask.poll`; returns records or a batch, None or no records when there is nothing. A
+        `SourceOffset` among records advances the offset without a record. The record loop waits for this coroutine, so
+        wait only for a moment.
+        """
 
     async def commit_async(self, records: Sequence[SourceRecord]) -> None:
-        """Everything handed over so far is in Kafka, with its offsets. `records`: those since the last call that were
-        handed over as records."""
+        """Called when everything returned so far is in Kafka, with its offsets. `records`: those since the last call
+        that were returned as records.
+        """
         return
 
     async def commit_record_async(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
-        """As `RecordSourceTask.commit_record`, of what was handed over as records: one after the other, before
-        `commit_async`. What it raises is logged, and changes nothing."""
+        """Like `RecordSourceTask.commit_record`, for data that was returned as records. Called for one after the other,
+        before `commit_async`. An exception is logged and has no other effect.
+        """
         return
 
     async def commit_batch_async(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
-        """As `SourceTask.commit_batch`, of what was handed over as a batch."""
+        """Like `SourceTask.commit_batch`, for data that was returned as a batch."""
         return
 
     async def stop_async(self) -> None:
-        """Release everything; called once, also after an error. What still runs is cancelled next."""
+        """Release everything; called once, also after an error. Coroutines that still run are cancelled next."""
         return
 
     @final
     def wants_metadata(self) -> bool:
-        """True for a task with a `commit_record_async` or `commit_batch_async` of its own."""
+        """True for a task that overrides `commit_record_async` or `commit_batch_async`."""
         own = type(self)
         return (
             own.commit_record_async is not AsyncSourceTask.commit_record_async
@@ -119,20 +123,21 @@ class AsyncSourceTask(SourceTask):
 
     @final
     def start(self, config: Config, context: SourceTaskContext) -> None:
-        """Told on to `start_async`."""
+        """Call `start_async`."""
         if context.transactions is not None:
             self.transactions = RecordTransactions(context.transactions)
         places = self.wants_metadata()
         remembers = type(self).commit_async is not AsyncSourceTask.commit_async
         self._queue = RecordQueue(remembers=remembers, places=places, transactions=self.transactions)
-        #: of what was handed over, and not told of yet: how many records, and whether as such.
+        #: For each batch passed to the loop and not reported as committed: the number of records, and whether the task
+        #: returned records.
         self._unplaced: deque[tuple[int, bool]] | None = deque() if places else None
         self._loop = _Loop(f"{context.connector}-{context.task}")
         self._loop.run(self.start_async(config, context))
 
     @final
     def poll(self) -> SourceBatch | None:
-        """The next batch of what `poll_async` gives."""
+        """The next batch of the data from `poll_async`."""
         assert self._loop is not None, "polled before it was started"
         batch = self._queue.next()
         if batch is None:
@@ -144,13 +149,13 @@ class AsyncSourceTask(SourceTask):
             given = found or ()
             if self.transactions is not None:
                 self.transactions.given(given[-1] if given else None)
-            self._queue.add(list(given))  # it is the author's to use again
+            self._queue.add(list(given))  # copied, because the author may reuse the list
             batch = self._queue.next()
         return None if batch is None else self._handed(batch, as_records=True)
 
     @final
     def has_rest(self) -> bool:
-        """True within the records that a call of `poll_async` gave."""
+        """True while records of a call of `poll_async` remain."""
         return bool(self._queue)
 
     def _handed(self, batch: SourceBatch, *, as_records: bool) -> SourceBatch:
@@ -160,7 +165,7 @@ class AsyncSourceTask(SourceTask):
 
     @final
     def commit_batch(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
-        """Told on to `commit_record_async` or `commit_batch_async`. `batch` may be a part of what was handed over."""
+        """Call `commit_record_async` or `commit_batch_async`. `batch` may be a part of a batch passed to the loop."""
         assert self._unplaced is not None
         count, as_records = self._unplaced.popleft()
         if count > len(metadata):
@@ -173,18 +178,18 @@ class AsyncSourceTask(SourceTask):
         for record, place in zip(self._queue.placed(len(metadata)), metadata, strict=True):
             try:
                 await self.commit_record_async(record, place)
-            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit stands
+            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit is done
                 _log.exception("the task failed in commit_record_async; the record is committed all the same")
 
     @final
     def commit(self) -> None:
-        """Told on to `commit_async`, unless nothing would hear it."""
+        """Call `commit_async`, if the task overrides it."""
         if self._loop is not None and type(self).commit_async is not AsyncSourceTask.commit_async:
             self._loop.run(self.commit_async(self._queue.committed()))
 
     @final
     def stop(self) -> None:
-        """Told on to `stop_async` where `start_async` was called."""
+        """Call `stop_async` if `start_async` was called."""
         loop, self._loop = self._loop, None
         if loop is not None:
             try:
@@ -194,73 +199,73 @@ class AsyncSourceTask(SourceTask):
 
 
 class AsyncSinkTask(SinkTask):
-    """Writes records outside, at least once, in coroutines."""
+    """Base class of sink tasks written in coroutines; delivery at least once."""
 
     _loop: _Loop | None = None
 
     @abstractmethod
     async def start_async(self, config: Config, context: TaskContext) -> None:
-        """As `SinkTask.start`."""
+        """Like `SinkTask.start`."""
 
     async def open_async(self, partitions: Sequence[PartitionId]) -> None:
-        """As `SinkTask.open`."""
+        """Like `SinkTask.open`."""
         return
 
     @abstractmethod
     async def put_async(self, batch: SinkBatch) -> None:
-        """As `SinkTask.put`; it may leave writing to tasks of its own that `flush_async` waits for."""
+        """Like `SinkTask.put`; the write may continue in asyncio tasks for which `flush_async` waits."""
 
     @abstractmethod
     async def flush_async(self) -> None:
-        """As `SinkTask.flush`."""
+        """Like `SinkTask.flush`."""
 
     async def pre_commit_async(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
-        """As `SinkTask.pre_commit`: `flush_async` is called from here only."""
+        """Like `SinkTask.pre_commit`: `flush_async` is called from here only."""
         await self.flush_async()
         return offsets
 
     async def close_async(self, partitions: Sequence[PartitionId]) -> None:
-        """As `SinkTask.close`."""
+        """Like `SinkTask.close`."""
         return
 
     async def stop_async(self) -> None:
-        """Release everything; called once, also after an error. What still runs is cancelled next."""
+        """Release everything; called once, also after an error. Coroutines that still run are cancelled next."""
         return
 
     @final
     def start(self, config: Config, context: TaskContext) -> None:
-        """Told on to `start_async`."""
+        """Call `start_async`."""
         self._loop = _Loop(f"{context.connector}-{context.task}")
         self._loop.run(self.start_async(config, context))
 
     @final
     def open(self, partitions: Sequence[PartitionId]) -> None:
-        """Told on to `open_async`."""
+        """Call `open_async`."""
         self._run(self.open_async(partitions))
 
     @final
     def put(self, batch: SinkBatch) -> None:
-        """Told on to `put_async`."""
+        """Call `put_async`."""
         self._run(self.put_async(batch))
 
     @final
     def flush(self) -> None:
-        """Told on to `flush_async`."""
+        """Call `flush_async`."""
         self._run(self.flush_async())
 
     @final
     def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
-        """Told on to `pre_commit_async`."""
+        """Call `pre_commit_async`."""
         return self._run(self.pre_commit_async(offsets))
 
     @final
     def close(self, partitions: Sequence[PartitionId]) -> None:
-        """Told on to `close_async`."""
+        """Call `close_async`."""
         self._run(self.close_async(partitions))
 
     @final
     def stop(self) -> None:
-        """Told on to `stop_async` where `start_async` was called."""
+        """Call `stop_async` if `start_async` was called."""
         loop, self._loop = self._loop, None
         if loop is not None:
             try:
@@ -274,7 +279,7 @@ class AsyncSinkTask(SinkTask):
 
 
 class AsyncRecordSinkTask(AsyncSinkTask):
-    """Writes records outside, one by one, at least once, in coroutines.
+    """Base class of sink tasks in coroutines that get single records; delivery at least once.
 
     `start_async` keeps the context: extend it with `await super().start_async(config, context)`.
     """
@@ -282,20 +287,22 @@ class AsyncRecordSinkTask(AsyncSinkTask):
     context: TaskContext
 
     async def start_async(self, config: Config, context: TaskContext) -> None:
-        """As `SinkTask.start`."""
+        """Like `SinkTask.start`."""
         self.context = context
 
     @abstractmethod
     async def put_records_async(self, records: Sequence[ConnectRecord]) -> None:
-        """As `RecordSinkTask.put_records`; it may leave writing to tasks of its own that `flush_async` waits for."""
+        """Like `RecordSinkTask.put_records`; the write may continue in asyncio tasks for which `flush_async` waits."""
 
     @final
     async def put_async(self, batch: SinkBatch) -> None:
-        """Given to `put_records_async`."""
+        """Call `put_records_async`."""
         if len(batch):
             await self.put_records_async(records_of(batch, self.context))
 
     def report(self, record: ConnectRecord, error: BaseException) -> Future[None]:
-        """As `RecordSinkTask.report`; what it returns is waited for by `result()`, not awaited. Called from within
-        `put_records_async` or `flush_async`, and what these wait for, not from what goes on between two calls."""
+        """Like `RecordSinkTask.report`; wait for the returned future by `result()`, do not await it. Call it from
+        within `put_records_async` or `flush_async`, or from coroutines for which these wait, not from work between two
+        calls.
+        """
         return report(self.context, record, error)

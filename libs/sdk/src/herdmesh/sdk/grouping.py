@@ -1,4 +1,4 @@
-"""The grouping of items into tasks. Owns the one rule. Invariant: no item is left out, doubled or moved."""
+"""The grouping of items into tasks. Owns the one rule. Invariant: no item is omitted, duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ T = TypeVar("T")
 
 
 def group_partitions(items: Sequence[T], groups: int) -> list[list[T]]:
-    """Contiguous groups of nearly one size, the first ones an item larger; empty ones where there are more groups than
+    """Contiguous groups of nearly equal size, the first ones an item larger; empty ones if there are more groups than
     items (Java: `ConnectorUtils.groupPartitions`; docs/reference/connect/data-model.md, section 3.4).
 
     Raises:
-        ValueError: `groups` is no positive number.
+        ValueError: `groups` is not a positive number.
     """
     if groups <= 0:
         raise ValueError("Number of groups must be positive.")

@@ -1,7 +1,7 @@
-"""The diagnosis of a failed batch: which given records are no records, or have a field of a wrong type.
+"""The diagnosis of a failed batch: the first given item that is not a record, or has a field of a wrong type.
 
-Owns the look at each record. The rules are in `engine.source.record_check`. Called only for batches that could not be
-made.
+Owns the check of each record. The rules are in `engine.source.record_check`. Called only when a batch could not be
+created.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from herdmesh.engine.source import check_given
 
 
 def iterated(given: Any) -> Iterator[Any]:
-    """Over what `poll_records` returned. Raises DataError when it is nothing that has records in it."""
+    """Iterate over the result of `poll_records`. Raises DataError when it is not an iterable of records."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise DataError(f"poll_records returned {shown(given)}: return a list of SourceRecord, or None for nothing")
     return iter(cast("Iterable[Any]", given))
 
 
 def check_records(given: Sequence[Any], kinds: tuple[type, ...]) -> None:
-    """Raise DataError for the first that is of none of these kinds, or has a field of a wrong type."""
+    """Raise DataError for the first item that is of none of these types, or has a field of a wrong type."""
     for one in given:
         if not isinstance(one, kinds):
             names = " or ".join(kind.__name__ for kind in kinds)

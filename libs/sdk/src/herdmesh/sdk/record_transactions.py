@@ -2,7 +2,7 @@
 section 3).
 
 Owns the open requests of a task that returns records, and passes them to the loop's `TransactionContext`, which knows
-batches alone: the author does not see in which batch a record will be, nor at which position of it.
+only batches: the author does not see in which batch a record will be, nor at which position of it.
 
 Invariant: a request for a record reaches the loop in the same `poll` that returns the record; a request for all records
 applies to the last one, however many batches they are.
@@ -26,37 +26,43 @@ class _End(Enum):
 
 
 class RecordTransactions:
-    """As `TransactionContext`, for tasks that give records one by one. To be called where records are made: within
-    `poll_records` (or what it returned, a generator say) or `poll_async`."""
+    """A `TransactionContext` for tasks that return single records. Call it where records are created: within
+    `poll_records` (or its result, for example a generator) or `poll_async`.
+    """
 
     def __init__(self, loop: TransactionContext) -> None:
         self._loop = loop
         self._all: dict[_End, None] = {}
-        #: by the record's identity; with the record, so that it stays the only one of that identity.
+        #: by the record's identity; keeps the record alive, so that no other object gets the same identity.
         self._after: dict[int, tuple[SourceRecord | SourceOffset, dict[_End, None]]] = {}
 
     def commit_transaction(self) -> None:
-        """Commit once all records that this call of `poll_records` or `poll_async` gives are sent; when it gives none,
-        at once."""
+        """Commit once all records that this call of `poll_records` or `poll_async` returns are sent; without records,
+        at once.
+        """
         self._all[_End.COMMIT] = None
 
     def commit_transaction_after(self, record: SourceRecord | SourceOffset) -> None:
-        """Commit once this very record is sent, and begin another transaction with the next. One that a transformation
-        drops counts."""
+        """Commit once this record object is sent; the next record begins a new transaction. A record that a
+        transformation filters counts as sent.
+        """
         self._after.setdefault(id(record), (record, {}))[1][_End.COMMIT] = None
 
     def abort_transaction(self) -> None:
-        """Give up all records of the open transaction, once those that this call gives are sent too. Their offsets are
-        committed all the same, so that they are not polled again (as by Connect)."""
+        """Abort the open transaction once the records that this call returns are sent too. The offsets of all its
+        records are committed nevertheless, so that they are not polled again (as in Connect).
+        """
         self._all[_End.ABORT] = None
 
     def abort_transaction_after(self, record: SourceRecord | SourceOffset) -> None:
-        """Give up all records of the open transaction up to this very one, and commit their offsets."""
+        """Abort the open transaction up to and including this record object, and commit the offsets."""
         self._after.setdefault(id(record), (record, {}))[1][_End.ABORT] = None
 
     def given(self, last: SourceRecord | SourceOffset | None) -> bool:
-        """Told when a call's records have come to their end: the last of those that are not handed over yet, None =
-        there is none. True = the loop was asked for an end without a batch, so it is to be given none."""
+        """Called when the records of a call have come to their end. `last` is the last of those not passed to the loop
+        yet, None = there is none. True = the loop was requested to end a transaction without a batch; the caller then
+        returns no batch.
+        """
         wanted, self._all = self._all, {}
         if last is None:
             for end in wanted:
@@ -67,7 +73,7 @@ class RecordTransactions:
         return False
 
     def handed(self, records: Sequence[SourceRecord]) -> None:
-        """Told of the records of the batch that is handed over now."""
+        """Called with the records of the batch that is passed to the loop now."""
         if not self._after:
             return
         for at, record in enumerate(records):
@@ -77,13 +83,13 @@ class RecordTransactions:
                 ask(at, record.source_offset)
 
     def handed_offset(self, offset: SourceOffset) -> None:
-        """Told of the offset that is handed over now, without a record."""
+        """Called with the offset that is passed to the loop now, without a record."""
         asked = self._after.pop(id(offset), None)
         for end in () if asked is None else asked[1]:
             self._ask_now(end)
 
     def handed_batch(self) -> None:
-        """Told of a batch that the task made itself: what was asked of all records is of its last."""
+        """Called for a batch that the task created itself: a request for all records applies to its last record."""
         wanted, self._all = self._all, {}
         for end in wanted:
             self._ask_now(end)

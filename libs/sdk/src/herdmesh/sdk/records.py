@@ -1,7 +1,7 @@
 """Tasks that handle records one by one, for authors who prefer that to speed.
 
-Owns `SourceRecord` and `SourceOffset`, the two task classes, and the making of batches from records. The loop knows
-batches alone.
+Owns `SourceRecord` and `SourceOffset`, the two task classes, and the creation of batches from records. The loop knows
+only batches.
 
 Invariant: records leave in the order they were given, each batch with the offset of its own last record; records given
 before an error leave before the error is raised.
@@ -39,15 +39,17 @@ _log = logging.getLogger(__name__)
 
 OffsetMap = Mapping[str, Any]
 _UNKNOWN = -1
-"""As Connect writes a partition or an offset that a record does not have."""
+"""Connect's value for a partition or an offset that a record does not have."""
 
 
 class SourceRecord(msgspec.Struct, gc=False):
     """One record for Kafka, and the source's offset after it (docs/reference/connect/data-model.md, sections 2.1 and
     2.2).
 
-    A struct of msgspec's, which costs a fifth of a dataclass to make: `msgspec.structs.replace` makes a changed one.
-    Nothing in it may refer to the record itself: Python would not find that circle, and keep it."""
+    A msgspec struct, which is created in a fifth of the time of a dataclass; `msgspec.structs.replace` creates a
+    changed copy. No value in it may refer to the record itself: Python's garbage collector would not find that cycle,
+    and never free it.
+    """
 
     topic: str
     value: Any
@@ -58,20 +60,24 @@ class SourceRecord(msgspec.Struct, gc=False):
     value_schema: Schema | None = None
     headers: Sequence[Header] = ()
     timestamp_ms: int | None = None
-    """None or -1 = the time of sending; so is 0, which Kafka's client takes for that. Another below 0 ends the task."""
+    """None or -1 = the time of sending; also 0, which Kafka's client treats alike. Any other negative value fails the
+    task.
+    """
     partition: int | None = None
     """Kafka partition, None = the producer chooses by key."""
 
 
 class SourceOffset(msgspec.Struct, gc=False):
-    """An offset without a record: the source was read so far, and there was nothing to send. Given in the place of a
-    record, and committed in its turn: never before the records given before it, never later than those after it.
+    """An offset without a record: the source was read up to it, and there was nothing to send. It is returned in the
+    place of a record, and committed in order: never before the records given before it, never later than those after
+    it.
 
-    Of several that follow each other only the last is written; one that does not move the offset is not."""
+    Of several in a row only the last is written; one that does not advance the offset is not written.
+    """
 
     source_partition: OffsetMap | None
     source_offset: OffsetMap | None
-    # What it has not, so that it is like no record, and those who compare need not ask which of the two they have.
+    # Fields that it lacks, so that it equals no record, and comparing code need not check the type.
     topic: ClassVar[None] = None
     partition: ClassVar[None] = None
     key: ClassVar[None] = None
@@ -82,20 +88,21 @@ class SourceOffset(msgspec.Struct, gc=False):
 
 
 Given = SourceRecord | SourceOffset
-"""What a source's task gives, in order."""
+"""Items that a source task returns, in order."""
 _KINDS = (SourceRecord, SourceOffset)
 _Stretch = tuple[Sequence[SourceRecord], list[Any] | None]
-"""Records that share a batch; with their values where none has a key, a time or headers."""
+"""Records that share a batch; with their values if none has a key, a timestamp or headers."""
 
 
 class RecordQueue:
-    """Records on their way to the loop: taken and not handed on, handed on and not yet said to be committed."""
+    """Records on their way to the loop: received and not passed on, or passed on and not reported as committed."""
 
     def __init__(
         self, *, remembers: bool, places: bool = False, transactions: RecordTransactions | None = None
     ) -> None:
-        """`remembers`: somebody wants to know what was committed; `places`: and where each record is. `transactions`:
-        where the task says that they end, None = it has no say."""
+        """`remembers`: the task wants to know which records were committed; `places`: and the place of each record in
+        Kafka. `transactions`: the task's transaction boundaries, None = it sets none.
+        """
         self._remembers = remembers
         self._places = places
         self._transactions = transactions
@@ -104,11 +111,11 @@ class RecordQueue:
         self._handed: list[SourceRecord] = []
 
     def __bool__(self) -> bool:
-        """True = something is left."""
+        """True = records or offsets remain."""
         return bool(self._ready)
 
     def add(self, records: Sequence[Given]) -> None:
-        """Take records and offsets, in order. Raises DataError for what is neither."""
+        """Append records and offsets, in order. Raises DataError for other objects."""
         if not records:
             return
         try:
@@ -122,11 +129,11 @@ class RecordQueue:
         if values is not None:
             self._ready.append((cast("Sequence[SourceRecord]", records), values))
         else:
-            # Where a transaction may end after an offset, each is handed on by itself.
+            # If a transaction may end after an offset, pass each offset on separately.
             self._ready.extend(_stretches(records, each_offset=self._transactions is not None))
 
     def next(self) -> SourceBatch | None:
-        """The next batch, None = nothing is left."""
+        """The next batch, None = nothing remains."""
         if not self._ready:
             return None
         ready = self._ready.popleft()
@@ -150,38 +157,40 @@ class RecordQueue:
             raise
 
     def _pass_over(self, last: SourceRecord) -> None:
-        """An offset behind the record that has the same moves nothing. Handed on it would look like the end of what
-        there is, where the loop pauses."""
+        """Skip an offset equal to that of the record before it, which advances nothing. Passed on, it would look like
+        the end of the data, where the loop pauses.
+        """
         if not self._ready or not isinstance(one := self._ready[0], SourceOffset):
             return
         if _same(one.source_partition, last.source_partition) and _same(one.source_offset, last.source_offset):
             self._ready.popleft()
 
     def committed(self) -> list[SourceRecord]:
-        """What was handed on since the last call."""
+        """The records passed on since the last call."""
         handed, self._handed = self._handed, []
         return handed
 
     def placed(self, count: int) -> list[SourceRecord]:
-        """The next so many of which it was not yet said where they are."""
+        """The next `count` records whose place in Kafka was not reported yet."""
         return [self._unplaced.popleft() for _ in range(count)]
 
 
 class RecordSourceTask(SourceTask):
-    """Reads records outside, one by one.
+    """Base class of source tasks that return single records.
 
     `start` keeps the context: extend it with `super().start(config, context)`.
     """
 
     RECORDS_MAX: ClassVar[int] = 4_000
-    """So many records are taken at once, at most."""
+    """Maximum number of records taken at once."""
     context: SourceTaskContext
     transactions: RecordTransactions | None = None
-    """How the task says where its transactions end, with `transaction.boundary=connector`; None = it has no say. In the
-    place of `context.transactions`, whose places are those of batches that this task does not see."""
+    """The task's transaction boundaries, with `transaction.boundary=connector`; None = the task sets none. Use it in
+    the place of `context.transactions`, which counts positions in batches that this task does not see.
+    """
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
-        """Take the config and find the place to go on from. Raises ConfigError."""
+        """Read the config and find the position to continue from. Raises ConfigError."""
         self.context = replace(context, transactions=None)
         self.transactions = None if context.transactions is None else RecordTransactions(context.transactions)
         remembers = type(self).commit_records is not RecordSourceTask.commit_records
@@ -191,40 +200,42 @@ class RecordSourceTask(SourceTask):
 
     @abstractmethod
     def poll_records(self) -> Iterable[SourceRecord | SourceOffset] | None:
-        """What is there now; None, or nothing in it, when there is nothing. Must not wait. A `SourceOffset` among the
-        records moves the offset without one.
+        """Return the records that are available now; None, or no items, when there are none. Must not wait. A
+        `SourceOffset` among the records advances the offset without a record.
 
-        A generator may have as many as it likes: it is taken from as records are needed, and asked for anew when it has
-        ended. Raises RetriableError when it cannot look now: it is called again, without end.
+        A generator may be endless: records are taken from it as needed, and `poll_records` is called again when it has
+        ended. Raises RetriableError when the source cannot be read now: the call is repeated, without a limit.
         """
 
     def commit_records(self, records: Sequence[SourceRecord]) -> None:
-        """These records are in Kafka, and their offsets are committed; so is all that was before them."""
+        """Called when these records are in Kafka, and their offsets are committed, as are all earlier ones."""
         return
 
     def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
-        """This record is in Kafka, there, and its offset is committed; None = nowhere, as of `SourceTask.commit_batch`.
-        Called for each record, before `commit_records`. A task that has this method has each record reported, which
-        costs some time. What it raises is logged, and changes nothing."""
+        """Called when this record is in Kafka, at the place in `metadata`, and its offset is committed. None = it was
+        not written, as in `SourceTask.commit_batch`. Called for each record, before `commit_records`. For a task that
+        overrides this method each record is reported, which costs some time. An exception is logged and has no other
+        effect.
+        """
         return
 
     @final
     def wants_metadata(self) -> bool:
-        """True for a task with a `commit_record` of its own."""
+        """True for a task that overrides `commit_record`."""
         return type(self).commit_record is not RecordSourceTask.commit_record
 
     @final
     def commit_batch(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
-        """Told on to `commit_record`."""
+        """Call `commit_record` for each record."""
         for record, place in zip(self._queue.placed(len(metadata)), metadata, strict=True):
             try:
                 self.commit_record(record, place)
-            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit stands
+            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit is done
                 _log.exception("the task failed in commit_record; the record is committed all the same")
 
     @final
     def poll(self) -> SourceBatch | None:
-        """The next batch of what `poll_records` gives."""
+        """The next batch of the records from `poll_records`."""
         if not hasattr(self, "_queue"):
             raise RuntimeError(f"{type(self).__name__}.start has to call super().start(config, context)")
         batch = self._queue.next()
@@ -236,17 +247,20 @@ class RecordSourceTask(SourceTask):
         was_open = self._records is not None
         taken = self._some()
         if not taken and was_open and self._error is None and not self._ends_now:
-            taken = self._some()  # the one before had just come to its end
+            taken = self._some()  # the previous iterator had just ended
         self._queue.add(taken)
         return self._queue.next()
 
     @final
     def has_rest(self) -> bool:
-        """True within what a call of `poll_records` gave, of a generator within what was taken of it at once."""
+        """True while records of a call of `poll_records` remain; for a generator, while records taken from it
+        remain."""
         return bool(self._queue) or (self._records is not None and length_hint(self._records) > 0)
 
     def _some(self) -> list[Given]:
-        """Records, as many as are wanted. What came before an error is kept: its author has moved on past it."""
+        """Take as many records as are wanted. Records before an error are kept, because the author's iterator has moved
+        past them.
+        """
         self._ends_now = False
         if self._records is None:
             found = self.poll_records()
@@ -257,7 +271,7 @@ class RecordSourceTask(SourceTask):
         wanted = max(1, min(self.RECORDS_MAX, self.context.poll_records_max()))
         taken: list[Given] = []
         try:
-            taken.extend(islice(self._records, wanted))  # what came before an error is in the list by then
+            taken.extend(islice(self._records, wanted))  # records before an error are in the list by then
         except Exception as error:
             self._records = None
             if not taken:
@@ -275,13 +289,13 @@ class RecordSourceTask(SourceTask):
 
     @final
     def commit(self) -> None:
-        """Told on to `commit_records`, unless nothing would hear it."""
+        """Call `commit_records` with the records passed on since the last call, if the task overrides it."""
         if records := self._queue.committed():
             self.commit_records(records)
 
 
 class RecordSinkTask(SinkTask):
-    """Writes records outside, one by one, at least once.
+    """Base class of sink tasks that get single records; delivery at least once.
 
     `start` keeps the context: extend it with `super().start(config, context)`.
     """
@@ -289,40 +303,40 @@ class RecordSinkTask(SinkTask):
     context: TaskContext
 
     def start(self, config: Config, context: TaskContext) -> None:
-        """Take the config. Raises ConfigError."""
+        """Read the config. Raises ConfigError."""
         self.context = context
 
     @abstractmethod
     def put_records(self, records: Sequence[ConnectRecord]) -> None:
         """Take records of one partition, in order; they need not be written when the call returns.
 
-        Raises RetriableError when it can take nothing of them now: it is given the same ones again, without end.
+        Raises RetriableError when the task can take none of them now: it gets the same records again, without a limit.
         """
 
     @final
     def put(self, batch: SinkBatch) -> None:
-        """Given to `put_records`."""
+        """Call `put_records`."""
         if len(batch):
             self.put_records(records_of(batch, self.context))
 
     def report(self, record: ConnectRecord, error: BaseException) -> Future[None]:
-        """Give one record up (`ErrantRecordReporter.report`, also for what is returned). Called from within
+        """Report one record as failed (`ErrantRecordReporter.report`, also for the result). Call it from within
         `put_records` or `flush`.
 
-        A record that was given, now or earlier, is put into the queue as it was read, also when
-        `msgspec.structs.replace` changed it. One that the task made itself is as the connector's converters write it.
+        A record that the task received, now or earlier, goes to the dead letter queue as it was read, even if
+        `msgspec.structs.replace` changed it. A record that the task created is written by the connector's converters.
 
         Raises:
             RecordError: with `errors.tolerance=none`.
             BaseException: the error itself, when the connector neither logs its errors nor has a dead letter queue.
             ValueError: a record of the task's own without a topic.
-            DataError: one that the converters cannot write.
+            DataError: a record that the converters cannot write.
         """
         return report(self.context, record, error)
 
 
 def records_of(batch: SinkBatch, context: TaskContext) -> list[ConnectRecord]:
-    """The records of a batch, each of which `report` knows as it was read."""
+    """The records of a batch, with the link by which `report` finds each record as it was read."""
     given = list(batch.records())
     if context.reporter is not None:
         for place, record in enumerate(given):
@@ -331,7 +345,7 @@ def records_of(batch: SinkBatch, context: TaskContext) -> list[ConnectRecord]:
 
 
 def report(context: TaskContext, record: ConnectRecord, error: BaseException) -> Future[None]:
-    """As `RecordSinkTask.report`."""
+    """Like `RecordSinkTask.report`."""
     reporter = context.reporter
     if reporter is None:
         raise error
@@ -340,7 +354,7 @@ def report(context: TaskContext, record: ConnectRecord, error: BaseException) ->
 
 
 def _made(record: ConnectRecord) -> SinkBatch:
-    """A record that a sink's task made, as a batch of its own."""
+    """A record that a sink task created, as a batch of its own."""
     partition, offset = (_UNKNOWN if one is None else one for one in (record.partition, record.offset))
     return SinkBatch(
         record.topic or "", partition, offset, offset, [record.value], [record.key], [offset], [record.timestamp_ms],
@@ -349,12 +363,13 @@ def _made(record: ConnectRecord) -> SinkBatch:
 
 
 def _plain(records: Sequence[Given]) -> list[Any] | None:
-    """The values of records that all share a batch, and of which none has a key, a time or headers: most lists are of
-    that kind, and are told by one comprehension. None = not known: `_stretches` looks closer."""
+    """The values of records that all share a batch, and of which none has a key, a timestamp or headers: most lists are
+    of that kind, and one comprehension detects it. None = not known: `_stretches` checks each record.
+    """
     first, last = records[0], records[-1]
     topic, partition, source = first.topic, first.partition, first.source_partition
     value_schema = first.value_schema
-    # Where these two differ, or are not plain, nothing is lost by a comprehension in vain.
+    # Compare the first and the last record first: if they differ, or are not plain, the comprehension would be wasted.
     if topic is None or last.topic is not topic or last.source_partition is not source:
         return None
     if last.partition is not partition or last.value_schema is not value_schema:
@@ -379,7 +394,7 @@ def _plain(records: Sequence[Given]) -> list[Any] | None:
 
 
 def _stretches(records: Sequence[Given], *, each_offset: bool) -> Iterator[_Stretch | SourceOffset]:
-    """Neighbours that can share a batch. Of offsets that follow each other the last, or, `each_offset`, each."""
+    """Neighbours that can share a batch. Of several offsets in a row the last, or, with `each_offset`, each."""
     begin, count = 0, len(records)
     while begin < count:
         end, is_plain = _alike_until(records, begin)
@@ -393,8 +408,9 @@ def _stretches(records: Sequence[Given], *, each_offset: bool) -> Iterator[_Stre
 
 
 def _alike_until(records: Sequence[Given], begin: int) -> tuple[int, bool]:
-    """The place of the first record that cannot share a batch with the one at `begin`, and whether all before it are
-    plain. Written out, as it is looked at each record: a call for each costs as much again."""
+    """The index of the first record that cannot share a batch with the one at `begin`, and whether all before it are
+    plain. Inlined, because it runs for each record: a call for each would double the cost.
+    """
     first = records[begin]
     topic, partition, source = first.topic, first.partition, first.source_partition
     key_schema, value_schema = first.key_schema, first.value_schema

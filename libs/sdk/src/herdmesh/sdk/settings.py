@@ -1,7 +1,7 @@
-"""A connector's keys as a typed class: declared once, validated as Connect does it, read as attributes.
+"""A connector's keys as a typed class: declared once, validated as in Connect, read as attributes.
 
-Owns how annotated attributes become a `ConfigDef`, and how a config becomes an instance. Parsing and texts are those of
-`herdmesh.connect.config.config_def`.
+Owns the conversion of annotated attributes to a `ConfigDef`, and of a config to an instance. Parsing and error texts
+are those of `herdmesh.connect.config.config_def`.
 
     class TailSettings(Settings):
         file: str = setting("File to read.", importance=Importance.HIGH)
@@ -18,7 +18,7 @@ Owns how annotated attributes become a `ConfigDef`, and how a config becomes an 
 | `Secret` | PASSWORD |
 | `... | None` | the same, and null is a value |
 
-Invariant: what `parse` returns has in every attribute a value of its annotation.
+Invariant: every attribute of the result of `parse` has a value of its annotation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class _Declared:
-    """What `setting` was told."""
+    """The arguments of `setting`."""
 
     doc: str
     name: str
@@ -95,12 +95,12 @@ def setting(
     """One key of a `Settings` class.
 
     Args:
-        doc: what it does, for whoever writes a config.
+        doc: the effect of the key, for users who write a config.
         default: a value of the annotation; none = the key is required.
         name: the key; "" = the attribute's name with dots for underscores.
         type: where the annotation leaves a choice (`int`).
-        dependents: attributes that are looked at after this one, and whose recommendations may rely on it.
-        recommender: what a form may offer; given key names and parsed values.
+        dependents: attributes that are validated after this one, and whose recommendations may rely on it.
+        recommender: returns values that a form may offer; gets key names and parsed values.
     """
     declared = _Declared(
         doc, name, type, importance, validator, group, width, display_name, dependents, recommender
@@ -126,13 +126,13 @@ class Settings:
         """The keys, in the order they are declared.
 
         Raises:
-            TypeError: a declaration that makes no key.
+            TypeError: an invalid declaration.
         """
         return _read(cls)[0]
 
     @classmethod
     def parse(cls, config: Config) -> Self:
-        """The settings of a config; keys that are not declared are ignored.
+        """The settings of a config; undeclared keys are ignored.
 
         Raises:
             ConfigError: the first key, in order, that is missing or has a bad value.
@@ -151,7 +151,7 @@ class _Attribute:
     optional: bool
 
     def typed(self, value: Any) -> Any:
-        """A parsed value as the annotation has it. Raises ConfigError for a null that it does not allow."""
+        """A parsed value in the type of the annotation. Raises ConfigError for a null that it does not allow."""
         if value is None:
             if self.optional:
                 return None
@@ -230,7 +230,7 @@ def _type_of(where: str, base: Any, chosen: Type | None) -> Type:
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:
-    """As a value of the key's type."""
+    """The default as a value of the key's type."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     if field.default is dataclasses.MISSING:

@@ -1,4 +1,5 @@
-"""Rules on the value of one key, for `setting` and `ConfigKey`. Owns nothing: they are Connect's, with its texts."""
+"""Rules on the value of one key, for `setting` and `ConfigKey`. Owns nothing: they are Connect's, with its error
+texts."""
 
 from __future__ import annotations
 

@@ -66,16 +66,16 @@ def arrow_source_batch(
     partition: int | None = None,
     name: str | None = None,
 ) -> SourceBatch:
-    """A batch with one struct for each row. Columns stay columns where no step of the chain looks at the structs.
+    """A batch with one struct for each row. The data stays in columns unless a step of the chain reads the structs.
 
     Args:
         source_offset: the source's offset after the last row.
-        key: column whose values are the records' keys as well; "" = they have none.
+        key: column whose values are also the records' keys; "" = no keys.
         partition: Kafka partition, None = the producer chooses by key.
         name: of the struct schema, for registries.
 
     Raises:
-        DataError: a column that has no exact form in Connect, named.
+        DataError: a column without an exact form in Connect; the error names it.
     """
     schema = connect_schema(rows.schema, name)
     columns = [
@@ -104,7 +104,7 @@ def connect_schema(schema: pyarrow.Schema, name: str | None = None) -> Schema:
     """The struct schema of rows of this schema; a nullable column is optional.
 
     Raises:
-        DataError: a column that has no form in Connect, named.
+        DataError: a column without a form in Connect; the error names it.
     """
     columns: list[Any] = list(schema)
     names = [one.name for one in columns]
@@ -161,7 +161,7 @@ def _reader(array: Any, where: str, schema: Schema) -> Callable[[Sequence[int]],
 
 
 def _check_exact(array: Any, where: str) -> None:
-    """Refuse at once what `_items` would refuse when somebody looks: its author can mend it only now."""
+    """Refuse now all values that `_items` would refuse later, because only now can the author fix them."""
     kind = array.type
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_date64(kind):
         _as_milliseconds(array, where)
@@ -175,7 +175,7 @@ def _check_exact(array: Any, where: str) -> None:
 
 
 def _items(array: Any, schema: Schema, where: str) -> list[Any]:
-    """The values of an array as Connect has them."""
+    """The values of an array in Connect's types."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _items(array.dictionary_decode(), schema, where)
@@ -217,7 +217,7 @@ def _lengths(array: Any) -> list[int | None]:
 
 
 def _entries(array: Any) -> Any:
-    """A map as the list of its entries."""
+    """The entries of a map as a list."""
     kind = array.type
     entry = pa.struct([pa.field("key", kind.key_type, False), pa.field("value", kind.item_type)])
     return array.cast(pa.list_(entry))

@@ -1,15 +1,15 @@
 """The conversion to Arrow: values of a sink as columns, typed by their schema.
 
-Owns the Arrow type for each Connect schema, and the making of columns: one writer is compiled for each schema, which
-works column by column. Values without a schema have the types that Arrow infers.
+Owns the Arrow type for each Connect schema, and the creation of columns: one writer is compiled for each schema, which
+works column by column. Values without a schema get the types that Arrow infers.
 
     Decimal    decimal128(p, s), p from the schema's `connect.decimal.precision` or 38; decimal256(76, s) where a value
                of the column needs it. A negative scale is 0 there
     Date       date32; Time: time32(ms); Timestamp: timestamp(ms, UTC)
     null       the schema's default, unless `defaults` is false; every column is nullable, as a tombstone is all nulls
 
-Invariant: a value is never changed: one that does not fit its schema, or that Arrow's type cannot hold, is a DataError
-that names the field.
+Invariant: a value is never changed: one that does not fit its schema, or Arrow's type, raises a DataError that names
+the field.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ pa: Any = pyarrow
 """Untyped: the stubs type an array by its elements."""
 VALUE_COLUMN: Final = "value"
 DECIMAL_DIGITS_MAX: Final = 76
-"""Arrow's own limit; 38 is that of many readers (Spark)."""
+"""Arrow's own limit; the limit of many readers (Spark) is 38."""
 _DIGITS_128: Final = 38
 _PRECISION: Final = "connect.decimal.precision"
 _NULL: Final = type(None)
@@ -60,26 +60,27 @@ _KINDS: Final[dict[str, type]] = {
 }  # fmt: skip
 _LOGICAL: Final = {DATE: pa.date32(), TIME: pa.time32("ms"), TIMESTAMP: pa.timestamp("ms", "UTC")}
 _TAKEN_AS_WELL: Final[dict[Any, type]] = {pa.binary(): str, pa.float64(): bool}
-"""What Arrow silently takes for another type: the bytes of a string, 1.0 for true."""
+"""Types whose values Arrow silently converts to another type: the bytes of a string, 1.0 to true."""
 _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 Column = Sequence[Any]
 Make = Callable[[Column], Any]
-"""Makes an Arrow array of a column of values. Raises DataError."""
+"""Creates an Arrow array from a column of values. Raises DataError."""
 _schema_of, _values_of = attrgetter("schema"), attrgetter("values")
 
 
 def to_arrow(batch: SinkBatch, *, defaults: bool = True) -> pyarrow.RecordBatch:
-    """The values of a batch, one column for each field; one column `value` where they are neither structs nor maps.
+    """The values of a batch, one column for each field; one column `value` if they are neither structs nor maps.
 
-    Under a schema, types are the schema's. Without one they are found in the data, and a field that a map does not have
-    is null. A tombstone is a row of nulls: `batch.values` tells it from others.
+    Under a schema, the types are the schema's. Without one they are inferred from the data, and a field missing in a
+    map is null. A tombstone is a row of nulls; `batch.values` distinguishes it from other rows.
 
     Args:
-        defaults: a null under a schema with a default is that default (`TaskContext.value_defaults`).
+        defaults: replace a null under a schema with a default by that default (`TaskContext.value_defaults`).
 
     Raises:
-        DataError: a value that does not fit its schema or its Arrow type, values without a schema that have no type in
-            common; with the field.
+        DataError: a value that does not fit its schema or its Arrow type, or values without a schema that have no
+        common
+            type; the error names the field.
     """
     if batch.value_schema is None:
         return _found_columns(batch.values)
@@ -104,10 +105,10 @@ def arrow_schema(schema: Schema) -> pyarrow.DataType:
 
 
 class ArrowWriter:
-    """Makes columns of values of one schema."""
+    """Creates columns from values of one schema."""
 
     def __init__(self, schema: Schema, compiler: ColumnCompiler) -> None:
-        """Raises DataError when the schema has no Arrow type."""
+        """Compile the writer. Raises DataError when the schema has no Arrow type."""
         self._schema = schema
         self._is_struct = is_struct(schema)
         columns = [(one.name, one.schema) for one in schema.fields] if self._is_struct else [(VALUE_COLUMN, schema)]
@@ -115,7 +116,9 @@ class ArrowWriter:
         self._makes = [compiler.column(one, name) for name, one in columns]
 
     def columns(self, values: Column) -> dict[str, Any]:
-        """An array for each field, or one `value`; none of a struct without fields. Raises DataError with the field."""
+        """An array for each field, or one `value`; no array for a struct without fields. Raises DataError with the
+        field.
+        """
         if not self._is_struct:
             return {VALUE_COLUMN: self._makes[0](values)}
         present, places = _present(values)
@@ -126,14 +129,17 @@ class ArrowWriter:
         return dict(zip(self._names, arrays, strict=True))
 
     def rows(self, values: Column) -> pyarrow.RecordBatch:
-        """The same as rows; of a struct without fields one column `value` of nulls. Raises as `columns`."""
+        """The same columns as a RecordBatch; a struct without fields gives one column `value` of nulls. Raises as
+        `columns`.
+        """
         arrays = self.columns(values) or {VALUE_COLUMN: pa.nulls(len(values), pa.string())}
         return pa.record_batch(list(arrays.values()), names=list(arrays))
 
 
 def column_name(key: Any) -> str:
-    """The name of the column of a field, or of a key of a map without a schema. Raises DataError for half of a
-    surrogate pair, which Arrow's names (UTF-8) cannot hold."""
+    """The column name for a field, or for a key of a map without a schema. Raises DataError for an unpaired surrogate,
+    which Arrow's names (UTF-8) cannot represent.
+    """
     name = key if isinstance(key, str) else java_text(key)
     try:
         name.encode()
@@ -149,21 +155,23 @@ def is_struct(schema: Schema) -> bool:
 
 @lru_cache(maxsize=1_000)
 def arrow_writer(schema: Schema, *, defaults: bool = True, digits_max: int = DECIMAL_DIGITS_MAX) -> ArrowWriter:
-    """The writer of a schema, made once. Raises as `ArrowWriter`."""
+    """The writer of a schema, cached. Raises as `ArrowWriter`."""
     return ArrowWriter(schema, ColumnCompiler(defaults=defaults, digits_max=digits_max))
 
 
 class ColumnCompiler:
-    """Makes what makes columns: nulls, defaults and types that do not fit are seen to here, what array the rest becomes
-    is `plain`'s, which may be another's."""
+    """Compiles functions that create columns. It handles nulls, defaults and types that do not fit; `plain`, which a
+    subclass may override, determines the array of all other values.
+    """
 
     def __init__(self, *, defaults: bool = True, digits_max: int = DECIMAL_DIGITS_MAX) -> None:
         self._defaults = defaults
         self._digits_max = digits_max
 
     def column(self, schema: Schema, where: str) -> Make:
-        """For a place where null may stand. `where`: the field's name, for errors. Raises DataError when the schema has
-        no Arrow type."""
+        """The function for a position that may have nulls. `where`: the field's name, for errors. Raises DataError when
+        the schema has no Arrow type.
+        """
         kind, make = self.plain(schema, where)
         only, with_null = {kind}, {kind, _NULL}
         default = schema.default if self._defaults else None
@@ -186,7 +194,7 @@ class ColumnCompiler:
         return column
 
     def plain(self, schema: Schema, where: str) -> tuple[type, Make]:
-        """The Python type that values have as a rule, and what makes an array of values that fit, and of nulls."""
+        """The usual Python type of the values, and a function that creates an array from values that fit, and nulls."""
         if schema.name == DECIMAL:
             return Decimal, self._decimals(schema, where)
         if schema.name == DATE:
@@ -253,7 +261,7 @@ def _of(schema: Schema | None) -> Schema:
 
 
 def _check(values: Column, schema: Schema, where: str) -> None:
-    """Each value with care: some are of a type that is not the usual one."""
+    """Check each value separately, because some have an unusual type."""
     for value in values:
         if value is not None and not fits(schema, value):
             raise DataError(f"field {where}: a value that is none of {schema}: an object of class {java_class(value)}")
@@ -262,7 +270,7 @@ def _check(values: Column, schema: Schema, where: str) -> None:
 def _texts(values: Column) -> Any:
     try:
         return pa.array(values, pa.string())
-    except UnicodeEncodeError:  # a lone surrogate has no UTF-8: as Java writes it
+    except UnicodeEncodeError:  # an unpaired surrogate has no UTF-8 form: encode it as Java does
         texts = [None if value is None else value.encode("utf-8", "replace").decode() for value in values]
         return pa.array(texts, pa.string())
 
@@ -283,7 +291,7 @@ def _times(values: Column) -> Any:
 
 
 def _lists(make: Make) -> Make:
-    """All elements of all lists as one column."""
+    """Convert all elements of all lists as one column."""
 
     def lists(values: Column) -> Any:
         flat = [item for items in values if items is not None for item in items]
@@ -293,7 +301,7 @@ def _lists(make: Make) -> Make:
 
 
 def _maps(make_keys: Make, make_items: Make, where: str) -> Make:
-    """All keys of all maps as one column, all their values as another."""
+    """Convert all keys of all maps as one column, all their values as another."""
 
     def maps(values: Column) -> Any:
         present = [members for members in values if members is not None]
@@ -307,7 +315,7 @@ def _maps(make_keys: Make, make_items: Make, where: str) -> Make:
 
 
 def _offsets(values: Column) -> Any:
-    """Where each list begins in the column of all elements; null where there is no list."""
+    """Offset of each list in the column of all elements; null where there is no list."""
     offsets: list[int | None] = []
     end = 0
     for items in values:
@@ -318,7 +326,7 @@ def _offsets(values: Column) -> Any:
 
 
 def _structs(schema: Schema, fields: Sequence[tuple[str, Make]], where: str) -> Make:
-    """Field by field."""
+    """Convert structs field by field."""
     for name, _ in fields:
         column_name(name)
 
@@ -337,7 +345,7 @@ def _structs(schema: Schema, fields: Sequence[tuple[str, Make]], where: str) -> 
 
 
 def _present(values: Column) -> tuple[Column, Any]:
-    """The structs that are there, and, where some are not, the place of each value among them."""
+    """The structs that are not null, and, if some are null, the index of each value among them."""
     if isinstance(values, StructColumn) or _NULL not in set(map(type, values)):
         return values, None
     present = [value for value in values if value is not None]
@@ -346,12 +354,14 @@ def _present(values: Column) -> tuple[Column, Any]:
 
 
 def _fields(schema: Schema, structs: Column, where: str) -> Sequence[Column]:
-    """The columns of the fields of structs, none of them null. Raises DataError for what is no struct of the schema."""
+    """The columns of the fields of structs, none of them null. Raises DataError for a value that is not a struct of the
+    schema.
+    """
     if isinstance(structs, StructColumn) and structs.schema is schema and structs.fields is not None:
         return structs.fields
     if not len(structs):
         return [()] * len(schema.fields)
-    # Schemas are the same when they are equal; counting looks for identity first.
+    # Equal schemas count as the same; `count` compares by identity first.
     if set(map(type, structs)) != _ONLY_STRUCTS or list(map(_schema_of, structs)).count(schema) != len(structs):
         raise DataError(f"field {where}: a value that is no struct of {schema}")
     return list(zip(*map(_values_of, structs), strict=True))

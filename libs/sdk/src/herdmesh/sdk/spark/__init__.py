@@ -1,7 +1,7 @@
-"""A Spark session of a task's own, for connectors that write or read what only Spark can.
+"""A Spark session of a task's own, for connectors to targets and sources that only Spark can use.
 
 Owns the session's JVM (`task_session`), the class-data archive with which every Spark of Herdmesh starts faster
-(`class_archive`), and which of Py4J's log lines are kept (`py4j_log`). The worker's own Spark, which runs the tasks, is
+(`class_archive`), and the filter of Py4J's log lines (`py4j_log`). The worker's own Spark, which runs the tasks, is
 `herdmesh.worker.spark`. Needs pyspark (`herdmesh-sdk[spark]`), which `herdmesh.sdk` does not.
 """
 

@@ -15,7 +15,7 @@ An author describes the world outside of the connector, and subclasses a suite:
 every point. `SourceRunSuite` and `SinkRunSuite` run the real loop against a broker (the fixture `kafka_bootstrap`),
 killed by SIGKILL at every point, for the same world.
 
-Owns nothing: re-exports. What is listed in `__all__` is public and frozen by a test.
+Owns nothing: re-exports. The names in `__all__` are public and frozen by a test.
 """
 
 from __future__ import annotations

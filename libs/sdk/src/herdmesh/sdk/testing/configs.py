@@ -1,6 +1,6 @@
-"""The way from a connector class to configs and tasks, as the worker goes it.
+"""The path from a connector class to configs and tasks, the same as the worker's.
 
-Owns that way, and the findings of validation. Invariant: every call begins with a new instance, as the worker's do.
+Owns that path, and the findings of validation. Invariant: every call begins with a new instance, as in the worker.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ TaskConfig = dict[str, str | None]
 
 
 def full_config(connector: type[Connector], world: World, name: str) -> dict[str, str]:
-    """The world's config with what all connectors have."""
+    """The world's config plus the keys that all connectors have."""
     return {"name": name, "connector.class": connector.class_name, **world.config()}
 
 
 def problems_of(connector: type[Connector], config: Mapping[str, str | None]) -> dict[str, list[str]]:
-    """What validation says is wrong, by key: by the definition, and by the connector itself."""
+    """The errors of validation by key: from the config definition, and from the connector itself."""
     found: dict[str, list[str]] = {}
     for name, value in connector.config_def().validate(config).items():
         if value.problems:
@@ -32,7 +32,7 @@ def problems_of(connector: type[Connector], config: Mapping[str, str | None]) ->
 
 
 def started(connector: type[Connector], config: Mapping[str, str | None]) -> Connector:
-    """An instance as a worker runs it."""
+    """A started instance, as in a worker."""
     made = connector()
     made.context = ConnectorContext(lambda: None)
     made.start(config)
@@ -40,7 +40,7 @@ def started(connector: type[Connector], config: Mapping[str, str | None]) -> Con
 
 
 def task_configs_of(connector: type[Connector], config: Mapping[str, str | None], tasks_max: int) -> list[TaskConfig]:
-    """The configs of the tasks, as tasks are given them."""
+    """The configs of the tasks, as tasks receive them."""
     made = started(connector, config)
     try:
         configs = made.task_configs(tasks_max)

@@ -1,6 +1,6 @@
 """One run in a process of its own, which a failpoint may kill: `python -m herdmesh.sdk.testing.one_run SPEC`.
 
-Owns the command. The spec is a pickled `RunSpec`. Invariant: it ends with 0 only when the run ended without an error.
+Owns the command. The spec is a pickled `RunSpec`. Invariant: it exits with 0 only when the run ended without an error.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from herdmesh.engine import Command, Progress, run
 
 
 class SilentLink:
-    """A worker that says nothing, and keeps no offsets."""
+    """A link to a worker that sends no commands and stores no offsets."""
 
     def progress(self, progress: Progress) -> None:
-        """Nobody listens."""
+        """Ignore the progress."""
 
     def commands(self) -> Sequence[Command]:
-        """None."""
+        """No commands."""
         return ()
 
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
-        """Offsets are in Kafka."""
+        """Do nothing: the offsets are in Kafka."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The suites that need a broker: the real record loop, killed by SIGKILL at every point it has.
 
-Owns the runs, their topics, and the two suites. They take the fixture `kafka_bootstrap`, the text `HOST:PORT` of a
-broker for tests. The suites without a broker test the duties of a connector; these show that they hold where processes
+Owns the runs, their topics, and the two suites. They use the fixture `kafka_bootstrap`, the text `HOST:PORT` of a
+broker for tests. The suites without a broker test the duties of a connector; these prove them with processes that
 really die.
 
 Invariant: a topic and a connector name serve one run and the one that follows it.
@@ -57,12 +57,12 @@ class _Case:
 
 
 class SourceRunSuite(Worlds[SourceWorld]):
-    """Subclass it in a test module, with `connector` and `world`."""
+    """Suite for sources on a broker. Subclass it in a test module, with `connector` and `world`."""
 
     connector: ClassVar[type[SourceConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def test_runs_that_are_killed(self, new_world: NewWorld[SourceWorld], kafka_bootstrap: str, tmp_path: Path) -> None:
-        """For each point of the loop: a process dies there, the next run goes on; each record is in Kafka once."""
+        """For each point of the loop: a process dies there, the next run continues; each record is in Kafka once."""
         cases: list[_Case] = []
         for point in [point for point in NAMES if point != _PUBLISH]:
             world = new_world()
@@ -83,14 +83,15 @@ class SourceRunSuite(Worlds[SourceWorld]):
 
 
 class SinkRunSuite(Worlds[SinkWorld]):
-    """Subclass it in a test module, with `connector` and `world`."""
+    """Suite for sinks on a broker. Subclass it in a test module, with `connector` and `world`."""
 
     connector: ClassVar[type[SinkConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
     own_points: ClassVar[tuple[str, ...]] = ()
-    """Failpoints that the task has besides the loop's: of a `LedgerSinkTask`, those of `LEDGER_NAMES` that it hits."""
+    """Failpoints of the task in addition to the loop's: for a `LedgerSinkTask`, those of `LEDGER_NAMES` that it hits.
+    """
 
     def test_runs_that_are_killed(self, new_world: NewWorld[SinkWorld], kafka_bootstrap: str, tmp_path: Path) -> None:
-        """For each point of the loop: a process dies there, the next run goes on; each record is outside."""
+        """For each point of the loop: a process dies there, the next run continues; each record is outside."""
         task = new_task(self.connector)
         stages, keeps_ledger = isinstance(task, StagingSinkTask), isinstance(task, LedgerSinkTask)
         points = [point for point in (*NAMES, *self.own_points) if stages or point != _PUBLISH]
@@ -109,7 +110,7 @@ class SinkRunSuite(Worlds[SinkWorld]):
 
 
 def _case(connector: type[Connector], world: World, bootstrap: str, kind: TaskKind, point: str) -> _Case:
-    """A spec of the connector's only task, as a worker makes it, that ends as soon as there is nothing to do."""
+    """A spec of the connector's only task, as a worker creates it, that ends as soon as there is nothing to do."""
     name = f"suite-{world.name}"
     config: dict[str, str | None] = {**full_config(connector, world, name), **_converters(world)}
     if kind is TaskKind.SINK:
@@ -135,19 +136,19 @@ def _case(connector: type[Connector], world: World, bootstrap: str, kind: TaskKi
 
 
 def _converters(world: World) -> Mapping[str, str]:
-    """Where records need a schema, theirs goes with them."""
+    """Converters that write the schema with the records, if the world's records need one."""
     if isinstance(world, SinkWorld) and world.forms[0] is RecordForm.STRUCT:
         return {**JSON_WITHOUT_SCHEMAS, _SCHEMAS: "true"}
     return {}
 
 
 def killed(cases: Sequence[_Case], folder: Path) -> None:
-    """Run them all, each in a process that dies at its point. Raises AssertionError when one did not."""
+    """Run all cases, each in a process that dies at its point. Raises AssertionError when one did not."""
     with _children() as children:
         for number, case in enumerate(cases):
             children.append(_child(case, folder / f"run-{number}"))
         for number, (case, child) in enumerate(zip(cases, children, strict=True)):
-            child.wait(WAIT_S)  # not for the end of what it said: processes that it started may say more
+            child.wait(WAIT_S)  # do not wait for the end of its output: processes that it started may still write
             said = (folder / f"run-{number}.err").read_text(errors="replace")
             assert child.returncode == -signal.SIGKILL, (
                 f"the run that was to die at {case.point} ended with {child.returncode}: {said[-2_000:]}"
@@ -156,7 +157,7 @@ def killed(cases: Sequence[_Case], folder: Path) -> None:
 
 @contextmanager
 def _children() -> Generator[list[subprocess.Popen[bytes]]]:
-    """Processes that end with the block."""
+    """Processes that are killed at the end of the block."""
     made: list[subprocess.Popen[bytes]] = []
     try:
         yield made
@@ -181,14 +182,14 @@ def _child(case: _Case, stem: Path) -> subprocess.Popen[bytes]:
 
 
 def _create_topics(bootstrap: str, topics: Sequence[str]) -> None:
-    """With one partition each; a broker need not make them by itself."""
+    """Create topics with one partition each; the broker may have automatic creation off."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     for creating in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
         creating.result(_CALL_S)
 
 
 def _write(bootstrap: str, world: SinkWorld) -> None:
-    """The records of a sink's topic, which has the world's name."""
+    """Write the records of a sink's topic, which has the world's name."""
     _create_topics(bootstrap, [world.name])
     form = world.forms[0]
     rows = [world.record(number, form, changed=False) for number in range(RECORDS)]
@@ -201,7 +202,7 @@ def _write(bootstrap: str, world: SinkWorld) -> None:
 
 
 def values_in(bootstrap: str, topics: Sequence[str], wanted: int) -> list[bytes]:
-    """The values of all committed records of some topics, once there are as many as wanted, or time is up."""
+    """The values of all committed records of some topics, once there are as many as wanted, or the time is over."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     known = admin.list_topics(timeout=_CALL_S).topics
     missing = [topic for topic in topics if topic not in known]
@@ -219,7 +220,9 @@ def values_in(bootstrap: str, topics: Sequence[str], wanted: int) -> list[bytes]
 
 
 def _read(consumer: Consumer, partitions: int, wanted: int) -> list[bytes]:
-    """To the end, and on until there are enough: the end is told before the last transaction is decided."""
+    """Read to the end and on until there are enough records: the end event may come before the last transaction is
+    decided.
+    """
     found: list[bytes] = []
     ended: set[Any] = set()
     deadline_s = time.monotonic() + WAIT_S

@@ -1,7 +1,7 @@
-"""The standard suite for sinks: nothing lost wherever a run ends, and nothing doubled where that is promised.
+"""The standard suite for sinks: nothing lost wherever a run ends, and nothing duplicated where that is promised.
 
 Owns the tests; `sink_trial` drives the runs. Invariant: a connector passes when, after every death at every point, the
-target has what was in the topic: each record at least once, and exactly once with a `StagingSinkTask`, a
+target has the records of the topic: each at least once, and exactly once with a `StagingSinkTask`, a
 `LedgerSinkTask` or an idempotent world.
 """
 
@@ -25,15 +25,16 @@ RECORDS: Final = 9
 
 
 class SinkSuite(ConnectorSuite[SinkWorld]):
-    """Subclass it in a test module, with `connector` and `world`."""
+    """Suite for sinks. Subclass it in a test module, with `connector` and `world`."""
 
     connector: ClassVar[type[SinkConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
     periods: ClassVar[tuple[int, ...]] = (1, 3)
-    """Batches to a commit: the loop commits by time, so a commit may hold one or several. One of them will do where
-    each commit takes long."""
+    """Numbers of batches per commit: the loop commits by time, so a commit may have one or several. One number is
+    enough if each commit takes long.
+    """
 
     def test_lifecycle(self, new_world: NewWorld[SinkWorld]) -> None:
-        """A task may be stopped before it was started; with nothing put there is nothing to flush, or to stage."""
+        """A task may be stopped before it was started; without a put there is nothing to flush or to stage."""
         new_task(self.connector).stop()
         world = new_world()
         (config,) = task_configs_of(self.connector, full_config(self.connector, world, NAME), 1)
@@ -58,7 +59,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         assert world.found() == []
 
     def test_all_records_are_written(self, new_world: NewWorld[SinkWorld]) -> None:
-        """Of each form that the sink takes, by one task and by as many as the connector makes of two."""
+        """Values of each form that the sink takes, written by one task and by up to two."""
         for tasks_max in (1, 2):
             for form in new_world().forms:
                 trial = self._trial(new_world(), form)
@@ -67,14 +68,16 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
                 trial.check_found(f"records of the form {form}, tasks.max {tasks_max}", exactly=True)
 
     def test_resume_after_a_kill_at_every_point(self, new_world: NewWorld[SinkWorld]) -> None:
-        """A task dies at each point of a run in turn, without a word; the next one makes it whole."""
+        """A task dies at each point of a run in turn, without a call of `stop`; the next task completes the records."""
         for every in self.periods:
             deadly = 1
             while self._dies_and_resumes(new_world(), deadly, every):
                 deadly += 1
 
     def test_resume_after_an_error(self, new_world: NewWorld[SinkWorld]) -> None:
-        """A run ends with an error of somebody else's after a put: `stop` is called, nothing uncommitted counts."""
+        """A run ends after a put, with an error that is not the task's: `stop` is called, uncommitted records do not
+        count.
+        """
         trial = self._trial(new_world())
         trial.write(range(RECORDS))
         trial.run(fails_at=2, every=5)
@@ -82,7 +85,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         trial.check_found("after a run that ended with an error", exactly=self._exactly(trial))
 
     def test_a_run_goes_on_where_the_last_one_ended(self, new_world: NewWorld[SinkWorld]) -> None:
-        """Records that come between runs, and a run for which there is nothing."""
+        """New records between runs, and a run without new records."""
         trial = self._trial(new_world())
         for numbers in (range(4), range(0), range(4, RECORDS)):
             trial.write(numbers)
@@ -90,8 +93,9 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
             trial.check_found("after a run that was not the first", exactly=True)
 
     def test_records_that_come_again(self, new_world: NewWorld[SinkWorld]) -> None:
-        """The same batches to a new task, as when the group's offsets go back: nothing fails, nothing is lost, and a
-        ledger knows better."""
+        """A new task gets the same batches again, as after a rewind of the group's offsets: nothing fails, nothing is
+        lost, and a ledger prevents duplicates.
+        """
         trial = self._trial(new_world())
         trial.write(range(RECORDS))
         trial.run()
@@ -100,7 +104,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         trial.check_found("after a rewind", exactly=trial.world.is_idempotent or trial.keeps_ledger)
 
     def test_a_schema_that_changes(self, new_world: NewWorld[SinkWorld]) -> None:
-        """Fields come and go in the midst of each partition, within what one commit holds."""
+        """Fields appear and disappear in the middle of each partition, within one commit."""
         for form in new_world().forms:
             for every in self.periods:
                 trial = self._trial(new_world(), form)
@@ -111,7 +115,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
                 trial.check_found(f"with records of two shapes of the form {form}", exactly=True)
 
     def test_tombstones(self, new_world: NewWorld[SinkWorld]) -> None:
-        """A record without a value is taken, or refused as bad data; the others are written."""
+        """A record without a value is written, or refused as bad data; the others are written."""
         trial = self._trial(new_world())
         trial.write(range(3))
         trial.write_tombstone()
@@ -124,8 +128,9 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
                 trial.run()
 
     def test_one_bad_record_is_given_up_alone(self, new_world: NewWorld[SinkWorld]) -> None:
-        """With `errors.tolerance=all` a value that is none of its schema's is written or given up (`context.give_up`),
-        and every other record of its batch is written."""
+        """With `errors.tolerance=all` a value that does not fit its schema is written or skipped (`context.give_up`),
+        and every other record of its batch is written.
+        """
         world = new_world()
         if RecordForm.STRUCT not in world.forms:
             pytest.skip("it takes no structs")
@@ -142,7 +147,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         assert not lost, f"records {lost} are lost beside one that was given up"
 
     def test_staged_and_published_once(self, new_world: NewWorld[SinkWorld]) -> None:
-        """What is committed may be recovered and published again, also by an owner who stood still meanwhile."""
+        """Committed files may be recovered and published again, also by an owner that was stopped meanwhile."""
         trial = self._trial(new_world())
         if not trial.is_staging:
             pytest.skip("its task is no StagingSinkTask")
@@ -167,7 +172,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
             trial.bury()
 
     def _after_the_last_commit(self, world: SinkWorld) -> int:
-        """The point of a run that commits once: after that commit, before what it names is published."""
+        """The point of a run with one commit: after that commit, before its manifest is published."""
         trial = self._trial(world)
         trial.write(range(RECORDS))
         points = trial.run(every=99)
@@ -175,7 +180,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         return points.passed - 1
 
     def _dies_and_resumes(self, world: SinkWorld, deadly: int, every: int) -> bool:
-        """False = the run has not so many points."""
+        """False = the run has fewer points than `deadly`."""
         trial = self._trial(world)
         trial.write(range(RECORDS))
         points = trial.run(deadly=deadly, every=every)

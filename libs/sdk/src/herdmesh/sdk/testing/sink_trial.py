@@ -1,10 +1,10 @@
 """Runs of a sink's tasks without Kafka: a topic, offsets and manifests in memory, deaths at chosen points.
 
-Owns the order of calls, which is that of `herdmesh.engine.sink.sink_loop`, and the content that would be in Kafka. It
-judges the visible output at each commit itself; the suite judges the output of all runs together.
+Owns the order of calls, which is that of `herdmesh.engine.sink.sink_loop`, and the data that would be in Kafka. It
+checks the visible output at each commit itself; the suite checks the output of all runs together.
 
-Invariant: offsets are committed after `flush`, `stage` or `advance` only, and a manifest is published after its commit
-only.
+Invariant: offsets are committed only after `flush`, `stage` or `advance`, and a manifest is published only after its
+commit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TIME_MS: Final = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record in the topic. `is_dropped`: a transformation drops it, so that only its offset is told."""
+    """One record in the topic. `is_dropped`: a transformation filters it, so that the task only sees its offset."""
 
     number: int | None
     """None = a tombstone."""
@@ -60,23 +60,25 @@ class SinkTrial:
         self.topic: dict[PartitionId, list[Entry]] = {(TOPIC, number): [] for number in range(PARTITIONS)}
         self.committed = dict.fromkeys(self.topic, 0)
         self.manifests = dict.fromkeys(self.topic, "")
-        """Of the last commit of each partition."""
+        """Manifest of the last commit of each partition."""
         self.dead: list[SinkTask] = []
         self.reported: list[tuple[PartitionId, int]] = []
-        """Partition and offset of each record that was given up."""
+        """Partition and offset of each record that the task reported as failed."""
 
     def write(self, numbers: Iterable[int], *, changed: bool = False) -> None:
-        """Records, dealt out to the partitions; behind each, one that a transformation drops."""
+        """Append records, distributed over the partitions; after each, one that a transformation filters."""
         for number in numbers:
             value, schema = self.world.record(number, self._form, changed=changed)
             self.topic[TOPIC, number % PARTITIONS] += [Entry(number, value, schema), Entry(None, is_dropped=True)]
 
     def write_tombstone(self) -> None:
-        """A record with a key of its own and no value."""
+        """Append a record with a key of its own and no value."""
         self.topic[TOPIC, 0].append(Entry(None))
 
     def write_unfit(self, number: int) -> tuple[PartitionId, int]:
-        """A struct whose last field has a value of another class than its schema's; its partition and offset."""
+        """Append a struct whose last field has a value of another class than its schema's; return its partition and
+        offset.
+        """
         value, schema = self.world.record(number, RecordForm.STRUCT, changed=False)
         assert schema is not None
         last = schema.fields[-1].schema
@@ -86,7 +88,7 @@ class SinkTrial:
         return (TOPIC, 0), len(entries) - 1
 
     def rewind(self) -> None:
-        """Have the next run read everything again, as after `herd offsets reset`."""
+        """Let the next run read everything again, as after `herd offsets reset`."""
         self.committed = dict.fromkeys(self.topic, 0)
         self.manifests = dict.fromkeys(self.topic, "")
 
@@ -99,13 +101,13 @@ class SinkTrial:
         fails_at: int = 0,
         tolerated: bool = False,
     ) -> Points:
-        """One run of each task, one after the other, until all is read; the points it passed.
+        """Run each task, one after the other, until all records are read. Return the points passed.
 
         Args:
-            deadly: the point at which everything dies.
-            every: batches to a commit.
-            fails_at: the batch after which the run ends with an error, 0 = none does.
-            tolerated: records may be given up, as with `errors.tolerance=all`; they are `reported`.
+            deadly: the point at which the run dies.
+            every: batches per commit.
+            fails_at: the batch after which the run ends with an error, 0 = no error.
+            tolerated: records may fail, as with `errors.tolerance=all`; they are `reported`.
         """
         points = Points(deadly)
         configs = task_configs_of(self._connector, self._config, tasks_max)
@@ -132,7 +134,7 @@ class SinkTrial:
         return cast("SinkTask", new_task(self._connector))
 
     def take_over(self) -> StagingSinkTask:
-        """A staging task that begins where the last one ended, up to and with `recover`."""
+        """A new staging task, started and opened, after `recover` with the manifests of the last commit."""
         task = cast("StagingSinkTask", self.new_task())
         (config,) = task_configs_of(self._connector, self._config, 1)
         task.start(config, context_of(0, 1))
@@ -141,14 +143,14 @@ class SinkTrial:
         return task
 
     def bury(self) -> None:
-        """Have tasks that died release what they hold: they are in this process still."""
+        """Stop the tasks that died, to release their resources: they are still in this process."""
         for task in self.dead:
             with suppress(Exception):
                 task.stop()
         self.dead.clear()
 
     def numbers(self, positions: Mapping[PartitionId, int] | None = None) -> set[int]:
-        """Of the records before these positions; None = of all."""
+        """The numbers of the records before these positions; None = of all records."""
         found: set[int] = set()
         for partition, entries in self.topic.items():
             end = len(entries) if positions is None else positions.get(partition, self.committed[partition])
@@ -156,7 +158,7 @@ class SinkTrial:
         return found
 
     def check_found(self, what: str, *, exactly: bool) -> None:
-        """All records of the topic are outside. Raises AssertionError that names those that are not."""
+        """Check that all records of the topic are outside. Raises AssertionError that names the missing ones."""
         counted = Counter(self.world.found())
         wanted = self.numbers()
         lost = sorted(wanted - counted.keys())
@@ -168,12 +170,12 @@ class SinkTrial:
 
 
 def context_of(task: int, task_count: int) -> TaskContext:
-    """As a run of its own has it."""
+    """A context as a new run has it."""
     return TaskContext(NAME, task, task_count, f"connect-{NAME}", uuid.uuid4().hex)
 
 
 class _Reporter:
-    """Where records are given up."""
+    """Reporter of errant records."""
 
     def __init__(self, reported: list[tuple[PartitionId, int]]) -> None:
         self._reported = reported
@@ -203,7 +205,7 @@ class _Run:
         self.reading = Reading(task)
 
     def go(self, config: Mapping[str, str | None], context: TaskContext) -> None:
-        """From `start` to the last commit; `stop` is the caller's."""
+        """Drive the task from `start` to the last commit; the caller calls `stop`."""
         self._task.start(config, context)
         self._points.at("start")
         if self._ledger is not None:
@@ -214,7 +216,7 @@ class _Run:
         if self._staging is not None:
             self._staging.recover({one: self._trial.manifests[one] for one in self._owned})
             self._points.at("recover")
-            self._commit()  # as the loop does: where this run begins
+            self._commit()  # as in the loop: commit the starting positions of this run
         if self._ledger is not None:
             self._ledger.begin(dict(self._positions))
             self._points.at("begin")
@@ -236,21 +238,22 @@ class _Run:
         self._task.close(self._owned)
 
     def _heed(self) -> None:
-        """As the loop does what the task asked for, before it reads and when it commits."""
+        """Apply the task's seeks and pauses, as the loop does before it reads and when it commits."""
         wishes = self.reading.take()
         self._positions.update(wishes.seeks)
         for partition, is_pause in wishes.pauses.items():
             (self.reading.paused.add if is_pause else self.reading.paused.discard)(partition)
 
     def _next_once_committed(self) -> SinkBatch | None:
-        """What a task that paused a partition lets come when it was asked what is safe."""
+        """A commit, then the next batch, if the task paused a partition: it may resume the partition in
+        `pre_commit`."""
         if not self.reading.paused:
             return None
         self._commit()
         return self._next()
 
     def _next(self) -> SinkBatch | None:
-        """The next records of the partition that is behind; None = all is read, or the task wants none."""
+        """The next records of the partition that is furthest behind; None = all is read, or the task wants no more."""
         self._heed()
         ready = [one for one in self._owned if one not in self.reading.paused]
         behind = [one for one in ready if self._positions[one] < len(self._trial.topic[one])]
@@ -321,7 +324,7 @@ class _Run:
             self._points.at("publish")
 
     def _allowed(self) -> dict[PartitionId, int]:
-        """As far as the task has offsets committed, of what it was asked."""
+        """The offsets that the task allows to commit (`pre_commit`), checked."""
         asked = dict(self._positions)
         allowed = self._task.pre_commit(dict(asked))
         self._heed()

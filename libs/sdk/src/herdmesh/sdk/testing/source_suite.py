@@ -1,7 +1,7 @@
-"""The standard suite for sources: nothing lost, nothing doubled, wherever a run ends.
+"""The standard suite for sources: nothing lost, nothing duplicated, wherever a run ends.
 
 Owns the tests; `source_trial` drives the runs. Invariant: a connector passes when, after every death at every point,
-Kafka has what was in the source.
+Kafka has the records of the source.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from herdmesh.sdk.testing.worlds import SourceWorld
 
 RECORDS: Final = 7
 PERIODS: Final = (1, 3)
-"""Polls to a transaction: the loop commits by time, so a commit may hold one or several."""
+"""Numbers of polls per transaction: the loop commits by time, so a commit may have one or several."""
 
 
 class SourceSuite(ConnectorSuite[SourceWorld]):
-    """Subclass it in a test module, with `connector` and `world`."""
+    """Suite for sources. Subclass it in a test module, with `connector` and `world`."""
 
     connector: ClassVar[type[SourceConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def test_lifecycle(self, new_world: NewWorld[SourceWorld]) -> None:
-        """A task may be stopped before it was started; a source without more gives nothing, as often as it is asked."""
+        """A task may be stopped before it was started; a source without new records returns none, however often it is
+        polled.
+        """
         new_task(self.connector).stop()
         world = new_world()
         there = list(range(world.records_min))
@@ -41,7 +43,7 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
         assert trial.numbers == there
 
     def test_all_records_come_once_and_in_order(self, new_world: NewWorld[SourceWorld]) -> None:
-        """By one task, and by as many as the connector makes of three."""
+        """Records of one task, and of up to three."""
         for tasks_max in (1, 3):
             world = new_world()
             world.write(range(RECORDS))
@@ -50,7 +52,7 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
             self._check(trial, world, RECORDS, f"after a run of {tasks_max} tasks at most", exactly=True)
 
     def test_a_run_goes_on_where_the_last_one_ended(self, new_world: NewWorld[SourceWorld]) -> None:
-        """Records that come between runs, and runs for which there is nothing."""
+        """New records between runs, and runs without new records."""
         world = new_world()
         trial = self._trial(world)
         for wanted in (3, 3, 4, RECORDS):
@@ -59,14 +61,16 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
             self._check(trial, world, wanted, "after a run that was not the first", exactly=True)
 
     def test_resume_after_a_kill_at_every_point(self, new_world: NewWorld[SourceWorld]) -> None:
-        """A task dies at each point of a run in turn, without a word; the next one makes it whole."""
+        """A task dies at each point of a run in turn, without a call of `stop`; the next task completes the records."""
         for every in PERIODS:
             deadly = 1
             while self._dies_and_resumes(new_world(), deadly, every):
                 deadly += 1
 
     def test_resume_after_an_error(self, new_world: NewWorld[SourceWorld]) -> None:
-        """A run ends with an error of somebody else's after a poll: `stop` is called, nothing polled counts."""
+        """A run ends after a poll, with an error that is not the task's: `stop` is called, uncommitted records do not
+        count.
+        """
         world = new_world()
         world.write(range(RECORDS))
         trial = self._trial(world)
@@ -75,7 +79,7 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
         self._check(trial, world, RECORDS, "after a run that ended with an error", exactly=self._exactly(world))
 
     def test_records_of_another_shape(self, new_world: NewWorld[SourceWorld]) -> None:
-        """Fields or types change in the midst."""
+        """Fields or types change in the middle."""
         world = new_world()
         world.write(range(3))
         if not world.write_changed(range(3, 5)):
@@ -86,7 +90,7 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
         self._check(trial, world, RECORDS, "with records of two shapes", exactly=True)
 
     def test_its_own_offsets_can_be_set(self, new_world: NewWorld[SourceWorld]) -> None:
-        """What the task stored is nothing that `alter_offsets` refuses (`herd offsets set`), nor forgetting it."""
+        """`alter_offsets` accepts the task's own stored offsets (`herd offsets set`), and their deletion."""
         world = new_world()
         world.write(range(RECORDS))
         trial = self._trial(world)
@@ -97,7 +101,7 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
         self.connector().alter_offsets(config, [(partition, None) for partition, _ in stored])
 
     def _dies_and_resumes(self, world: SourceWorld, deadly: int, every: int) -> bool:
-        """False = the run has not so many points."""
+        """False = the run has fewer points than `deadly`."""
         world.write(range(RECORDS))
         trial = self._trial(world)
         points = trial.run(deadly=deadly, every=every, wanted=RECORDS)
@@ -112,7 +116,7 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
         return True
 
     def _exactly(self, world: SourceWorld) -> bool:
-        """Whether the connector says of itself that it sends each record once."""
+        """Whether the connector states that it sends each record exactly once."""
         return self.connector().exactly_once_support(full_config(self.connector, world, NAME)) is True
 
     def _check(self, trial: SourceTrial, world: SourceWorld, wanted: int, what: str, *, exactly: bool) -> None:

@@ -1,10 +1,10 @@
 """Runs of a source's tasks without Kafka: offsets and records in memory, deaths at chosen points.
 
-Owns the order of calls, which is that of `herdmesh.engine.source.source_loop`, and the content that would be in Kafka.
-It judges each batch by itself; the suite judges all of them together.
+Owns the order of calls, which is that of `herdmesh.engine.source.source_loop`, and the data that would be in Kafka.
+It checks each batch by itself; the suite checks all of them together.
 
-Invariant: records and their offsets become visible together, by a commit; a run that dies leaves neither records nor
-offsets that it had not committed.
+Invariant: records and their offsets become visible together, by a commit; a run that dies leaves only committed records
+and offsets.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ class SourceTrial:
         self._world = world
         self.offsets = SourceOffsets(NAME)
         self.partitions: dict[bytes, tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = {}
-        """Source partitions and offsets as the task gave them, by key in the offsets topic."""
+        """Source partitions and offsets as the task returned them, by key in the offsets topic."""
         self.sent: list[Sent] = []
         self.task_count = 0
-        """Of the last run."""
+        """Number of tasks of the last run."""
         self._dead: list[SourceTask] = []
 
     @property
     def numbers(self) -> list[int]:
-        """Of all committed records, in order."""
+        """The numbers of all committed records, in order."""
         return [one.number for one in self.sent]
 
     def run(
         self, *, deadly: int | None = None, every: int = 1, wanted: int = 0, tasks_max: int = 1, fails_at: int = 0
     ) -> Points:
-        """One run of each task, one after the other, until there is nothing more; the points it passed.
+        """Run each task, one after the other, until there are no more records. Return the points passed.
 
         Args:
-            deadly: the point at which everything dies.
-            every: polls to a transaction.
-            wanted: records that are to be in Kafka then; a patient world is waited for until they are. 0 = no more
-                than there are.
-            fails_at: the poll after which the run ends with an error, 0 = none does.
+            deadly: the point at which the run dies.
+            every: polls per transaction.
+            wanted: number of records to reach in Kafka; waits for them for the world's `patience_s`. 0 = read only the
+                available ones.
+            fails_at: the poll after which the run ends with an error, 0 = no error.
         """
         points = Points(deadly)
         configs = task_configs_of(self._connector, full_config(self._connector, self._world, NAME), tasks_max)
@@ -90,14 +90,14 @@ class SourceTrial:
         return points
 
     def bury(self) -> None:
-        """Have tasks that died release what they hold: they are in this process still."""
+        """Stop the tasks that died, to release their resources: they are still in this process."""
         for task in self._dead:
             with suppress(Exception):
                 task.stop()
         self._dead.clear()
 
     def numbers_in(self, batch: SourceBatch) -> list[int]:
-        """The numbers of the records a batch becomes."""
+        """The numbers of the records of a batch, after the chain."""
         converters = {**JSON_WITHOUT_SCHEMAS, **self._connector.default_converters}
         chain = chain_config.source_chain(full_config(self._connector, self._world, NAME), worker=converters)
         given = Batch(
@@ -126,7 +126,7 @@ class _Run:
         self._polls = 0
 
     def go(self, config: Mapping[str, str | None], number: int, count: int) -> None:
-        """From `start` to the last commit; `stop` is the caller's."""
+        """Drive the task from `start` to the last commit; the caller calls `stop`."""
         self._task.start(
             config,
             SourceTaskContext(
@@ -156,7 +156,7 @@ class _Run:
         assert self._task.wake_after_ms() >= 0, "wake_after_ms is negative"
 
     def _next(self) -> SourceBatch | None:
-        """The next batch, None = there is nothing more. What is there is committed before the loop waits."""
+        """The next batch, None = there is nothing more. Polled records are committed before the loop waits."""
         world = self._world
         wait_s = world.silence_s if not self._wanted and world.silence_s is not None else world.patience_s
         deadline_s = time.monotonic() + wait_s
@@ -201,7 +201,7 @@ class _Run:
 
 
 def check_batch(batch: SourceBatch) -> None:
-    """A batch that breaks no rule of `SourceBatch`."""
+    """Check that a batch breaks no rule of `SourceBatch`."""
     count = len(batch)
     assert batch.topic or not count, "a batch without a topic"
     columns = {"keys": batch.keys, "timestamps_ms": batch.timestamps_ms, "headers": batch.headers}
@@ -221,4 +221,4 @@ def check_batch(batch: SourceBatch) -> None:
 
 
 def _make_nothing(_name: str, _partitions: int, _replicas: int, _config: Mapping[str, str]) -> None:
-    """Topics need not be made: there is no Kafka."""
+    """Create no topic: there is no Kafka."""

@@ -1,6 +1,6 @@
 """The tests that both suites share: a connector's description, its config, its tasks' configs.
 
-Owns these tests and the fixture that makes worlds. Invariant: each test begins with a world that knows nothing.
+Owns these tests and the fixture that creates worlds. Invariant: each test begins with a new world.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ _NO_VALUE: Final = {
     Type.DOUBLE: "no number",
     Type.BOOLEAN: "perhaps",
 }
-"""What no key of the type takes."""
+"""A value that no key of the type accepts."""
 
 
 class Worlds(Generic[W]):
-    """What a suite is told, and the fixture that makes worlds of it."""
+    """The parameters of a suite, and the fixture that creates worlds from them."""
 
     connector: ClassVar[type[Connector]]
     """The class under test."""
     world: ClassVar[Callable[..., World]]
-    """Its world, made with a folder, and with what the fixture `outside` gives unless that is None."""
+    """Its world, created with a folder, and with the value of the fixture `outside` unless that is None."""
 
     @pytest.fixture
     def outside(self) -> Any:
-        """What worlds need besides a folder, as the address of a server. A suite whose world does has its own fixture
-        of this name, which may take others."""
+        """Fixture of what a world needs besides a folder, such as the address of a server. A suite with such a world
+        defines its own fixture of this name, which may use others.
+        """
         return None
 
     @pytest.fixture
     def new_world(self, tmp_path: Path, outside: Any) -> Iterator[NewWorld[W]]:
-        """Makes worlds that know nothing of each other; they are closed after the test."""
+        """Create independent worlds; they are closed after the test."""
         made: list[Any] = []
         numbers = count()
 
@@ -67,7 +68,7 @@ class ConnectorSuite(Worlds[W]):
     """Tests that every connector has to pass."""
 
     def test_it_can_be_found_and_described(self, new_world: NewWorld[W]) -> None:
-        """Its names, its version, a definition that stays the same, and a task class that can be loaded."""
+        """Its names, its version, a stable definition, and a task class that can be loaded."""
         connector = self.connector
         assert connector.class_name, "class_name is empty"
         assert connector.version, "version is empty"
@@ -83,12 +84,12 @@ class ConnectorSuite(Worlds[W]):
         new_task(connector)
 
     def test_a_good_config_is_accepted(self, new_world: NewWorld[W]) -> None:
-        """Validation finds nothing wrong with the world's config."""
+        """Validation finds no error in the world's config."""
         config = full_config(self.connector, new_world(), _NAME)
         assert problems_of(self.connector, config) == {}
 
     def test_config_errors_name_their_field(self, new_world: NewWorld[W]) -> None:
-        """Required keys left out, numbers that are none, and what the world says is bad."""
+        """Missing required keys, invalid numbers, and the bad configs of the world."""
         world = new_world()
         for key in self.connector.config_def().keys.values():
             if key.default is REQUIRED:
@@ -99,7 +100,9 @@ class ConnectorSuite(Worlds[W]):
             self._check_refused(world, changes, field, runs=False)
 
     def test_task_configs_are_the_same_at_every_request(self, new_world: NewWorld[W]) -> None:
-        """At most as many as allowed, texts only, and no others of another instance: after a pause there is one."""
+        """At most as many as allowed, texts only, and equal ones from another instance: after a pause there is a new
+        instance.
+        """
         config = full_config(self.connector, new_world(), _NAME)
         first, again = self._task_configs(config), self._task_configs(config)
         for one in first:
@@ -118,7 +121,8 @@ class ConnectorSuite(Worlds[W]):
             connector.stop()
 
     def _check_refused(self, world: W, changes: Mapping[str, str | None], field: str, *, runs: bool) -> None:
-        """`runs`: a config that validation never saw (a reference resolved later) must be refused by a run as well."""
+        """`runs`: a run must refuse the config too, because validation may never see it (a reference resolved
+        later)."""
         config: dict[str, str | None] = {**full_config(self.connector, world, _NAME), **changes}
         config = {key: value for key, value in config.items() if value is not None}
         problems = problems_of(self.connector, config)
@@ -131,7 +135,7 @@ class ConnectorSuite(Worlds[W]):
         assert error.field == field, f"with {dict(changes)} it names {error.field!r}, not {field}: {error}"
 
     def _error_of(self, config: Mapping[str, str | None]) -> ConfigError | None:
-        """What a connector or its first task says of the config when it starts; None = both started."""
+        """The error of the config when a connector and its first task start; None = both started."""
         try:
             configs = task_configs_of(self.connector, config, 1)
             for one in configs[:1]:
@@ -145,7 +149,7 @@ class ConnectorSuite(Worlds[W]):
         return None
 
     def _start(self, task: SourceTask | SinkTask, config: Mapping[str, str | None]) -> None:
-        """As a run does. The suites know how."""
+        """Start a task as a run does. Each suite implements it."""
         raise AssertionError(f"{type(self).__name__} extends SourceSuite or SinkSuite")
 
 

@@ -1,6 +1,6 @@
 """The interfaces by which an author describes the world outside a connector to the standard suite.
 
-Owns the two interfaces and the records a sink is given. Invariant: every record that the suite writes can be identified
+Owns the two interfaces and the records for a sink. Invariant: every record that the suite writes can be identified
 by a number, on both sides.
 """
 
@@ -21,81 +21,83 @@ JSON_WITHOUT_SCHEMAS: Final[Mapping[str, str]] = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
 }
-"""The suite's converters, where the connector has no own (`default_converters`)."""
+"""The suite's converters, for a connector without its own (`default_converters`)."""
 BadConfig = tuple[Mapping[str, str | None], str]
-"""Changes to the good config (None leaves a key out), and the key that validation must name."""
+"""Changes to the good config (None removes a key), and the key that validation must name."""
 
 
 class World(ABC):
-    """One world outside, made anew for each test."""
+    """The world outside of a connector, created anew for each test."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: empty, and this world's own."""
+        """`folder`: an empty folder that only this world uses."""
         self.folder = folder
         self.name = f"{folder.name}-{uuid.uuid4().hex[:12]}"
-        """Unique: for topics, tables and the like."""
+        """Unique name, for topics, tables and the like."""
 
     @abstractmethod
     def config(self) -> dict[str, str]:
-        """A config that works, with the connector's own keys. It is asked for before each run."""
+        """A config that works, with the connector's own keys. Called before each run."""
 
     def bad_configs(self) -> Sequence[BadConfig]:
-        """Configs that validation must refuse. Required keys that are missing and numbers that are none are tried
-        anyhow."""
+        """Configs that validation must refuse. The suite tries missing required keys and invalid numbers by itself."""
         return ()
 
     def close(self) -> None:
-        """Take the world away, after the test."""
+        """Remove the world, after the test."""
         return
 
 
 class SourceWorld(World):
-    """What a source reads."""
+    """The world that a source reads."""
 
     patience_s: ClassVar[float] = 0.0
-    """How long a task may say that there is nothing, though there is: 0 = what was written is there at once."""
+    """How long a task may return nothing although there are records: 0 = written records are available at once."""
     silence_s: ClassVar[float | None] = None
-    """How long to look for records that must not come: of a patient world, which would cost its whole patience each
-    time. None = `patience_s`."""
+    """How long to wait for records that must not come, for a world with a long `patience_s`, which would cost that time
+    in each test. None = `patience_s`.
+    """
     records_min: ClassVar[int] = 0
-    """A source that makes its records up may always have one: the fewest that can be written into it."""
+    """For a source that generates its records and may always have one more: the fewest that can be written into it."""
     run_records: ClassVar[int | None] = None
-    """How many records a run on a broker is to bring, of a source that makes one now and then by the clock and not as
-    many as are written; None = as many as the suite writes."""
+    """The number of records that a run on a broker must bring, for a source that generates them by the clock and not as
+    many as are written; None = as many as the suite writes.
+    """
     each_task_has_all: ClassVar[bool] = False
-    """True = tasks do not share what was written: each sends all of it, in a source partition of its own."""
+    """True = tasks do not share the written records: each sends all of them, in a source partition of its own."""
     in_order: ClassVar[bool] = True
-    """Records of one source partition come in the order in which they were written."""
+    """True = records of one source partition come in the order in which they were written."""
 
     @abstractmethod
     def write(self, numbers: range) -> None:
-        """Have one more record in the source for each number."""
+        """Add one record to the source for each number."""
 
     def write_changed(self, numbers: range) -> bool:
-        """Likewise, of another shape: other fields, another type. Returns False, having written nothing, where records
-        have one shape only."""
+        """Like `write`, for records of another shape: other fields, another type. Returns False, without writing, if
+        records have only one shape.
+        """
         return False
 
     @abstractmethod
     def number_of(self, value: bytes) -> int:
-        """The number that a record was written for.
+        """The number for which a record was written.
 
         Args:
-            value: as it is in Kafka: JSON without a schema, or what the connector's `default_converters` make.
+            value: as it is in Kafka: JSON without a schema, or the output of the connector's `default_converters`.
         """
 
     def topics(self) -> list[str]:
-        """The topics the records go to. They have to be this world's own (`name`)."""
+        """The topics of the records. Only this world may use them (`name`)."""
         return [self.config()["topic"]]
 
 
 class RecordForm(StrEnum):
-    """What values of records can be."""
+    """Forms of a record's value."""
 
     MAP = "map"
     """`{"id": 7, "name": "n7"}` without a schema."""
     STRUCT = "struct"
-    """The same under a schema."""
+    """The same with a schema."""
     TEXT = "text"
     """`"7"`"""
 
@@ -108,36 +110,39 @@ _TEXT: Final = Schema("STRING")
 
 
 class SinkWorld(World):
-    """What a sink writes to."""
+    """The world that a sink writes to."""
 
     forms: ClassVar[tuple[RecordForm, ...]] = (RecordForm.MAP, RecordForm.STRUCT)
-    """What values the sink takes; most tests use the first."""
+    """Forms of values that the sink takes; most tests use the first."""
     is_idempotent: ClassVar[bool] = False
-    """A record that is given again is there once. Of a `StagingSinkTask` it is anyhow, but after a
-    rewind; of a `LedgerSinkTask` always."""
+    """True = a record that the sink gets again is there once. A `StagingSinkTask` ensures it except after a rewind, a
+    `LedgerSinkTask` always.
+    """
     takes_tombstones: ClassVar[bool] = True
     """False = records without a value are refused, with a DataError."""
 
     def record(self, number: int, form: RecordForm, *, changed: bool) -> tuple[Any, Schema | None]:
         """Value and schema of a record, for sinks that need other fields than `id` and `name` (changed: `id` and
-        `email`). From the value `found` has to tell the number."""
+        `email`). `found` must be able to derive the number from the value.
+        """
         if form is RecordForm.TEXT:
             return str(number), None if changed else _TEXT
         fields: dict[str, Any] = {"id": number}
         fields["email" if changed else "name"] = f"n{number}"
         if form is RecordForm.MAP:
             return fields, None
-        from herdmesh.connect.model import Struct  # beside its only use
+        from herdmesh.connect.model import Struct  # imported at its only use
 
         return Struct(_PERSON_2 if changed else _PERSON, list(fields.values())), _PERSON_2 if changed else _PERSON
 
     @abstractmethod
     def found(self) -> list[int]:
-        """The numbers (`id`) of all records that somebody else sees there now, as often as they are there. What is no
-        such record, as a tombstone's, is left out."""
+        """The numbers (`id`) of all records that another reader sees there now, with repetitions. Omits everything
+        else, such as tombstones.
+        """
 
 
 def json_number(value: bytes, field: str = "") -> int:
-    """The number in a JSON value, or in a field of it: what `number_of` most often is."""
+    """The number in a JSON value, or in a field of it: the usual `number_of`."""
     found = json.loads(value)
     return int(found[field] if field else found)
