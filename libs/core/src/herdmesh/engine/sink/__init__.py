@@ -1,8 +1,7 @@
 """The loop of a sink task: read, convert, put, commit.
 
-Owns the assignment, positions and commits of a sink task, and the ledgers and staged files of sinks that are exactly
-once.
-Invariant: a position moves past a record only after the task took it or the error policy left it out.
+Owns the assignment, positions and commits of a sink task, and the ledgers and staged files of exactly-once sinks.
+Invariant: a position moves past a record only after the task took the record or the error policy skipped it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Offset ranges that the batches of a chain stand for.
+"""The offset range of each batch that a chain returns.
 
-Owns this rule. What is read from a message is `record_columns`'s; converting is the chain's.
+Owns this rule. `record_columns` reads messages; the chain converts them.
 
 Invariant: each record read is in exactly one of the ranges, if there is any.
 """
@@ -13,8 +13,9 @@ from herdmesh.connect.model import Batch
 
 
 def ranges(made: Sequence[Batch], first: int, last: int) -> Iterator[tuple[Batch, int, int]]:
-    """What a chain made of records `first` to `last`, each batch with the offsets it stands for, those of records that
-    were left out with the batch before them."""
+    """Yield each batch that the chain made of records `first` to `last` with its offset range. Skipped records belong
+    to the range of the batch before them.
+    """
     begins = [first, *(batch.offsets[0] for batch in made[1:])]
     ends = [*(begin - 1 for begin in begins[1:]), last]
     yield from zip(made, begins, ends, strict=True) if made else ()

@@ -1,15 +1,15 @@
 """Ledger in the target, for sinks whose target has transactions (docs/design/worker.md, section 3).
 
-Owns what such a task implements, `LedgerSinkTask`, and where the loop begins by what a ledger says. One kind of ledger,
-a table, is `sql_ledger`. Knows no target.
+Owns `LedgerSinkTask`, the interface of such a task, and the rule by which a ledger determines where the loop begins.
+One kind of ledger, a table, is `sql_ledger`. Knows no target.
 
-    claim     after the take-over the task makes the rows of its partitions its own, and says where they stand
+    claim     after the take-over the task claims the rows of its partitions, and returns their offsets
     put       one transaction of the target writes the records and moves the row of their partition
-    advance   rows follow over offsets of which nothing is left to write (records left out, transaction markers)
-    commit    the group's offsets follow; only lag tools look at them, and a task whose ledger has no row yet
+    advance   rows follow past offsets without records to write (skipped records, transaction markers)
+    commit    the group's offsets follow; only lag tools read them, and a task whose ledger has no row yet
 
-Invariant: what the target has of a partition are the records below its row's offset, each once. The ledger decides
-where a run begins, forwards and backwards: a target that was restored from a backup gets what it lacks again.
+Invariant: the target has exactly the records of a partition below its row's offset, each once. The ledger determines
+where a run begins, forwards and backwards: a target that was restored from a backup gets its missing records again.
 """
 
 from __future__ import annotations
@@ -21,47 +21,48 @@ from herdmesh.connect.spi import PartitionId, SinkBatch, SinkTask
 
 
 class LedgerSinkTask(SinkTask):
-    """Writes records outside exactly once: the target keeps, for each partition, the next offset to write, and changes
-    it in the transaction that writes.
+    """Base class of tasks that write records exactly once: the target stores, for each partition, the next offset to
+    write, and changes it in the transaction that writes.
 
-    All methods may raise RetriableError while the target is away. `put` is then given the same batch again; elsewhere
-    it ends the run, and the next one begins where the ledger says. `flush` is not used.
+    All methods may raise RetriableError while the target is unreachable. `put` then gets the same batch again; in any
+    other method it ends the run, and the next one begins at the ledger's offsets. `flush` is not used.
     """
 
     @abstractmethod
     def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         """Take these partitions over: when it returns, no transaction of an earlier owner can commit any more. Called
-        once for all partitions that are added, before `open`; the fence is taken.
+        once for all added partitions, before `open`, after the fence was taken.
 
         Returns the next offset to write of each partition that the ledger has.
         """
 
     @abstractmethod
     def begin(self, starts: Mapping[PartitionId, int]) -> None:
-        """The loop reads on from these offsets, which may not be what the ledger says: set it, durably."""
+        """Set the ledger to these offsets, durably: the loop continues reading there, even if the ledger has others."""
 
     @abstractmethod
     def put(self, batch: SinkBatch) -> None:
-        """Write the batch and move the row of (`original_topic`, `partition`) from where this owner last moved it to
+        """Write the batch and move the row of (`original_topic`, `partition`) from the last offset set by this owner to
         `last_offset` + 1, in one transaction that is durable on return.
 
-        The row may stand before `first_offset`: offsets between are of records that were left out, or of none. A
-        transaction whose outcome is not known (RetriableError) is looked up in the ledger when the batch comes again.
-        What is given to `context.reporter` must be safe before the row moves past it: `reporter.settle()`.
+        The row may be before `first_offset`: the offsets between belong to skipped records, or to none. If the outcome
+        of a transaction is unknown (RetriableError), the ledger shows it when the batch comes again. Records given to
+        `context.reporter` must be safe before the row moves past them: `reporter.settle()`.
 
         Raises:
-            LedgerTaken: the row is another owner's; nothing was changed.
-            TaskFailed: the row stands where this owner did not put it; nothing was changed.
+            LedgerTaken: the row belongs to another owner; nothing was changed.
+            TaskFailed: the row is not where this owner left it; nothing was changed.
         """
 
     @abstractmethod
     def advance(self, positions: Mapping[PartitionId, int]) -> None:
-        """Of records below these offsets none is left to be put: move the rows that stand before, durably. Never
-        moves one back. Raises as `put`."""
+        """Move the rows that are before these offsets, durably: no record below them remains to be put. Never moves a
+        row back. Raises as `put`.
+        """
 
     @abstractmethod
     def forget(self, partitions: Sequence[PartitionId]) -> None:
-        """These partitions are gone, with their topic: so are their rows."""
+        """Delete the rows of these partitions, which were deleted with their topic."""
 
     def flush(self) -> None:
         """Not used: `put` is durable."""
@@ -71,5 +72,5 @@ class LedgerSinkTask(SinkTask):
 def over_group(
     offsets: Mapping[PartitionId, tuple[int | None, str]], claimed: Mapping[PartitionId, int]
 ) -> dict[PartitionId, tuple[int | None, str]]:
-    """The group's offsets with their metadata; where the ledger has a row, its offset."""
+    """The group's offsets with their metadata; for a partition with a row in the ledger, the row's offset."""
     return {partition: (claimed.get(partition, offset), text) for partition, (offset, text) in offsets.items()}

@@ -1,9 +1,9 @@
 """Metadata text of a committed offset.
 
-Owns one small JSON form: `{"herdmesh":1,"publish":"<the task's own text>","topic":"<Kafka's id of the topic>"}`, each
-member only where there is something to say. Does not know what the task's text means.
+Owns one small JSON form: `{"herdmesh":1,"publish":"<the task's own text>","topic":"<Kafka's id of the topic>"}`, with
+only the members that have a value. Does not interpret the task's text.
 
-Invariant: what `encode` returned for a text, `decode` gives back; text somebody else wrote as metadata decodes as "".
+Invariant: `decode` returns the text that was passed to `encode`; metadata written by another program decodes as "".
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _VERSION = 1
 
 
 def encode(publish: str, topic_id: str = "") -> str:
-    """The offset metadata that carries a task's manifest and the id of the topic that the offset is of; "" for neither.
-    The id is left out where the manifest leaves no room for it.
+    """The offset metadata with a task's manifest and the topic's id; "" for neither. The id is omitted if the manifest
+    leaves no room for it.
 
     Raises:
         ManifestInvalid: when the broker would refuse it for its length.
@@ -39,7 +39,7 @@ def encode(publish: str, topic_id: str = "") -> str:
 
 
 def topic_id_of(metadata: str | None) -> str:
-    """The id of the topic that the offset was committed for, "" where it is not said. Raises as `decode`."""
+    """The id of the topic that the offset was committed for, "" if the metadata has none. Raises as `decode`."""
     return _member(metadata, "topic")
 
 
@@ -47,7 +47,7 @@ def decode(metadata: str | None) -> str:
     """The task's manifest in offset metadata, "" when there is none of ours.
 
     Raises:
-        ManifestInvalid: for metadata of a later version, which may name files this version would not publish.
+        ManifestInvalid: for metadata of a later version, which may name files that this version would not publish.
     """
     return _member(metadata, "publish")
 

@@ -1,4 +1,4 @@
-"""Ownership of partitions: which task of a sink connector has which.
+"""Ownership of partitions: the rule that assigns each partition to a task of a sink connector.
 
 Owns one rule (docs/design/worker.md, section 3), used by the run and by the worker's offset watcher, so that both
 always agree.

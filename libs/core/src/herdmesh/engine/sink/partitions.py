@@ -1,10 +1,10 @@
-"""Partitions of a sink task: which it owns, and where it begins in them, as Kafka answers.
+"""Kafka queries about the partitions of a sink task: which it owns, and where it begins in them.
 
-Owns the questions to Kafka: metadata, committed offsets, beginnings and ends, members of the group. What follows from
-the answers is decided in `ownership` and `positions`.
+Owns the queries: metadata, committed offsets, beginnings and ends, members of the group. `ownership` and `positions`
+decide on the results.
 
-Invariant: committed offsets are read stable: a commit that an earlier owner left open is either visible or gone for
-good before this answers (the fence is taken first, and unstable offsets are asked for again).
+Invariant: committed offsets are read stable. A commit that an earlier owner left open is either visible or lost for
+good before the result is returned (the fence is taken first, and unstable offsets are requested again).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 UNSTABLE_S = 1.0
 """How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What a broker says that has no ids of topics."""
+"""Topic id from a broker without topic ids."""
 _NO_TOPIC = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 )
@@ -46,22 +46,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The partitions that are a task's."""
+    """The partitions that a task owns."""
 
     partitions: list[PartitionId]
     """Sorted."""
     is_complete: bool
     """All topics named in the config exist and can be consumed."""
     unclear: frozenset[str]
-    """Topics of which the brokers cannot tell anything now; what was owned of them may still be there."""
+    """Topics about which the brokers return an error now; partitions owned of them may still exist."""
     topics: frozenset[str] = frozenset()
-    """What the config subscribes to, whoever owns it: all that exist, and those that are unclear."""
+    """All topics that the config subscribes to, whoever owns them: existing ones, and unclear ones."""
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kafka's ids of the partitions' topics, as far as known."""
 
 
 def owned_partitions(consumer: Consumer, settings: SinkSettings, task: int, task_count: int) -> Owned:
-    """The partitions that exist now and are this task's."""
+    """The existing partitions that this task owns."""
     counts, unclear = _partition_counts(consumer, settings)
     found = [
         (topic, number)
@@ -74,7 +74,7 @@ def owned_partitions(consumer: Consumer, settings: SinkSettings, task: int, task
 
 
 def _partition_counts(consumer: Consumer, settings: SinkSettings) -> tuple[dict[str, int], set[str]]:
-    """Partitions by topic, and the topics the brokers cannot tell about now."""
+    """Number of partitions by topic, and the topics about which the brokers return an error now."""
     metadata: dict[str, Any] = {}
     if settings.topics_regex is not None:
         metadata.update(retried(lambda: consumer.list_topics(timeout=CALL_TIMEOUT_S)).topics)
@@ -95,7 +95,7 @@ def _partition_counts(consumer: Consumer, settings: SinkSettings) -> tuple[dict[
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-    """Kafka's ids of these topics (KIP-516), without those that do not exist or whose id nobody says."""
+    """Kafka's ids of these topics (KIP-516); omits topics that do not exist or whose id the broker does not return."""
     found: dict[str, str] = {}
     for topic, answer in _described(admin, topics, CALL_TIMEOUT_S).items():
         try:
@@ -106,8 +106,9 @@ def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
 
 
 def answered_ids(admin: AdminClient, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
-    """As `topic_ids`, where no answer is none: a topic is left out only where the brokers say that there is none, or
-    that it may not be seen. Raises KafkaException."""
+    """Like `topic_ids`, but a missing reply is an error: a topic is omitted only if the brokers reply that it does not
+    exist or may not be read. Raises KafkaException.
+    """
     found: dict[str, str] = {}
     for topic, answer in _described(admin, topics, timeout_s).items():
         try:
@@ -124,7 +125,7 @@ def _described(admin: AdminClient, topics: Iterable[str], timeout_s: float) -> M
 
 
 def missing(consumer: Consumer, wanted: Iterable[PartitionId]) -> set[PartitionId]:
-    """Of these, those that there are not any more. Asks Kafka. Raises KafkaException where it does not say."""
+    """The partitions of `wanted` that no longer exist. Queries Kafka. Raises KafkaException without a clear reply."""
     by_topic: dict[str, set[int]] = {}
     for topic, number in wanted:
         by_topic.setdefault(topic, set()).add(number)
@@ -138,7 +139,8 @@ def missing(consumer: Consumer, wanted: Iterable[PartitionId]) -> set[PartitionI
 
 
 def refuse_members(admin: AdminClient, group: str) -> None:
-    """Raise ForeignMembers when somebody consumes with the task's group: Kafka would accept both sides' commits."""
+    """Raise ForeignMembers when another program consumes with the task's group: Kafka would accept both sides'
+    commits."""
     members: Sequence[Any] = retried(lambda: describe_group(admin, group, CALL_TIMEOUT_S)).members or ()
     if members:
         raise ForeignMembers(group, sorted(f"{member.client_id} at {member.host}" for member in members))
@@ -147,11 +149,11 @@ def refuse_members(admin: AdminClient, group: str) -> None:
 def committed(
     consumer: Consumer, partitions: Iterable[PartitionId], hung: GroupFinisher
 ) -> dict[PartitionId, tuple[int | None, str]]:
-    """Committed offset (None = none) and its metadata per partition. What stays unstable after the fence was taken is
-    a transaction that the broker forgot to end: `hung_group_transaction` ends it.
+    """Committed offset (None = none) and its metadata per partition. If an offset stays unstable after the fence was
+    taken, the broker lost the end of a transaction: `hung_group_transaction` ends it.
 
     Raises:
-        TaskFailed: RETRIABLE, when somebody else's transaction stays open: a human has to end it.
+        TaskFailed: RETRIABLE, when another program's transaction stays open: an operator has to end it.
     """
     asked = list(partitions)
     if not asked:
@@ -174,8 +176,8 @@ def committed(
 def forgotten(
     consumer: Consumer, hung: GroupFinisher, scope: CommitScope | None, offsets: Mapping[PartitionId, tuple[Any, str]]
 ) -> set[str]:
-    """Of the topics in `offsets`, those that the connector committed under another number, and of which the group has
-    no offset any more in any partition. Asks only where all of `offsets` of such a topic miss. Raises as `committed`.
+    """The topics in `offsets` whose partitions had other owners before and of which the group no longer has an offset
+    in any partition. Sends queries only for topics without any offset in `offsets`. Raises as `committed`.
     """
     if scope is None or scope.group != hung.group:
         return set()
@@ -197,8 +199,10 @@ def _partition_numbers(consumer: Consumer, topic: str) -> list[int]:
 
 
 class _Stable:
-    """Asks for stable offsets. The client repeats an UNSTABLE_OFFSET_COMMIT inside until its timeout and then says only
-    that it timed out, so the first timeout is short, and whether the group can be read at all is asked beside it."""
+    """Reader of stable offsets. The client itself repeats a request after UNSTABLE_OFFSET_COMMIT until its timeout, and
+    then reports only the timeout. So the first timeout is short, and a second query checks whether the group can be
+    read at all.
+    """
 
     def __init__(self, hung: GroupFinisher) -> None:
         self._hung = hung
@@ -220,8 +224,9 @@ class _Stable:
 def ranges(
     admin: AdminClient, offsets: Mapping[PartitionId, tuple[int | None, str]], reset: OffsetReset | None = None
 ) -> dict[PartitionId, PartitionRange]:
-    """Beginning and end of each partition beside its committed offset; with a `reset` that goes by time, where that
-    begins now, too. Raises KafkaException where one is missing."""
+    """Beginning and end of each partition with its committed offset; with a `reset` by time, also its current starting
+    offset. Raises KafkaException if one is missing.
+    """
     asked = [TopicPartition(topic, number) for topic, number in offsets]
     if not asked:
         return {}
@@ -232,7 +237,7 @@ def ranges(
 
     def answered() -> list[dict[PartitionId, int]]:
         known = read_topic_metadata(admin, {one.topic for one in asked}, CALL_TIMEOUT_S)
-        # All questions are under way before the first is waited for.
+        # Send all requests before waiting for the first.
         told = [
             list_offsets(admin, dict.fromkeys(asked, spec), timeout_s=CALL_TIMEOUT_S, known=known) for spec in specs
         ]

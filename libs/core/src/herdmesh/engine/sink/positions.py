@@ -1,10 +1,10 @@
 """Starting positions of a sink run in each partition.
 
-Owns the decision (docs/design/worker.md, section 3): committed offset, what `auto.offset.reset` says, or a loss. Pure:
-the numbers are passed in.
+Owns the decision (docs/design/worker.md, section 3): the committed offset, the offset by `auto.offset.reset`, or a
+loss. Pure: the numbers are passed in.
 
 Invariant: an offset committed for the group and topics of the run is never left silently. It is used, or the run fails
-with the numbers, or the connector's config says `herdmesh.offsets.missing=reset`.
+with the numbers, or the connector's config has `herdmesh.offsets.missing=reset`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from herdmesh.engine.runtime import OFFSETS_MISSING, OffsetsLost, TaskFailed
 from herdmesh.engine.sink import manifest
 
 _NAMED_TOPICS_MAX: Final = 10
-"""That one message names."""
+"""Maximum number of topics named in one message."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """What Kafka says about one partition."""
+    """Offsets of one partition in Kafka."""
 
     committed: int | None
     """The group's offset, None = none."""
@@ -34,8 +34,9 @@ class PartitionRange:
     end: int
     """One past the last record, open transactions included."""
     by_time: int | None = None
-    """The first record that is not older than `auto.offset.reset=by_duration` says; None = there is none, or nobody
-    asked."""
+    """The first record that is not older than `auto.offset.reset=by_duration` requires; None = there is none, or it was
+    not queried.
+    """
 
 
 def of_topics_as_they_are(
@@ -45,14 +46,14 @@ def of_topics_as_they_are(
     ids_before: Mapping[str, str],
     own_rows: Collection[PartitionId] = (),
 ) -> dict[PartitionId, tuple[int | None, str]]:
-    """The offsets that were committed of topics as they are now, with None for those of a topic that was deleted and
-    made again since: Kafka forgets these with the topic, but for one that was under way meanwhile.
+    """The committed offsets that belong to the current topics. An offset of a topic that was deleted and created again
+    since is None: Kafka deletes offsets with their topic, except one whose commit was under way meanwhile.
 
     Args:
-        offsets: as Kafka tells them, with their metadata.
-        ids: of the topics now, as far as known.
-        ids_before: of the topics when the task last committed.
-        own_rows: partitions whose offsets are from the target's ledger, which says nothing of a topic's id.
+        offsets: committed offsets with their metadata.
+        ids: current topic ids, as far as known.
+        ids_before: topic ids at the task's last commit.
+        own_rows: partitions whose offsets come from the target's ledger, which has no topic ids.
     """
     found: dict[PartitionId, tuple[int | None, str]] = {}
     for partition, (offset, metadata) in offsets.items():
@@ -66,7 +67,9 @@ def of_topics_as_they_are(
 
 
 def within(ranges: Mapping[PartitionId, PartitionRange], again: Collection[str]) -> dict[PartitionId, PartitionRange]:
-    """Without offsets beyond the records of topics that were made again: such an offset is of the topic before."""
+    """The ranges without committed offsets that are outside the records of recreated topics: such an offset belongs to
+    the earlier topic.
+    """
     return {
         one: replace(known, committed=None) if one[0] in again and _is_out_of_range(known) else known
         for one, known in ranges.items()
@@ -74,7 +77,7 @@ def within(ranges: Mapping[PartitionId, PartitionRange], again: Collection[str])
 
 
 def made_again(ids: Mapping[str, str], ids_before: Mapping[str, str]) -> set[str]:
-    """The topics that have another id than before."""
+    """The recreated topics: those with another id than before."""
     return {topic for topic, one in ids.items() if ids_before.get(topic, one) != one}
 
 
@@ -88,17 +91,17 @@ def starting_offsets(
     reset: OffsetReset,
 ) -> dict[PartitionId, int]:
     """The first offset to read in each partition. `scope` is of the task's last commit; None = it never committed, or
-    the partitions are new to a run that goes on. `forgotten`: topics that the connector committed under this group,
-    and of which no partition has an offset any more, whoever has it.
+    the partitions are new to a running task. `forgotten`: topics that the connector committed under this group, and of
+    which no partition has an offset any more, whoever owns it.
 
-    Every commit covers all partitions a task owns, and the broker forgets a group's offsets together. So offsets that
-    miss in all partitions of the topics committed before, under the same group, are a loss; one missing beside others
-    is a new partition. A topic that went to another task with all its partitions is a loss only where it is forgotten.
-    Where the group or the topic is another, the task begins as one that never committed.
+    Every commit covers all partitions a task owns, and the broker expires a group's offsets together. So offsets that
+    are missing in all partitions of the topics committed before, under the same group, are a loss; a single missing
+    offset is a new partition. A topic that moved to another task with all its partitions is a loss only if it is in
+    `forgotten`. Under another group or topic, the task begins as one that never committed.
 
     Raises:
         OffsetsLost: naming every partition and its numbers.
-        TaskFailed: BAD_CONFIG, of `auto.offset.reset=none`, naming the partitions that nothing says a beginning of.
+        TaskFailed: BAD_CONFIG, for `auto.offset.reset=none`, naming the partitions without a starting offset.
     """
     before = [partition for partition in ranges if scope is not None and scope.covers(group, partition[0])]
     lost = before if all(ranges[partition].committed is None for partition in before) else []
@@ -116,7 +119,7 @@ def starting_offsets(
 
 
 def no_offset(partitions: Collection[PartitionId], whose: str) -> TaskFailed:
-    """What a run ends with under `auto.offset.reset=none`, in the words of Java's `NoOffsetForPartitionException`."""
+    """The error of a run under `auto.offset.reset=none`, in the words of Java's `NoOffsetForPartitionException`."""
     named = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
     return TaskFailed(
         f"Undefined offset with no reset policy for partitions: [{named}]: {AUTO_OFFSET_RESET} is none, and {whose} "

@@ -1,10 +1,10 @@
-"""Assignment of a sink run: which partitions it has, and from where its consumer reads them.
+"""Assignment of a sink run: its partitions, and the offsets from which its consumer reads them.
 
-Owns taking partitions over and letting them go, and the consumer's assignment. Which are the task's is asked in
-`partitions`, where they begin decided in `positions`, what is committed in `sink_commits`.
+Owns taking partitions over, releasing them, and the consumer's assignment. `partitions` queries which partitions the
+task owns, `positions` decides where they begin, `sink_commits` commits.
 
-Invariant: a partition is read only after what an earlier owner committed of it was finished, and from the position that
-`sink_commits` has of it.
+Invariant: a partition is read only after an earlier owner's commit of it was finished, and from its position in
+`sink_commits`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ from herdmesh.engine.sink.sink_commits import SinkCommits
 from herdmesh.engine.sink.task_requests import Reading
 
 MISSING_TOPIC_INTERVAL_S = 1.0
-"""How often to look for a topic that is named in the config and does not exist."""
+"""Interval of the check for a topic that is named in the config and does not exist."""
 WARM_REFRESH_INTERVAL_S = 5.0
-"""How often a warm run looks for new partitions and topics, at most: for an idle task its worker looks as often."""
+"""Minimum interval at which a warm run checks for new partitions and topics: the worker checks for an idle task as
+often.
+"""
 WARM_REFRESH_SHARE = 0.02
-"""Of a warm run's time, so much goes into these looks at most."""
+"""Maximum share of a warm run's time for these checks."""
 
 _log = logging.getLogger(__name__)
 
 
 class SinkAssignment:
-    """Of one run. Used from the loop's thread only, but for the first `owned`."""
+    """The assignment of one run. Used from the loop's thread only, except for the first `owned`."""
 
     def __init__(
         self,
@@ -67,43 +69,45 @@ class SinkAssignment:
         self._reading = reading
         self._hung = GroupFinisher(spec, settings.consumer, settings.group, fence, admin)
         self.positions = commits.positions
-        """The partitions there are."""
+        """The assigned partitions with their positions."""
         self.ends: dict[PartitionId, int] = {}
-        """Where they ended when the run began with them: the client knows no end before its first fetch."""
+        """Their ends when the run began with them: the client knows no end before its first fetch."""
         self._at_end: set[PartitionId] = set()
         self._refresh_s = time.monotonic()
         self._no_topic = waits.Standing()
 
     @property
     def is_all_read(self) -> bool:
-        """Every partition was read to its end, and none is paused."""
+        """True when every partition was read to its end, and none is paused."""
         return len(self._at_end) >= len(self.positions) and not self._reading.paused
 
     def read(self, partition: PartitionId, position: int) -> None:
-        """Records before this position were put."""
+        """Set the position: records before it were put."""
         self.positions[partition] = position
         self._at_end.discard(partition)
 
     def ended(self, partition: PartitionId, end: int) -> None:
-        """All is read. Transaction markers are no records: only the end tells that the position moved past them."""
+        """Handle an end-of-partition event. Transaction markers are not records: only this event moves the position
+        past them.
+        """
         if partition in self.positions:
             self.positions[partition] = max(self.positions[partition], end)
             self._at_end.add(partition)
 
     def refresh_due(self, now_s: float) -> bool:
-        """True when it is time to look for new partitions."""
+        """True when the check for new partitions is due."""
         return now_s >= self._refresh_s
 
     def refresh_soon(self) -> None:
-        """Look at once: something is gone."""
+        """Make the next check due at once, because partitions were deleted."""
         self._refresh_s = -math.inf
 
     def refresh_warm(self, now_s: float) -> None:
-        """The run turns warm."""
+        """Make the next check due within the warm interval: the run becomes warm."""
         self._refresh_s = min(self._refresh_s, now_s + WARM_REFRESH_INTERVAL_S)
 
     def owned(self, *, is_warm: bool = False) -> partitions.Owned:
-        """The partitions that are the task's now. Asks Kafka."""
+        """The partitions that the task owns now. Queries Kafka."""
         begun_s = time.monotonic()
         owned = partitions.owned_partitions(self._consumer, self._settings, self._spec.task, self._spec.task_count)
         self._commits.topics = owned.topics
@@ -121,7 +125,7 @@ class SinkAssignment:
         return owned
 
     def refresh(self, *, is_warm: bool) -> None:
-        """Look for new partitions and topics, and let go of those that were deleted."""
+        """Check for new partitions and topics, and release deleted ones."""
         try:
             owned = self.owned(is_warm=is_warm)
         except KafkaException as error:
@@ -144,7 +148,8 @@ class SinkAssignment:
             self._commits.forget(gone)
             self._at_end.difference_update(gone)
             self._reading.assign(self.positions)
-            # What was put of them is made durable; their offsets went with the topic, and no broker takes others.
+            # Make their last records durable; their offsets were deleted with the topic, and no broker accepts new
+            # ones.
             self._commits.commit()
             if self._ledger is not None:
                 self._ledger.forget(gone)
@@ -153,10 +158,11 @@ class SinkAssignment:
             self.adopt(new, None, owned.ids)
 
     def adopt(self, new: list[PartitionId], scope: CommitScope | None, ids: Mapping[str, str]) -> None:
-        """Begin with partitions: finish what an earlier owner committed, then commit where this one begins. `ids`: of
-        their topics, as `Owned`."""
-        # Before the group is asked: what an owner remembers of it from before it stood still may have been reset since,
-        # and would become the ledger's. Who claims nobody's row has it to itself until another claims it.
+        """Take partitions over: finish an earlier owner's commit, then commit the starting offsets. `ids`: of their
+        topics, as in `Owned`.
+        """
+        # Before the query of the group: an owner that was stopped may remember an offset that was reset since, and it
+        # would get into the ledger. A claim of a row without an owner keeps it until another task claims it.
         claimed: Mapping[PartitionId, int] = {} if self._ledger is None else self._ledger.claim(new)
         offsets = over_group(partitions.committed(self._consumer, new, self._hung), claimed)
         if scope is not None and scope.group == self._settings.group:
@@ -196,7 +202,9 @@ class SinkAssignment:
                 self._commits.begin({partition: starts[partition] for partition in new})
 
     def reset(self, partition: PartitionId, error: KafkaError) -> None:
-        """The records at the position are gone. Raises OffsetsLost, unless the connector is to go on without them."""
+        """Move the position, because the records there are gone. Raises OffsetsLost, unless the connector shall
+        continue without them.
+        """
         position = self.positions.get(partition)
         if position is None:
             return
@@ -205,7 +213,7 @@ class SinkAssignment:
         if known_id and partitions.topic_ids(self._admin, [topic]).get(topic) != known_id:
             self.refresh(is_warm=False)
             if self._commits.topic_ids.get(topic) != known_id:
-                return  # it was deleted, and perhaps made again
+                return  # the topic was deleted, and perhaps created again
         known = partitions.ranges(self._admin, {partition: (position, "")}, self._settings.reset)
         start = starting_offsets(
             known,
@@ -224,7 +232,7 @@ class SinkAssignment:
         self._consumer.seek(TopicPartition(*partition, start))
 
     def heed(self) -> None:
-        """Go where the task asked to go, and pause and resume what it named."""
+        """Apply the task's requests: seek, pause, resume."""
         if not self._reading.asks:
             return
         wishes = self._reading.take()
@@ -234,7 +242,8 @@ class SinkAssignment:
             self._at_end.discard(partition)
         paused = self._reading.paused
         if wishes.seeks:
-            # As new partitions are: a seek fails where nothing was fetched yet, and what was fetched is dropped.
+            # Assign as for new partitions: a seek fails before the first fetch, and fetched records are dropped this
+            # way.
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in wishes.seeks])
             self._intake.follow(wishes.seeks)
             self._consumer.incremental_assign([TopicPartition(*one, at) for one, at in wishes.seeks.items()])

@@ -1,11 +1,11 @@
-"""Commits of a sink run: what is committed, and when.
+"""Commits of a sink run: which offsets are committed, and when.
 
-Owns the positions of a run, what is committed of them, and the order of a commit: make durable, commit under the fence,
-publish. Reads nothing: `sink` does; which partitions there are is `sink_assignment`'s.
+Owns the positions of a run, their committed offsets, and the order of a commit: make durable, commit under the fence,
+publish. `sink_loop` reads; `sink_assignment` determines the partitions.
 
 Invariant: an offset is committed only after every record before it was put and made durable (flushed, or staged), or
-given up and its dead letter acknowledged; what a commit names is published only after that commit succeeded, and is
-committed still when a later one does not. No commit goes beyond what the task allows, or wants to go back to.
+skipped and its dead letter acknowledged. The files of a commit are published only after that commit succeeded, and stay
+committed when a later commit fails. No commit goes beyond an offset that the task allows, or seeks back to.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ from herdmesh.engine.sink.ledger import LedgerSinkTask
 from herdmesh.engine.sink.task_requests import Reading
 
 RECOMMIT_INTERVAL_S = 3_600.0
-"""Offsets of a group without members are forgotten after the broker's retention, so they are committed hourly anew. Who
-has no run is given one for it now and then (the worker's `idle_watch`)."""
+"""Offsets of a group without members expire after the broker's retention, so a run commits them again every hour. A
+task without a run gets one for it now and then (the worker's `idle_watch`).
+"""
 
 _RESTATE_S = 10.0
-"""A broker that comes back loads its groups, and may leave and load them once more, within a second or two."""
+"""A restarted broker loads its groups, and may lose and load them once more, within a second or two."""
 _RESTATE_PAUSE_S = 0.2
 
 _log = logging.getLogger(__name__)
 
 
 class SinkCommits:
-    """Of one run. Used from the loop's thread only."""
+    """The commits of one run. Used from the loop's thread only."""
 
     def __init__(
         self,
@@ -70,13 +71,14 @@ class SinkCommits:
         tell: Callable[[], None],
         look: Callable[[], None],
     ) -> None:
-        """
+        """Create the commits of a run.
+
         Args:
-            group: the consumer's group, as a transaction wants it.
-            missing: those of some partitions that there are not any more; asks Kafka.
-            heed: has positions go where the task asked for.
+            group: the consumer's group, in the form that a transaction needs.
+            missing: returns those of the given partitions that no longer exist; queries Kafka.
+            heed: applies the task's seeks to the positions.
             tell: called after every commit.
-            look: has partitions looked for soon, as some are gone.
+            look: makes the next check of partitions due, because some were deleted.
         """
         self._spec = spec
         self._settings = settings
@@ -98,28 +100,28 @@ class SinkCommits:
         """The next offset to read."""
         self.committed: dict[PartitionId, int] = {}
         self.holds_back = False
-        """The last commit was of less than was read by then, because the task did not allow more."""
+        """The last commit covered less than was read by then, because the task did not allow more."""
         self.scope: CommitScope | None = spec.commit_scope
         self.time_ms: int | None = None
-        """Of the last commit of positions."""
+        """Time of the last commit of positions."""
         self.topic_ids: dict[str, str] = {}
         """Kafka's ids of the topics that are read, as far as known."""
         self.topics = frozenset[str]()
-        """What the config subscribes to now, whoever owns it."""
+        """All topics that the config subscribes to now, whoever owns them."""
         self._published: Mapping[PartitionId, str] = {}
-        #: where partitions begin that were not committed since they did.
+        #: starting offsets of partitions that were not committed since.
         self._starts: dict[PartitionId, int] = {}
-        #: a commit did not succeed, and what the task was asked to make durable by it is not.
+        #: a commit failed, so the records that the task should make durable for it are not.
         self._failed = False
         self._commit_s = time.monotonic()
 
     @property
     def is_settled(self) -> bool:
-        """All that was read is committed, with nothing but its offsets, and the task has asked for nothing since."""
+        """True when all records read are committed, with nothing to publish, and the task has no open requests."""
         return not (self._is_dirty() or self._published or self._reading.asks)
 
     def due(self, now_s: float) -> bool:
-        """True when it is time to commit, or the task wants to."""
+        """True when a commit is due, or the task requests one."""
         if self._reading.wants_commit or self.again_due(now_s):
             return True
         if not self._is_dirty():
@@ -129,32 +131,34 @@ class SinkCommits:
         return self._staging is not None and self._staging.commit_due()
 
     def again_due(self, now_s: float) -> bool:
-        """True when the broker had better hear again what is committed."""
+        """True when the committed offsets should be committed again, before the broker expires them."""
         return now_s - self._commit_s >= RECOMMIT_INTERVAL_S
 
     def begin(self, starts: Mapping[PartitionId, int]) -> None:
-        """Commit these with the first records, due once it was looked whether there are any. Who comes after a death
-        before that begins at the same place; from the end, or beside staged files, it would not."""
+        """Commit these offsets with the first records; due after the first check for records. A run after a death
+        before that begins at the same place anyway. That does not hold for a start from the end, nor for staged files.
+        """
         self._starts.update(starts)
         self._commit_s = -math.inf
 
     def move(self, partition: PartitionId, position: int) -> None:
-        """Read on from another position. What was committed of it before it is moved to counts until the next commit.
+        """Continue at another position. The lower of the committed offset and the position counts until the next
+        commit.
 
-        The position may come to what was committed again, with records before it that nobody made durable; and if it is
-        moved forward, what was put and not flushed is not to be passed over by a commit that asks nobody.
+        The position may reach the committed offset again, with earlier records that were not made durable. And if it
+        moves forward, a commit without the task must not skip records that were put and not flushed.
         """
         kept = self.committed.pop(partition, self._starts.get(partition, position))
         self._starts[partition] = min(position, kept)
         self.positions[partition] = position
 
     def reset(self, partition: PartitionId, start: int) -> None:
-        """Read on from another position, as there are no records at the last one."""
+        """Continue at another position, because there are no records at the last one."""
         self.committed.pop(partition, None)
         self._starts[partition] = self.positions[partition] = start
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
-        """These are gone, and their offsets went with the topic."""
+        """Forget deleted partitions, whose offsets were deleted with the topic."""
         partitions = list(partitions)
         for partition in partitions:
             del self.positions[partition]
@@ -166,7 +170,7 @@ class SinkCommits:
             self.scope = self.scope.without(gone)
 
     def commit(self) -> None:
-        """Make durable what was put, commit the positions of all partitions, publish."""
+        """Make the records put so far durable, commit the positions of all partitions, publish."""
         begun_s, begun_ns = time.monotonic(), time.time_ns()
         self._reading.wants_commit = False
         try:
@@ -189,24 +193,28 @@ class SinkCommits:
         self._tell()
 
     def commit_to_rest(self) -> bool:
-        """Ask a task that may hold something back, before the run rests; False = it does, and the run may not."""
+        """Before the run becomes warm or ends, commit with a task that may hold back offsets. False = it does, and the
+        run must continue.
+        """
         if self._asks and not self.is_settled:
             self.commit()
         return not self.holds_back
 
     def commit_before(self, *, is_putting: bool) -> None:
-        """Commit what came before the batch under way, if there is one; nothing new where the run ends because a commit
-        did not succeed."""
-        if self._failed:  # the task may have let go of what it could not write, and would say yes the second time
+        """Commit the records before the current batch, if there is one; nothing new if the run ends because of a failed
+        commit.
+        """
+        if self._failed:  # the task may have dropped failed records, and allow their offsets now
             self.commit_starts()
         elif self._staging is None or not is_putting:
             self.commit()
-        else:  # it holds a part of the batch, whose offsets may not go along
+        else:  # the task holds a part of the batch, whose offsets must not be committed
             self.commit_starts()
 
     def commit_as_told(self, *, is_putting: bool) -> None:
-        """Commit at the end of a run that is told to end. That the task cannot flush or publish then is no failure, as
-        in Connect: the next run goes on from what is committed."""
+        """Commit at the end of a run that was commanded to end. If the task cannot flush or publish then, that is no
+        failure, as in Connect: the next run continues at the committed offsets.
+        """
         try:
             self.commit_before(is_putting=is_putting)
         except RetriableError as error:
@@ -215,17 +223,19 @@ class SinkCommits:
             self.commit_starts()
 
     def commit_starts(self) -> None:
-        """Commit where partitions begin, if that is not known to Kafka yet."""
+        """Commit the starting offsets, if Kafka does not have them yet."""
         if self._starts:
             self.commit_again()
 
     def commit_again(self) -> None:
-        """Commit what is committed, and where partitions begin, without asking the task for what it was given since."""
+        """Commit the committed offsets again, and the starting offsets, without a flush of the task."""
         self._commit_offsets(self._named(self.committed | self._starts, self._published))
         self._commit_s = time.monotonic()
 
     def go_back(self) -> None:
-        """The run ends: what the task holds back is where the next one begins, and is to be read."""
+        """At the end of the run, set the positions back to the committed offsets if the task holds offsets back: the
+        next run begins there, and the progress report must show it.
+        """
         if self.holds_back:
             self.positions.update((one, at) for one, at in self.committed.items() if one in self.positions)
 
@@ -233,7 +243,7 @@ class SinkCommits:
         return self.positions != self.committed
 
     def _commit_positions(self) -> Mapping[PartitionId, str]:
-        """Make durable what was put and commit; what is to be published now."""
+        """Make records durable and commit; return the manifests to publish now."""
         manifests: Mapping[PartitionId, str] = {}
         self._heed()
         offsets: Mapping[PartitionId, int] = dict(self.positions)
@@ -253,8 +263,8 @@ class SinkCommits:
             self._heed()
             offsets = self._kept_to(checked_offsets(f"{type(self._task).__name__}.pre_commit", allowed), offsets)
         if not was_ending:
-            self._errors.raise_swallowed()  # of a task that reports what it could not write when it is flushed
-        if self._meter.records_in > 0:  # the commit of the starting positions is not what a fault test means
+            self._errors.raise_swallowed()  # for a task that reports failed records in its flush
+        if self._meter.records_in > 0:  # fault tests do not want the commit of the starting offsets
             failpoints.hit("after-write")
         self._errors.settle()
         if offsets:
@@ -284,8 +294,9 @@ class SinkCommits:
                 self._commit_offsets(left)
 
     def _without_deleted(self, offsets: list[TopicPartition]) -> list[TopicPartition]:
-        """What is left to commit where a topic was deleted since partitions were looked for: Kafka refuses the whole
-        transaction for it, and its offsets went with it. The next look lets go of it."""
+        """The offsets to commit after a topic was deleted since the last check: Kafka rejects the whole transaction
+        because of it, and its offsets were deleted with it. The next check releases it.
+        """
         deleted = self._missing([(one.topic, one.partition) for one in offsets])
         if deleted:
             _log.warning("partitions were deleted before their offsets were committed: %s", sorted(deleted))
@@ -293,11 +304,12 @@ class SinkCommits:
         return [one for one in offsets if (one.topic, one.partition) not in deleted]
 
     def _restate(self) -> None:
-        """Abort the transaction that did not succeed, and commit anew what was committed before it.
+        """Abort the failed transaction, and repeat the commit before it.
 
-        A broker that died and came back may have lost the marker of a commit that succeeded (ADR 0006): the abort takes
-        that along, which is open still. Its files are published, and from an older offset would be written twice.
-        Partitions that the task moved since go where it moved them, at most to what was committed.
+        A broker that died and came back may have lost the marker of a commit that succeeded (ADR 0006): that commit is
+        still open, and the abort undoes it. Its files are published; a start from an older offset would write them
+        twice. Partitions that the task moved since are committed where the task moved them, at most at the committed
+        offset.
         """
         offsets = self._named(self.committed | self._starts, self._published)
         deadline_s = time.monotonic() + _RESTATE_S
@@ -309,7 +321,7 @@ class SinkCommits:
                     self._fence.commit_offsets(offsets, self._group())
                     return
                 except TaskFenced:
-                    return  # whoever took over has read what is committed
+                    return  # the new owner has read the committed offsets
                 except (TaskFailed, KafkaException) as error:
                     if time.monotonic() >= deadline_s:
                         _log.warning("the last offsets could not be committed again after a failed commit: %s", error)
@@ -318,9 +330,10 @@ class SinkCommits:
                     time.sleep(_RESTATE_PAUSE_S)
 
     def _kept_to(self, allowed: Mapping[PartitionId, int], asked: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
-        """What was asked for, or less where the task allows less, or has just asked to go back; as in Connect what it
-        says of other partitions, or beyond what was asked, is passed over (docs/reference/connect/offsets-topic.md,
-        section 8)."""
+        """The requested offsets, or lower ones if the task allows less or has just sought back. As in Connect, offsets
+        of other partitions, or beyond the requested ones, are ignored (docs/reference/connect/offsets-topic.md, section
+        8).
+        """
         if allowed == asked == self.positions:
             return dict(asked)
         before = self._starts | self.committed
@@ -338,15 +351,16 @@ class SinkCommits:
         return found
 
     def _named(self, offsets: Mapping[PartitionId, int], manifests: Mapping[PartitionId, str]) -> list[TopicPartition]:
-        """Offsets as they are committed, each with what is to be published with it, and the id of its topic."""
+        """Offsets in the form of a commit, each with its manifest and the id of its topic."""
         return [
             TopicPartition(*one, at, manifest.encode(manifests.get(one, ""), self.topic_ids.get(one[0], "")))
             for one, at in offsets.items()
         ]
 
     def _scope_of(self, positions: Iterable[PartitionId]) -> CommitScope:
-        """Of a commit: other topics that the connector committed stay named as long as the config subscribes to them
-        and they exist, because any task may be given their partitions next."""
+        """The scope of a commit. Other topics that the connector committed stay in it while the config subscribes to
+        them and they exist, because any task may get their partitions next.
+        """
         before = self.scope
         scope = CommitScope.of(self._settings.group, (topic for topic, _ in positions), self.topic_ids)
         if before is None or before.group != scope.group:
@@ -355,6 +369,6 @@ class SinkCommits:
 
 
 def _cause(error: TaskFailed) -> KafkaError | None:
-    """What the client said, if it did."""
+    """The client's error behind a failure, if there is one."""
     cause = error.__cause__
     return cause.args[0] if isinstance(cause, KafkaException) else None

@@ -1,10 +1,10 @@
 """Record loop of a sink task.
 
-Owns one run: take over, read, convert and transform, put, have it committed, end. Which partitions it reads, and from
-where, is `sink_assignment`; what is committed `sink_commits`; how a batch is grouped `batches`; what happens to records
-is the connector's task and the chain.
+Owns one run: take over, read, convert and transform, put, commit, end. `sink_assignment` determines the partitions and
+starting offsets, `sink_commits` the commits, `batches` the offset ranges of batches; the connector's task and the chain
+handle the records.
 
-Invariant: a position moves past a record only after it was put, or given up; so does, after it, what is committed.
+Invariant: a position moves past a record only after the record was put or skipped; committed offsets follow positions.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from herdmesh.kafka.broker_reachability import Contact
 from herdmesh.kafka.transient import STALE_TOPIC, is_transient
 
 WAIT_S = 0.1
-"""How long the loop waits for a record before it looks at commands, commits and the clock again."""
-#: The topic is gone, or is another one under the same name, whose leaders' epochs begin anew.
+"""How long the loop waits for a record before it checks commands, commits and the clock again."""
+#: The topic was deleted, or is another one under the same name, whose leaders' epochs begin anew.
 _GONE = frozenset(
     (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -99,7 +99,7 @@ class SinkLoop:
         self._admin = admin
         self._spans = spans
         self._errors = errors
-        #: read from one partition, and on their way through the chain.
+        #: messages of one partition that the chain is processing.
         self._reading: Sequence[Message] = ()
         self._is_putting = False
         errors.tolerance.origin = lambda _batch, at: self._reading[at]
@@ -110,7 +110,7 @@ class SinkLoop:
         self._waits = LoopWaits(spec.bootstrap_servers)
         self._garbage = GcSchedule()
         self._control = RunCommands(link, self._limits, now_s, stays_warm=spec.stays_warm)
-        #: with nothing to do, and nothing uncommitted, but going on.
+        #: True while the run has nothing to do and nothing uncommitted, but continues.
         self._warm = False
         self._commits = SinkCommits(
             spec, settings, task=task, fence=fence, group=consumer.consumer_group_metadata,
@@ -139,7 +139,7 @@ class SinkLoop:
         except Exception:
             try:
                 self._close()
-            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the run ends with the first
+            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the run ends with the first error
                 _log.exception("the task failed in close, too")
             raise
         finally:
@@ -148,17 +148,17 @@ class SinkLoop:
         return outcome
 
     def _run(self) -> RunOutcome:
-        # Neither answer depends on the take-over; both need a connection, and those are made meanwhile.
+        # Neither query depends on the take-over; both need a connection, which is established meanwhile.
         refuse = partial(partitions.refuse_members, self._admin, self._settings.group)
         with waits.on(kafka(self._spec.bootstrap_servers), "to take its task over"):
             with BackgroundCall(self._assignment.owned) as owned, BackgroundCall(refuse) as members:
                 self._fence.take_over()
                 self._config_offset = task_set_check.ask(self._spec, self._admin, self._consumer).verify()
-                self._link.progress(self.progress())  # the first word of a task that started and owns its id
+                self._link.progress(self.progress())  # first progress report of a task that started and owns its id
                 members.result()
                 found = owned.result()
             self._assignment.adopt(found.partitions, self._spec.commit_scope, found.ids)
-            self._tell()  # the first put may not return, and what waits for it is to be known
+            self._tell()  # the first put may never return; report the partitions that wait for it before
         try:
             reason = self._loop()
         except RetryStopped as ended:
@@ -168,15 +168,17 @@ class SinkLoop:
             self._commits.commit_before(is_putting=self._is_putting)
             raise
         except LedgerTaken:
-            self._commits.commit_again()  # raises TaskFenced where another owner took over
+            self._commits.commit_again()  # raises TaskFenced if another owner took over
             raise
         except (TaskFailed, KafkaException):
             raise
         except Exception:
-            # The connector's task failed, perhaps for days: where it began must not be forgotten meanwhile.
+            # The connector's task failed, perhaps for days: its starting offsets must not be forgotten meanwhile.
             self._commits.commit_starts()
             raise
-        if not self._commits.is_settled:  # else all it owns was committed by this run within the hour, as it is
+        if (
+            not self._commits.is_settled
+        ):  # else this run committed all its partitions within the hour, at these positions
             if reason is RunEnd.STOPPED:
                 self._commits.commit_as_told(is_putting=self._is_putting)
             else:
@@ -196,7 +198,7 @@ class SinkLoop:
         self._link.progress(self.progress())
 
     def progress(self) -> Progress:
-        """How far the run is."""
+        """The current progress of the run."""
         return Progress(
             records_in=self._meter.records_in,
             records_out=self._meter.records_out,
@@ -233,7 +235,7 @@ class SinkLoop:
             wait_s = self._limits.wait_s(now_s)
             self._waits.note(wait_s, kafka_away=self._contact.is_in_doubt)
             if wait_s > 0:
-                time.sleep(min(wait_s, WAIT_S))  # waits: `self._waits.note` has said it
+                time.sleep(min(wait_s, WAIT_S))  # waits: reported by `self._waits.note`
             else:
                 self._take(self._read())
             now_s = time.monotonic()
@@ -244,11 +246,11 @@ class SinkLoop:
             self._report(now_s)
 
     def _rests(self, now_s: float) -> bool:
-        """True when there is nothing to do and the run is to end for it. One that stays commits as if it ended."""
+        """True when there is nothing to do and the run has to end. A run that stays warm commits as if it ended."""
         if not self._is_quiet(now_s):
             self._warm = False
             return False
-        if not (self._commits.commit_to_rest() and self._assignment.is_all_read):  # it may have asked to go back
+        if not (self._commits.commit_to_rest() and self._assignment.is_all_read):  # the task may have sought back
             return False
         if not self._control.stays_warm or not self._positions:
             return True
@@ -262,11 +264,12 @@ class SinkLoop:
         return False
 
     def _is_lost(self) -> bool:
-        """True when the consumer will hear of nothing any more, or the fence's producer is heard by nobody, and the run
-        may rest, as all it read is committed. Not both are asked in an outage.
+        """True when the consumer or the fence's producer has lost its brokers for good, and the run may end because all
+        that it read is committed. Check the consumer first; skip the check of the producer while the consumer is in
+        doubt, as in an outage.
 
         Raises:
-            KafkaException: it may not; an outage.
+            KafkaException: the run has uncommitted work.
         """
         if not (self._contact.is_lost(self._consumer) or (not self._contact.is_in_doubt and self._fence.is_lost())):
             return False
@@ -283,7 +286,7 @@ class SinkLoop:
             self._garbage.collect()
 
     def _while_tried(self, now_s: float) -> None:
-        """While records wait to be tried again, for days perhaps."""
+        """Keep up commits and reports while records wait for a retry, perhaps for days."""
         if self._commits.again_due(now_s):
             self._commits.commit_again()
         self._report(now_s)
@@ -301,7 +304,7 @@ class SinkLoop:
                     self._put(records)
             byte_count = sum(records.byte_count for records in taken) if self._limits.counts_bytes else 0
             self._limits.took(sum(map(len, taken)), byte_count, time.monotonic())
-        # Ends first: what else there is to hear may have partitions go elsewhere.
+        # End-of-partition events first: other events may change the assignment.
         for event in sorted(events, key=_is_no_end):
             self._heed(event)
 
@@ -316,7 +319,7 @@ class SinkLoop:
             self._errors.tolerance,
         )
         if self._keeps_ledger:
-            self._errors.settle()  # its commits move past the records that the chain gave up
+            self._errors.settle()  # the ledger's commits move past the records that the chain skipped
         first, last = records.first_offset, records.last_offset
         begun_s = time.monotonic()
         failpoints.hit("before-write")
@@ -342,7 +345,7 @@ class SinkLoop:
             self._meter.aged(len(records), now_ms - times[0], now_ms - times[1])
 
     def _heed(self, event: Message) -> None:
-        """An event that is no record: the end of a partition, or an error.
+        """Handle an event that is not a record: the end of a partition, or an error.
 
         Raises:
             OffsetsLost: the records at the position are gone.
@@ -364,13 +367,16 @@ class SinkLoop:
             _log.warning("transient error of the consumer, reading continues: %s", error.str())
 
     def _is_quiet(self, now_s: float) -> bool:
-        """Nothing for so long, and every partition read to its end: a broker that is away is no quiet."""
+        """True when no record came for `linger_ms` and every partition was read to its end. An unreachable broker does
+        not count.
+        """
         quiet_s = self._quiet_s(now_s)
         return quiet_s is not None and quiet_s * 1000 >= self._spec.linger_ms
 
     def _quiet_s(self, now_s: float) -> float | None:
-        """Time since the last record while all is read; None while it is not, of a run that is never to rest, and while
-        a rate limit lets it take nothing, or the task holds offsets back: the next run would know nothing of that."""
+        """Time since the last record, if all is read. None if not, for a continuous run, and while a rate limit blocks
+        the run or the task holds offsets back: the next run would not know about either.
+        """
         is_busy = self._spec.continuous or not self._assignment.is_all_read or self._commits.holds_back
         if is_busy or self._limits.wait_s(now_s) > 0:
             return None

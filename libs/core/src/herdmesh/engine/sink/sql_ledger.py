@@ -1,22 +1,22 @@
 """Ledger in a table of the target, for any database with SQL and transactions.
 
-Owns the table, its statements, and what a row that is not as expected means. Begins and ends no transaction: that is
-its caller's, who puts the records' own statements into the same one.
+Owns the table, its statements, and the meaning of an unexpected row. Begins and ends no transaction: that is
+its caller's task, who puts the records' own statements into the same one.
 
     connector  kafka_topic  kafka_partition | next_offset  owner
     orders-db  orders       0               | 41           6f1c...
 
 `move` is `UPDATE ... SET next_offset = last + 1 WHERE owner = me AND next_offset = where I moved it before`: one row,
-or nothing may be written. The owner is a run, set once by `claim`; so a transaction of an earlier owner, frozen at
-whatever point, finds a row that is not its own, even where offsets went back to the same number since. As the first
-statement of its transaction, `move` also keeps any other owner waiting until it is over. (An earlier owner that stood
-still before its own `claim` takes the row from a later one, and writes nothing: the loop commits under the fence after
-`claim` and before `put`. The later one's run ends, and its next claims anew.)
+or nothing may be written. The owner is a run, set once by `claim`; so a transaction of an earlier owner, stopped at any
+point, finds a row of another owner, even if offsets went back to the same number since. As the first statement of its
+transaction, `move` also keeps any other owner waiting until it is over. (An earlier owner that was stopped before its
+own `claim` takes the row from a later one, and writes nothing: the loop commits under the fence after `claim` and
+before `put`. The later one's run ends, and its next run claims the row again.)
 
-Why not `next_offset = first_offset`: records that a transformation dropped and markers of transactions lie between, of
-which no batch tells. Why two values are right after a failure: see `move`.
+Why not `next_offset = first_offset`: records that a transformation filtered and transaction markers lie between, and no
+batch has those. Why two values are right after a failure: see `move`.
 
-Invariant: a row moves by its owner alone, and only from where this owner knows it to stand.
+Invariant: only its owner moves a row, and only from the offset that this owner knows.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from herdmesh.connect.spi import PartitionId, SinkBatch
 from herdmesh.engine.runtime import LedgerTaken, TaskFailed
 
 NOBODY = ""
-"""The owner of a row that was changed from outside: no run's transaction finds it its own."""
+"""The owner of a row that was changed from outside: no run's transaction matches it."""
 NOWHERE = -1
-"""The offset of a row that has an owner, who has not begun yet."""
+"""The offset of a row whose owner has not begun yet."""
 
 
 class Cursor(Protocol):
@@ -58,21 +58,22 @@ class SqlLedger:
     """
 
     def __init__(self, execute: Execute, table: str, connector: str, owner: str, *, marker: str = "%s") -> None:
-        """`table`: as it stands in SQL, quoted where it must be. `owner`: `TaskContext.run_id`. `marker`: what stands
-        for a parameter (`%s` or `?`)."""
+        """`table`: as written in SQL, quoted if necessary. `owner`: `TaskContext.run_id`. `marker`: the placeholder of
+        a parameter (`%s` or `?`).
+        """
         self._execute = execute
         self._table = table
         self._connector = connector
         self._owner = owner
         self._marker = marker
-        #: where the row stands, as committed.
+        #: offset of the row, as committed.
         self._next: dict[PartitionId, int] = {}
-        #: where the last transaction moved it, which may have failed.
+        #: offset set by the last transaction, which may have failed.
         self._tried: dict[PartitionId, int] = {}
 
     @property
     def definition(self) -> str:
-        """The statement that makes the table, unless it exists."""
+        """The statement that creates the table, unless it exists."""
         return (
             f"CREATE TABLE IF NOT EXISTS {self._table} (connector text NOT NULL, kafka_topic text NOT NULL, "
             "kafka_partition integer NOT NULL, next_offset bigint NOT NULL, owner text NOT NULL, "
@@ -80,13 +81,14 @@ class SqlLedger:
         )
 
     def owners(self, partitions: Iterable[PartitionId]) -> set[str]:
-        """Other owners that the rows name: runs that are over, or do not know it yet."""
+        """The other owners in the rows: runs that are over, or do not know it yet."""
         found = {row[1] for partition in partitions if (row := self._row(partition)) is not None}
         return found - {self._owner, NOBODY}
 
     def claim(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        """Make the rows this owner's. Returns where they stand; a partition that had none is left out, and has one now
-        that only this owner can begin."""
+        """Make this owner the owner of the rows. Returns their offsets; omits a partition without a row, which gets one
+        that only this owner can begin.
+        """
         claimed: dict[PartitionId, int] = {}
         for partition in sorted(partitions):
             owned = self._run("UPDATE {table} SET owner = {} WHERE {row}", self._owner, *self._key(partition))
@@ -114,25 +116,25 @@ class SqlLedger:
             self._set(partition, offset)
 
     def move(self, batch: SinkBatch) -> bool:
-        """Move the batch's partition past it: write its records in the same transaction. False = it is past it
-        already: a transaction that failed without saying whether it committed did commit, and nothing is to be written.
+        """Move the row past the batch; the caller writes the records in the same transaction. False = the row is past
+        it already: a transaction with unknown outcome did commit, and nothing has to be written.
 
-        Whoever is given the batch again cannot tell, but the row can: it stands where it stood, or where that
-        transaction moved it. Should the lost session commit only now, this statement waits for it.
+        A caller that gets the batch again cannot tell, but the row can: it has either its old offset, or the one set by
+        that transaction. If the lost session commits only now, this statement waits for it.
 
         Raises:
-            LedgerTaken: the row is another owner's.
-            TaskFailed: RETRIABLE: it stands elsewhere, because the target was set back, or somebody changed it.
+            LedgerTaken: the row belongs to another owner.
+            TaskFailed: RETRIABLE: the row has another offset, because the target was set back, or somebody changed it.
         """
         return self._move((batch.original_topic, batch.partition), batch.first_offset, batch.last_offset + 1)
 
     def advance(self, positions: Mapping[PartitionId, int]) -> None:
-        """As `LedgerSinkTask.advance`. Raises as `move`."""
+        """See `LedgerSinkTask.advance`. Raises as `move`."""
         for partition in self.behind(positions):
             self._move(partition, positions[partition], positions[partition])
 
     def behind(self, positions: Mapping[PartitionId, int]) -> list[PartitionId]:
-        """The partitions whose rows stand before these positions."""
+        """The partitions whose rows are before these positions."""
         return sorted(
             partition
             for partition, position in positions.items()
@@ -147,8 +149,9 @@ class SqlLedger:
             self._tried.pop(partition, None)
 
     def alter(self, offsets: Mapping[PartitionId, int | None]) -> None:
-        """Set rows from outside, None = delete; they are nobody's then. Where all are None, as in a reset, no row of
-        the connector stays: also not one whose offset the group never heard of."""
+        """Set rows from outside, None = delete; they have no owner then. If all are None, as in a reset, all rows of
+        the connector are deleted, also those of partitions without an offset in the group.
+        """
         if all(offset is None for offset in offsets.values()):
             self._run("DELETE FROM {table} WHERE connector = {}", self._connector)
         for partition, offset in sorted(offsets.items()):
@@ -164,7 +167,7 @@ class SqlLedger:
     def _move(self, partition: PartitionId, begin: int, upto: int) -> bool:
         tried = self._tried.get(partition)
         if tried is not None and begin >= tried:
-            self._next[partition] = tried  # the loop has gone on: that transaction did commit
+            self._next[partition] = tried  # the loop has continued past it: that transaction did commit
         known = self._next[partition]
         moved = self._run(
             "UPDATE {table} SET next_offset = {} WHERE {row} AND owner = {} AND next_offset = {}",
@@ -204,7 +207,7 @@ class SqlLedger:
         )  # fmt: skip
 
     def _row(self, partition: PartitionId) -> tuple[int, str] | None:
-        """Offset and owner."""
+        """Offset and owner of the row, or None."""
         rows = self._run("SELECT next_offset, owner FROM {table} WHERE {row}", *self._key(partition)).fetchall()
         return (int(rows[0][0]), str(rows[0][1])) if rows else None
 

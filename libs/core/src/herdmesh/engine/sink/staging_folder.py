@@ -1,9 +1,9 @@
-"""Folder in which files are staged and published: what `staging` needs of a file system, and the local one.
+"""Folder in which files are staged and published: the interface that `staging` needs, and the local file system.
 
-Owns the protocol and the local folder. Names and manifests are `staging`'s; file systems that need a library of their
-own live with the connectors that use them.
+Owns the protocol and the local folder. Names and manifests are in `staging`; file systems that need a library of their
+own are with the connectors that use them.
 
-Invariant: what `publish` gave its name is complete, and took no other file's place.
+Invariant: a file published by `publish` is complete, and replaced no other file.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ class Files(Protocol):
 
     @property
     def location(self) -> str:
-        """Names the folder for other processes: an absolute path, or a URI."""
+        """Identifies the folder for other processes: an absolute path, or a URI."""
         ...
 
     @property
     def hidden(self) -> str:
-        """What paths of staged files begin with: readers skip such. Ends with a slash where a listing of the folder
-        itself would be long."""
+        """Prefix of the paths of staged files: readers skip such files. Ends with a slash where a listing of the folder
+        itself would be long.
+        """
         ...
 
     @property
     def at_once(self) -> int:
-        """How many calls are worth making side by side: more than 1 where each waits for a network."""
+        """How many parallel calls are useful: more than 1 if each waits for a network."""
         ...
 
     def writing(self, path: str) -> AbstractContextManager[Any]:
-        """A binary stream into a new file. What was written would survive a power cut once the context ended without
-        an error."""
+        """A binary stream into a new file. The content survives a power loss once the context ended without an
+        error."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -49,12 +50,12 @@ class Files(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         ...
 
     def publish(self, staged: str, published: str) -> bool:
-        """Have the staged file under its published name, whole or not at all, making folders on the way; the staged one
-        may stay. True = it is there, by this call or an earlier one; False = neither exists.
+        """Give the staged file its published name, completely or not at all, and create its folders; the staged file
+        may stay. True = it is published, by this call or an earlier one; False = neither file exists.
 
         Raises:
             TaskFailed: a file with other content has the name; nothing is changed.
@@ -62,11 +63,11 @@ class Files(Protocol):
         ...
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Return when the names of these files, as they are now, would survive a power cut."""
+        """Return when the current names of these files would survive a power loss."""
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a staged file, if it is there."""
+        """Remove a staged file, if it exists."""
         ...
 
     def staged(self) -> list[str]:
@@ -75,11 +76,11 @@ class Files(Protocol):
 
 
 OpenFiles = Callable[[str], Files]
-"""The folder at a location. Raises ConfigError or TaskFailed."""
+"""Opens the folder at a location. Raises ConfigError or TaskFailed."""
 
 
 class LocalFiles:
-    """A folder on a disk that every worker sees. Publishes by a hard link, which never replaces a file."""
+    """A folder on a disk that every worker can access. Publishes by a hard link, which never replaces a file."""
 
     hidden = ".staged-"
     at_once = 1
@@ -121,7 +122,7 @@ class LocalFiles:
         return True
 
     def sync(self, paths: Iterable[str]) -> None:
-        folders = {parent for path in paths for parent in Path(path).parents}  # up to this folder itself
+        folders = {parent for path in paths for parent in Path(path).parents}  # up to and including this folder
         for folder in folders:
             _sync_folder(self._folder / folder)
 
@@ -136,7 +137,7 @@ class LocalFiles:
 
 
 def _same_file(staged: Path, published: Path) -> bool:
-    """True also when the staged name is gone by now: then its owner has just published it."""
+    """True also when the staged name no longer exists: then its owner has just published the file."""
     try:
         return staged.samefile(published)
     except FileNotFoundError:
@@ -144,8 +145,9 @@ def _same_file(staged: Path, published: Path) -> bool:
 
 
 def _rename(staged: Path, published: Path) -> bool:
-    """For file systems without hard links. The fence leaves one manifest per range of offsets, so only its publishers
-    race here, with the same file."""
+    """Publish on file systems without hard links. The fence leaves one manifest per range of offsets, so only its
+    publishers race here, with the same file.
+    """
     if published.exists():
         return True
     try:
@@ -156,7 +158,7 @@ def _rename(staged: Path, published: Path) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Of a folder that is gone there is nothing to keep."""
+    """Sync the folder; a deleted folder needs no sync."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:

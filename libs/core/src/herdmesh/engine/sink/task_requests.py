@@ -1,11 +1,11 @@
 """Requests of a sink task to its loop (pause, seek, commit), until the loop carries them out
 (`connect.spi.sink_requests`).
 
-Owns the requests, and which partitions are paused. Has no Kafka client: the loop moves its consumer (`sink_assignment`)
-and commits (`sink_commits`).
+Owns the requests, and the set of paused partitions. Has no Kafka client: the loop moves its consumer
+(`sink_assignment`) and commits (`sink_commits`).
 
-Invariant: requests come from any thread and are taken by the loop's alone, each once, in the order of their calls; what
-is asked of a partition that is gone meanwhile is dropped.
+Invariant: any thread may make requests; only the loop's thread takes them, each once, in the order of their calls. A
+request about a partition that was released meanwhile is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herdmesh.engine.sink.ledger import LedgerSinkTask
 
 @dataclass(slots=True)
 class Wishes:
-    """What was asked since the loop last looked."""
+    """The requests since the loop last took them."""
 
     seeks: dict[PartitionId, int] = field(default_factory=dict[PartitionId, int])
     pauses: dict[PartitionId, bool] = field(default_factory=dict[PartitionId, bool])
@@ -31,10 +31,10 @@ class Wishes:
 
 
 class Reading:
-    """Of one run. The task's side is `SinkReading`; the rest is the loop's."""
+    """The requests of one run. The task's side is `SinkReading`; the rest is for the loop."""
 
     def __init__(self, task: SinkTask) -> None:
-        """Raises TaskFailed: FATAL, for a task that has a `pre_commit` it is never asked."""
+        """Raises TaskFailed: FATAL, for a task with a `pre_commit` that is never called."""
         self._owner = position_owner(task)
         if self._owner and type(task).pre_commit is not SinkTask.pre_commit:
             raise TaskFailed(
@@ -47,10 +47,10 @@ class Reading:
         self._wishes = Wishes()
         self._retry_after_ms: int | None = None
         self.asks = False
-        """There is something to take. Read without the lock, once each round of the loop."""
+        """There are requests to take. Read without the lock, once per turn of the loop."""
         self.wants_commit = False
         self.paused: set[PartitionId] = set()
-        """As the loop has them; the loop's."""
+        """The partitions that are paused in the consumer; only the loop changes it."""
 
     # --- the task's side
 
@@ -106,13 +106,13 @@ class Reading:
     # --- the loop's side
 
     def assign(self, partitions: Iterable[PartitionId]) -> None:
-        """These are the task's from now on, and no others."""
+        """Set the task's partitions."""
         with self._lock:
             self._assigned = frozenset(partitions)
             self.paused &= self._assigned
 
     def take(self) -> Wishes:
-        """What was asked, of partitions that are still the task's."""
+        """Take the requests about partitions that the task still has."""
         with self._lock:
             found, self._wishes, self.asks = self._wishes, Wishes(), False
             found.seeks = {one: offset for one, offset in found.seeks.items() if one in self._assigned}
@@ -120,13 +120,13 @@ class Reading:
         return found
 
     def take_retry_after_ms(self) -> int | None:
-        """How long to wait with a batch that was just refused; None = the task did not say."""
+        """Take the delay before the retry of a batch that the task just refused; None = the task set none."""
         found, self._retry_after_ms = self._retry_after_ms, None
         return found
 
 
 def position_owner(task: SinkTask) -> str:
-    """The kind of a task whose own writing decides what is committed; "" = the loop decides."""
+    """The class of a task whose own writes determine the committed offsets; "" = the loop determines them."""
     if isinstance(task, StagingSinkTask):
         return StagingSinkTask.__name__
     return LedgerSinkTask.__name__ if isinstance(task, LedgerSinkTask) else ""

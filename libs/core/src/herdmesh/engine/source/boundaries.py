@@ -1,11 +1,11 @@
-"""Transaction boundaries that a source task asks for (`transaction.boundary=connector`, KIP-618;
+"""Transaction boundaries that a source task requests (`transaction.boundary=connector`, KIP-618;
 docs/reference/connect/offsets-topic.md, section 7, docs/reference/connect/data-model.md, section 3).
 
-Owns what the task asked for and has not got yet, and how a batch is cut where a transaction ends within it. Commits and
-aborts nothing: the loop does. A cut costs a batch that has one; no record is looked at.
+Owns the open requests of the task, and the split of a batch in which a transaction ends. Commits and aborts nothing:
+the loop does. Only a batch with a boundary costs a split; no record is examined.
 
-Invariant: what was asked for is got once, in the order of the records. What contradicts itself ends the run when the
-batch is taken, not in the task's call, where the task might swallow it.
+Invariant: each request is fulfilled once, in the order of the records. Contradicting requests end the run when the
+batch is taken, not in the task's call, where the task might swallow the error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ OffsetMap = Mapping[str, Any]
 
 
 class End(Enum):
-    """How a transaction ends."""
+    """The end of a transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"
 
 
 Piece = tuple[SourceBatch | None, End | None]
-"""What to send, None = nothing more, and how the transaction is to end then, None = not yet."""
+"""The data to send (None = nothing more), and how the transaction then ends (None = not yet)."""
 
 
 class Boundaries:
@@ -38,31 +38,31 @@ class Boundaries:
 
     def __init__(self) -> None:
         self._whole: set[End] = set()
-        #: by place of the record.
+        #: by the record's index in the batch.
         self._after: dict[int, dict[End, OffsetMap | None]] = {}
 
     def commit_transaction(self) -> None:
-        """As `TransactionContext` says; so do all four."""
+        """See `TransactionContext`, as for the three other methods."""
         self._whole.add(End.COMMIT)
 
     def commit_transaction_after(self, at: int, source_offset: OffsetMap | None) -> None:
-        """See there."""
+        """See `TransactionContext`."""
         self._after.setdefault(at, {})[End.COMMIT] = source_offset
 
     def abort_transaction(self) -> None:
-        """See there."""
+        """See `TransactionContext`."""
         self._whole.add(End.ABORT)
 
     def abort_transaction_after(self, at: int, source_offset: OffsetMap | None) -> None:
-        """See there."""
+        """See `TransactionContext`."""
         self._after.setdefault(at, {})[End.ABORT] = source_offset
 
     def pieces(self, batch: SourceBatch | None) -> list[Piece]:
-        """The batch the task has just handed over, cut where transactions end, with what was asked for; forgets that.
-        None = it handed none over.
+        """Split the batch just polled where transactions end, by the open requests, and clear the requests. None = no
+        batch was polled.
 
         Raises:
-            TaskFailed: FATAL: what was asked for contradicts itself, or names a record that is not in the batch.
+            TaskFailed: FATAL: the requests contradict each other, or name a record that is not in the batch.
         """
         whole, after = self._whole, self._after
         if not whole and not after:
@@ -85,7 +85,7 @@ class Boundaries:
 
 
 def _cut(batch: SourceBatch, after: Mapping[int, Mapping[End, OffsetMap | None]]) -> list[Piece]:
-    """The batch, and where it ends after a record of its own. The last piece keeps the batch's own offset."""
+    """Split the batch after the requested records. The last piece keeps the batch's own offset."""
     found: list[Piece] = []
     begin, count = 0, len(batch)
     for at in sorted(after):

@@ -1,7 +1,7 @@
 """Check of a record that a source task returned, made only after sending it failed: names the field that is wrong.
 
-Owns the rules of types and their words. Nothing here is called for a batch that was sent: records are not looked at one
-by one unless the run ends anyway.
+Owns the rules of types and their error texts. Not called for a batch that was sent: records are examined one by one
+only if the run ends anyway.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from herdmesh.connect.spi import SourceBatch, shown
 from herdmesh.connect.topics import offsets_topic
 
 _Fault = tuple[str, Any, str]
-"""A field, what it is, and what it must be."""
+"""A field, its value, and the required type."""
 
 
 def check_given(batch: SourceBatch, owner: str = "SourceBatch") -> None:
-    """Raise DataError for the first field of a batch that no record for Kafka can be made of; `owner` has it."""
+    """Raise DataError for the first field of a batch that cannot become part of a Kafka record; `owner` has the
+    field."""
     for field, value, wanted in _faults(batch):
         refuse(owner, field, value, wanted, batch)
 
 
 def refuse(owner: str, field: str, value: Any, wanted: str, at: Any) -> NoReturn:
-    """Raise the DataError that names a field, and the record by where it is in the source (`at` has its fields)."""
+    """Raise the DataError that names a field, and the record by its place in the source (`at` has its fields)."""
     raise DataError(
         f"{owner}.{field} is {shown(value)}: it must be {wanted}. The record has topic {shown(at.topic)}, source "
         f"partition {shown(at.source_partition)} and source offset {shown(at.source_offset)}"
@@ -35,7 +36,7 @@ def refuse(owner: str, field: str, value: Any, wanted: str, at: Any) -> NoReturn
 
 
 def _faults(batch: Any) -> Iterator[_Fault]:
-    """`batch`: a SourceBatch by its name alone."""
+    """Yield the faults of a batch. `batch`: declared as SourceBatch, but its fields may have any type."""
     if not isinstance(batch.topic, str) or (len(batch) and not batch.topic):
         yield "topic", batch.topic, "the name of a topic, as text"
     if batch.partition is not None and not _is_whole(batch.partition):
@@ -81,6 +82,6 @@ def _is_whole(value: Any) -> bool:
 def _why_no_json(batch: Any, field: str) -> str:
     try:
         offsets_topic.encode_value(getattr(batch, field))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is why
+    except Exception as error:  # noqa: BLE001 - any error is the reason
         return escaped(str(error)[:100])
     return ""

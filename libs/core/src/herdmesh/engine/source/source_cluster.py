@@ -1,9 +1,9 @@
 """Source cluster: another Kafka cluster that a source connector reads, and a reader of some of its partitions.
 
-Owns the clients of that cluster. Does not know what is copied, nor where to; the cluster that records go to is the
-run's (`engine.librdkafka.clients`).
+Owns the clients of that cluster. Knows neither which data is copied nor its target; the cluster that records go to is
+the run's (`engine.librdkafka.clients`).
 
-Invariant: a reader begins where it was told and nowhere else: a place that is gone is `PlaceLost`, never a jump.
+Invariant: a reader begins only at the given offsets: a missing offset raises `PlaceLost`, the reader never jumps.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from herdmesh.kafka.transient import is_transient
 
 BEGINNING: Final = OFFSET_BEGINNING
 _TOPIC_CONFIG_SOURCE: Final = 1
-"""`DYNAMIC_TOPIC_CONFIG`: a setting made for the topic itself."""
+"""`DYNAMIC_TOPIC_CONFIG`: a setting of the topic itself."""
 _GONE: Final = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
 _REFUSED: Final = frozenset((KafkaError._INVALID_ARG, KafkaError.TOPIC_AUTHORIZATION_FAILED))
 _FIRST_ANSWER_S: Final = 1.0
-"""How long a read waits for a partition that was never heard of."""
+"""How long a read waits for a partition that has not sent anything yet."""
 _GONE_AFTER_S: Final = 10.0
-"""A topic that was just made is not known to all brokers at once; later it is gone that is not known."""
+"""A new topic is not known to all brokers at once; a topic that is unknown after this time counts as deleted."""
 _log = logging.getLogger(__name__)
 
 
 class PlaceLost(Exception):
-    """The offset to read next of a partition is not there: deleted, or beyond the end."""
+    """The next offset of a partition does not exist: deleted, or past the end."""
 
     def __init__(self, partition: PartitionId, offset: int) -> None:
         super().__init__(partition, offset)
@@ -73,23 +73,23 @@ class PlaceLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SourceCluster:
-    """Where the cluster is and how it is reached, in librdkafka's words."""
+    """Address and client settings of the cluster, in librdkafka's terms."""
 
     name: str
-    """What the user calls it; for messages."""
+    """The user's name of the cluster; for messages."""
     bootstrap_servers: str
     consumer: ClientConfig
     admin: ClientConfig
     client_id: str
     read_committed: bool = True
-    """False = records of transactions that are open or were aborted are read too."""
+    """False = records of open and aborted transactions are read too."""
 
     def partition_counts(self) -> dict[str, int]:
-        """Partitions of each topic that there is.
+        """Number of partitions of each existing topic.
 
         Raises:
-            RetriableError: the cluster does not answer, or not for all of its topics: one that is left out would count
-                as deleted.
+            RetriableError: the cluster does not answer, or not for all of its topics: an omitted topic would count as
+            deleted.
         """
         counts: dict[str, int] = {}
         for name, one in self._topics().items():
@@ -100,7 +100,7 @@ class SourceCluster:
         return counts
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """What is set for each topic itself. Raises RetriableError when the cluster does not answer."""
+        """The settings of each topic itself. Raises RetriableError when the cluster does not answer."""
         client = self._admin()
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not asked:
@@ -115,18 +115,21 @@ class SourceCluster:
         return found
 
     def topic_ids(self, topics: Iterable[str], timeout_s: float | None = None) -> dict[str, str]:
-        """Kafka's ids of these topics (KIP-516), without those that are gone or whose id nobody says. Raises
-        RetriableError when the cluster does not answer."""
+        """Kafka's ids of these topics (KIP-516); omits deleted topics and those whose id the broker does not return.
+        Raises RetriableError when the cluster does not answer.
+        """
         return self._asked(lambda: answered_ids(self._admin(), topics, timeout_s or CALL_TIMEOUT_S))
 
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        """Where each partition ends for the reader; without those that are gone. Raises RetriableError when the cluster
-        does not answer."""
+        """The end of each partition for the reader; omits deleted ones. Raises RetriableError when the cluster does not
+        answer.
+        """
         return self._listed(partitions, OffsetSpec.latest(), offset_of)
 
     def offsets_at(self, partitions: Iterable[PartitionId], time_ms: int) -> dict[PartitionId, int]:
-        """The first record of each partition that is not older than that; without those that have none, or are gone.
-        Raises RetriableError when the cluster does not answer."""
+        """The first record of each partition that is not older than `time_ms`; omits partitions without one, and
+        deleted ones. Raises RetriableError when the cluster does not answer.
+        """
         found = self._listed(partitions, OffsetSpec.for_timestamp(time_ms), lambda told: told.offset)
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
@@ -148,24 +151,26 @@ class SourceCluster:
                 if error.args[0].code() not in _GONE:
                     failure = error
         if failure is not None:
-            # After a broker's restart the client asks with the leader epoch it remembers, and is refused until metadata
-            # brings it the new one.
+            # After a broker's restart the client sends the leader epoch it remembers, and is rejected until metadata
+            # has the new one.
             self._topics()
             raise self._failed(failure) from failure
         return found
 
     def reader(self, places: Mapping[PartitionId, int], records_max: int) -> Reader:
-        """A reader of these partitions from these offsets (`BEGINNING` is one). To be closed. Raises RetriableError
-        when the cluster does not answer."""
+        """A reader of these partitions from these offsets (`BEGINNING` is one). The caller closes it. Raises
+        RetriableError when the cluster does not answer.
+        """
         return Reader(self, dict(places), records_max)
 
     def consumer_at(self, places: Mapping[PartitionId, int]) -> tuple[Consumer, BatchConsumer, Contact]:
-        """What a reader reads with, given its partitions. Raises RetriableError when the cluster does not answer."""
+        """The clients of a reader, with partitions assigned. Raises RetriableError when the cluster does not answer."""
         config = self.client_config("consumer")
         topic = next((topic for topic, _ in places), GROUP_OFFSETS_TOPIC)
         contact = Contact(str(config["bootstrap.servers"]), topic, note_error)
         consumer = self._asked(lambda: opened(Consumer, "consumer", config, contact.note))
-        # Given partitions before it is connected, the client looks for their leaders only after half a second.
+        # If partitions are assigned before it is connected, the client looks for their leaders only after half a
+        # second.
         try:
             self._asked(lambda: consumer.list_topics(timeout=CALL_TIMEOUT_S))
         except BaseException:
@@ -177,7 +182,7 @@ class SourceCluster:
         return consumer, intake, contact
 
     def client_config(self, kind: str) -> ClientConfig:
-        """What a `consumer` or `admin` client of it is made with."""
+        """The settings of a `consumer` or `admin` client of the cluster."""
         if kind == "admin":
             return {
                 "bootstrap.servers": self.bootstrap_servers,
@@ -196,7 +201,7 @@ class SourceCluster:
             "fetch.queue.backoff.ms": 5,
             **RECONNECT,
             **self.consumer,
-            "group.id": self.client_id,  # wanted by the client, and never joined
+            "group.id": self.client_id,  # required by the client; it never joins the group
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed" if self.read_committed else "read_uncommitted",
@@ -210,7 +215,7 @@ class SourceCluster:
 
     def _admin(self) -> Any:
         client: Any = self._shared().client
-        client.poll(0)  # for what it has to log
+        client.poll(0)  # to run its log callbacks
         return client
 
     def _topics(self) -> dict[str, Any]:
@@ -230,7 +235,7 @@ class SourceCluster:
             raise self._failed(error) from error
 
     def _failed(self, error: KafkaException) -> TaskFailed | RetriableError:
-        """BAD_CONFIG for what waiting does not mend."""
+        """The error for the task: BAD_CONFIG if waiting cannot fix it."""
         cause: KafkaError = error.args[0]
         message = f"{self._called()}: {cause.str()}"
         if cause.code() in _REFUSED:
@@ -245,18 +250,20 @@ class SourceCluster:
 
 
 class _SharedAdmin:
-    """One for all in this process who ask the same cluster the same way: a connection costs more than an answer."""
+    """One admin client for all callers in this process with the same settings: a connection costs more than a
+    request."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._lock = Lock()
-        #: lives on for whoever still waits for its answer.
+        #: kept alive for callers that still wait for its replies.
         self._former: AdminClient | None = None
         self.client = opened(AdminClient, "admin", config)
 
     def renew(self, silent: AdminClient) -> None:
-        """Ask with another client from now on, if a broker takes connections to which `silent` gave no answer: it may
-        have forgotten them (`herdmesh.kafka.broker_reachability`)."""
+        """Replace the client if a broker accepts connections although `silent` got no reply: it may have forgotten the
+        brokers (`herdmesh.kafka.broker_reachability`).
+        """
         if not accepts(str(self._config["bootstrap.servers"])):
             return
         with self._lock:
@@ -278,17 +285,17 @@ class Reader:
         self._places = places
         self._records_max = records_max
         self._begun_s = time.monotonic()
-        #: of which it is not known yet whether they have records.
+        #: partitions of which it is not known yet whether they have records.
         self._unheard = set(places)
 
     def read(self, records_max: int, wait_s: float) -> list[RecordColumns]:
-        """What is there, by partition; waits so long for a first record, and longer for the first answer of the
-        cluster. Empty when there is none.
+        """The available records, by partition. Waits `wait_s` for a first record, and longer for the first reply of the
+        cluster. Empty when there are none.
 
         Raises:
             PlaceLost: a partition does not have the offset to be read next.
             RetriableError: the cluster has not answered yet.
-            KafkaException: what the client will not get over by itself.
+            KafkaException: an error from which the client does not recover by itself.
         """
         if self._contact.is_lost(self._consumer):
             self._renew()
@@ -313,14 +320,14 @@ class Reader:
         return found
 
     def restart(self, places: Mapping[PartitionId, int]) -> None:
-        """Go on from these offsets in these partitions, which are among those that are read."""
+        """Continue at these offsets in these partitions, which the reader already reads."""
         self._places |= places
         self._unheard = set(self._places)
         self._intake.follow(self._places)
         self._consumer.assign([TopicPartition(*one, offset) for one, offset in self._places.items()])
 
     def _renew(self) -> None:
-        """Go on where it is with another client."""
+        """Continue at the current positions with another client."""
         former, intake = self._consumer, self._intake
         self._consumer, self._intake, self._contact = self._cluster.consumer_at(self._places)
         intake.close()
@@ -329,7 +336,7 @@ class Reader:
         _log.warning("%s is read on with a new client: the former one has forgotten its brokers", self._cluster.name)
 
     def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the clients."""
         self._intake.close()
         self._consumer.close()
 

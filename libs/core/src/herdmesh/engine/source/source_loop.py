@@ -1,12 +1,12 @@
 """Record loop of a source task.
 
-Owns one run: take over, read where the last run left off, poll, transform and convert, produce, commit, end. How far
-the task is, `source_poller` knows.
+Owns one run: take over, read the committed offsets, poll, transform and convert, produce, commit, end. `source_poller`
+knows the task's position.
 
 Records and their offsets share a transaction (ADR 0003): the fence is a transactional producer anyway, so a stale
 owner's records never become visible, and nothing is sent twice to readers of committed records. Or records are sent at
-least once, visible at once, and only their offsets are committed under the fence (ADR 0012, `source_delivery`): what
-is called a transaction here is then what the next commit of offsets is about.
+least once, visible at once, and only their offsets are committed under the fence (ADR 0012, `source_delivery`): a
+transaction here is then everything that the next commit of offsets covers.
 
 In standalone mode the offsets are not in Kafka but in the worker's file: they are stored there once the transaction
 of their records is committed, so that a crash between the two sends records again and never loses one.
@@ -62,17 +62,17 @@ from herdmesh.engine.source.source_poller import SourcePoller
 from herdmesh.engine.source.source_transaction import SourceTransaction
 
 POLL_RECORDS_MAX = 10_000
-"""Records a task is to hand over at once, at most, where no rate limit says less."""
+"""Maximum number of records a task should return at once, unless a rate limit sets a lower one."""
 WARM_S_MAX = 86_400.0
-"""How long a run stays that has nothing to do. A broker forgets a transactional id after seven days without use."""
+"""Maximum age of a run without records. A broker forgets a transactional id after seven days without use."""
 WAIT_S = 0.1
-"""How long an idle loop waits before it polls, and looks at commands, again."""
+"""How long an idle loop waits before it polls, and checks commands, again."""
 
 _log = logging.getLogger(__name__)
 
 
 class _Disowned(Exception):
-    """The task says that what it polled is not what its offsets say (`SourceTask.may_commit`)."""
+    """The task states that its polled records do not match its offsets (`SourceTask.may_commit`)."""
 
 
 class SourceLoop:
@@ -104,9 +104,9 @@ class SourceLoop:
         self._errors = errors
         self._failures = failures
         errors.tolerance.pause = self._pause
-        #: None = transactions end when the loop finds it right, else only when the task asks for it.
+        #: None = the loop ends transactions, else only the task does.
         self._boundaries = Boundaries() if settings.connector_boundaries else None
-        #: what was sent is a part of what one poll found, which is to be one transaction (`transaction.boundary=poll`).
+        #: records sent so far are a part of one poll, which must be one transaction (`transaction.boundary=poll`).
         self._within_poll = False
         heard = DeliveryReports(task, failures.add) if task.wants_metadata() else None
         self._transaction = SourceTransaction(spec, settings, link, outlet, failures, heard)
@@ -116,10 +116,10 @@ class SourceLoop:
         self._kafka = kafka(spec.bootstrap_servers)
         self._garbage = GcSchedule()
         self._control = RunCommands(link, self._limits, now_s, stays_warm=spec.stays_warm)
-        #: with nothing to do, and nothing uncommitted, but going on.
+        #: True while the run has nothing to do and nothing uncommitted, but continues.
         self._warm = False
         self._counts_bytes = self._limits.counts_bytes or settings.transaction_bytes_max is not None
-        #: of the open transaction, where bytes are counted.
+        #: bytes in the open transaction, if bytes are counted.
         self._transaction_bytes = 0
         self._polls = SourcePoller(task, spec.connector)
         self._topics: set[str] = set()
@@ -128,14 +128,14 @@ class SourceLoop:
         self._commit_scope = spec.commit_scope
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
-        #: no transaction was committed because it was full since the source last had nothing.
+        #: no transaction was committed for being full since the source last had nothing.
         self._is_first = True
         #: when the first and the last batch of the open transaction were polled.
         self._first_poll_s = self._last_poll_s = 0.0
-        #: when the last poll began, and the first of the open transaction. To wait for records is time of both.
+        #: when the last poll began, and the first of the open transaction. Both include the wait for records.
         self._poll_began_s = self._began_s = now_s
         self._record_s = now_s
-        #: when the task last heard that all it polled is committed.
+        #: when the task was last notified that all its polled records are committed.
         self._told_s = now_s
 
     def run(self) -> RunOutcome:
@@ -168,7 +168,7 @@ class SourceLoop:
                 transactions=self._boundaries,
             ),
         )
-        self._link.progress(self.progress())  # the first word of a task that owns its id and started
+        self._link.progress(self.progress())  # first progress report of a task that owns its id and started
         try:
             reason = self._until_end()
         except _Disowned:
@@ -177,7 +177,7 @@ class SourceLoop:
             return RunOutcome(RunEnd.STOPPED if is_stopped else RunEnd.YIELDED, self.progress(), 0)
         debt_s = self._limits.wait_s(time.monotonic())
         if reason is RunEnd.YIELDED and self._polls.found_nothing and debt_s == 0:
-            reason = RunEnd.QUIET  # it asks for a slot again when its task says, not at once
+            reason = RunEnd.QUIET  # it requests a slot again when its task wants it, not at once
         wake_after_ms = 0
         if reason is RunEnd.QUIET:
             wake_after_ms = self._task.wake_after_ms()
@@ -201,7 +201,7 @@ class SourceLoop:
         return reason
 
     def progress(self) -> Progress:
-        """How far the run is."""
+        """The current progress of the run."""
         return Progress(
             records_in=self._meter.records_in,
             records_out=self._meter.records_out,
@@ -242,7 +242,7 @@ class SourceLoop:
             end = self._control.wish(now_s)
             if end is not RunEnd.STOPPED and self._is_held():
                 self._transaction.refuse_overdue()
-                end = None  # to give it up for others would be to begin it anew, without end
+                end = None  # yielding would discard the transaction, and the next run would begin it again, endlessly
             if end is RunEnd.YIELDED and not self._task.may_yield():
                 end = None
             if end is not None:
@@ -265,7 +265,7 @@ class SourceLoop:
                 self._commit_unasked()
                 self._tell_of_nothing(now_s)
                 self._is_first |= self._polls.found_nothing
-                # waits: for a rate limit, which `self._waits.note` has said, or for nothing but the next look
+                # waits: for a rate limit, reported by `self._waits.note`, or only for the next poll
                 time.sleep(min(WAIT_S, self._limits.wait_s(now_s) or WAIT_S))
             if self._transaction_is_full():
                 self._commit()
@@ -273,12 +273,12 @@ class SourceLoop:
             self._report(now_s)
 
     def _rests(self, now_s: float) -> bool:
-        """True when there is nothing to do and the run is to end for it.
+        """True when there is nothing to do and the run has to end.
 
-        One whose task says when it wants to be asked again need not stay, and none stays for ever.
+        If the task says when it wants to be polled again, the run need not stay warm; no run stays warm for ever.
         """
         quiet_s = now_s - self._record_s
-        # The next run would know nothing of a rate limit that lets this one take nothing.
+        # The next run would not know about a rate limit that blocks this one.
         busy = (
             not self._polls.found_nothing or self._spec.continuous or self._limits.wait_s(now_s) > 0 or self._is_held()
         )
@@ -293,10 +293,10 @@ class SourceLoop:
         return False
 
     def _is_lost(self) -> bool:
-        """True when the producer is heard by nobody any more, and the run may rest, as nothing is uncommitted.
+        """True when the producer has lost its brokers for good, and the run may end because nothing is uncommitted.
 
         Raises:
-            KafkaException: it may not; an outage.
+            KafkaException: the run has uncommitted work.
         """
         if not self._outlet.is_lost():
             return False
@@ -312,8 +312,9 @@ class SourceLoop:
             self._garbage.collect()
 
     def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
-        """Wait before a record is tried again. What was polled before is committed first: a broker ends a transaction
-        that is open for long."""
+        """Wait before the retry of a record. First commit the records polled before: a broker ends a transaction that
+        is open for long.
+        """
         self._commit_unasked(all_polled=False)
         return self._control.pause(seconds, self._report, yields=yields and self._task.may_yield())
 
@@ -328,11 +329,12 @@ class SourceLoop:
         return (time.monotonic() - self._began_s) * 1000 >= interval_ms
 
     def _is_held(self) -> bool:
-        """True while a transaction is open that only the task may end, or the rest of what it polled."""
+        """True while a transaction is open that only the task may end, or that awaits the rest of its poll."""
         return (self._boundaries is not None or self._within_poll) and self._transaction.is_open
 
     def _hand_over(self, batch: SourceBatch | None) -> int:
-        """Send what was polled, and end transactions where the task asked for it; the bytes, as `_send`."""
+        """Send the polled batch, and end transactions where the task requested it. Returns the bytes, as `_send`
+        does."""
         if self._boundaries is None:
             return 0 if batch is None else self._sent(batch)
         byte_count, pieces = 0, self._boundaries.pieces(batch)
@@ -346,7 +348,7 @@ class SourceLoop:
         return byte_count
 
     def _sent(self, batch: SourceBatch) -> int:
-        """As `_send`; where that fails for a field of a wrong type, raises DataError that names it."""
+        """Like `_send`; if it fails because of a field of a wrong type, raises DataError that names the field."""
         try:
             return self._send(batch)
         except (TypeError, AttributeError, ValueError, OverflowError, ConnectError):
@@ -354,7 +356,7 @@ class SourceLoop:
             raise
 
     def _send(self, batch: SourceBatch) -> int:
-        """Convert a batch and produce it in the open transaction; its bytes, 0 where nobody wants to know."""
+        """Convert a batch and produce it in the open transaction. Returns its bytes, 0 if bytes are not counted."""
         begun_ns = 0 if self._spans is None else time.time_ns()
         self._last_poll_s = time.monotonic()
         self._errors.begin(batch)
@@ -388,7 +390,7 @@ class SourceLoop:
             self._first_poll_s = self._last_poll_s
 
     def _produce(self, given: Batch, made: Sequence[Batch]) -> int:
-        """Queue what became of the batch, and the dead letters of it; how many records that were."""
+        """Queue the converted batch, and its dead letters. Returns the number of records."""
         sent = 0
         for raw in made:
             refused = self._transaction.produce(raw)
@@ -401,7 +403,7 @@ class SourceLoop:
         return sent
 
     def _commit_before(self, error: RecordError) -> None:
-        """Commit what came before the batch of a record that ends the run, with the dead letters of the batch."""
+        """Commit the records before the batch of a record that ends the run, with the dead letters of the batch."""
         # A part of the batch is in the transaction, and would be sent again; or only the task may commit it.
         if error.stage == KAFKA_PRODUCE or self._is_held():
             self._transaction.give_up()
@@ -413,7 +415,7 @@ class SourceLoop:
 
     def _ensure_topic(self, topic: str) -> None:
         if why_no_topic(topic):
-            return  # its records are refused as they are produced
+            return  # its records are refused when they are produced
         settings = self._settings
         stored_offsets.refuse_records(self._spec, settings, topic)
         if settings.topic_creation:
@@ -422,7 +424,7 @@ class SourceLoop:
         self._topics.add(topic)
 
     def _abort(self) -> None:
-        """As the task asked for: the records are given up, and what is to be committed next is their offsets alone."""
+        """Abort as the task requested: discard the records; the next commit has only their offsets."""
         if not self._transaction.is_open:
             _log.warning("the task asks to abort a transaction, and none is open")
             return
@@ -430,16 +432,18 @@ class SourceLoop:
         self._transaction.give_up_records()
 
     def _commit_unasked(self, *, all_polled: bool = True) -> None:
-        """Commit what there is, unless the task says when: then only what it has asked for since it last polled. Nor a
-        part of what is to be committed whole."""
+        """Commit everything, unless the task sets the boundaries: then fulfil only its requests since its last poll.
+        Never commits a part of a poll that must be committed as a whole.
+        """
         if self._boundaries is not None:
             self._hand_over(None)
         elif not self._within_poll:
             self._commit(all_polled=all_polled)
 
     def _commit(self, *, all_polled: bool = True) -> None:
-        """Commit the records produced so far together with their offsets. `all_polled`: there is no polled one that is
-        not among them, which is what the task takes a commit for."""
+        """Commit the records produced so far together with their offsets. `all_polled`: every polled record is among
+        them, which is the meaning of the task's `commit`.
+        """
         if not self._transaction.is_open:
             return
         if self._task.may_commit() is False:
@@ -471,7 +475,7 @@ class SourceLoop:
         self._link.progress(self.progress())
 
     def _tell_of_nothing(self, now_s: float) -> None:
-        """A commit that had nothing to write is one, too, to the task; as in Connect one each flush interval."""
+        """Notify the task of a commit without records, as Connect does at each flush interval."""
         if self._transaction.is_open:
             self._told_s = now_s
         elif (now_s - self._told_s) * 1000 >= self._settings.flush_interval_ms:
@@ -481,11 +485,11 @@ class SourceLoop:
         self._told_s = time.monotonic()
         try:
             self._task.commit()
-        except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit stands
+        except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit is done
             _log.exception("the task failed in commit; its offsets are committed all the same")
 
 
 def _byte_count(batch: Batch) -> int:
-    """What keys and values weigh, as they are produced."""
+    """The size of keys and values in bytes, as they are produced."""
     columns = (batch.keys, batch.values)
     return sum(len(each) for column in columns for each in column if each is not None)

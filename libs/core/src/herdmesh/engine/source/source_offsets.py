@@ -1,6 +1,7 @@
 """Offsets of a source task in Connect's offsets topic.
 
-Owns reading them to the end of the topic and making the records that move them. Bytes: `connect.offsets_topic`.
+Owns reading them to the end of the topic and creating the records that move them. The bytes are those of
+`connect.offsets_topic`.
 
 Invariant: equality of source partitions is equality of key bytes, and the last record of a key in its partition wins.
 """
@@ -38,14 +39,14 @@ _log = logging.getLogger(__name__)
 
 
 class SourceOffsets:
-    """The committed offsets of one connector, as of one reading."""
+    """The committed offsets of one connector at the time of a read."""
 
     def __init__(self, connector: str) -> None:
         self._connector = connector
         self._values: dict[bytes, bytes] = {}
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record of the topic; others' and undecodable keys are passed over."""
+        """Apply one record of the topic; keys of other connectors and undecodable keys are ignored."""
         decoded = offsets_topic.decode_key(key)
         if key is None or not isinstance(decoded, tuple) or decoded[0] != self._connector:
             return
@@ -58,7 +59,8 @@ class SourceOffsets:
         """The committed offset of a source partition, None = none.
 
         Raises:
-            TaskFailed: FATAL, when the stored value is no offset: going on from nothing would send all again.
+            TaskFailed: FATAL, when the stored value is not an offset: a start without an offset would send everything
+            again.
         """
         value = self._values.get(offsets_topic.encode_key(self._connector, partition))
         try:
@@ -73,7 +75,7 @@ class SourceOffsets:
         return dict(self._values)
 
     def record(self, partition: OffsetMap | None, offset: OffsetMap | None) -> tuple[bytes, bytes | None]:
-        """Key and value of the record that moves an offset. Raises DataError for what Connect refuses."""
+        """Key and value of the record that moves an offset. Raises DataError for values that Connect refuses."""
         return offsets_topic.encode_key(self._connector, partition), offsets_topic.encode_value(offset)
 
 
@@ -85,10 +87,11 @@ def read(
     hung: OffsetsFinisher,
     over: SourceOffsets | None = None,
 ) -> SourceOffsets:
-    """All committed offsets of a connector: reads the topic to the end it has now, over what `over` has already.
+    """Read all committed offsets of a connector up to the current end of the topic. `over`: offsets read before, which
+    this read updates.
 
-    Where a transaction is open, only what lies before it is readable: when records of the connector lie behind that,
-    they are waited for, since an older offset would send records again.
+    While a transaction is open, only records before it are readable. If records of the connector lie behind that point,
+    this waits for them, because an older offset would send records again.
 
     Raises:
         TaskFailed: RETRIABLE when the end is not reached in time.
@@ -112,8 +115,8 @@ def read(
 
 
 def read_decided(consumer: Consumer, topic: str, beyond: OpenTransactionScan, over: SourceOffsets) -> None:
-    """Read the topic as far as its transactions are decided, over what `over` has already. What is in one that is open
-    is not told, and not waited for.
+    """Read the topic as far as its transactions are decided, into `over`. Does not wait for open transactions, and
+    ignores their records.
 
     Raises:
         TaskFailed: RETRIABLE when the end is not reached in time.
@@ -124,9 +127,10 @@ def read_decided(consumer: Consumer, topic: str, beyond: OpenTransactionScan, ov
 
 
 def _begin(consumer: Consumer, topic: str, beyond: OpenTransactionScan) -> tuple[dict[int, int], dict[int, int]]:
-    """Begin to read what partitions have anything. Those, each with 0, and the ends of all.
+    """Begin to read the partitions that have records. Returns those, each with 0, and the ends of all.
 
-    Told where a partition begins, the client need not ask for it itself before it reads: a third of the time."""
+    The client gets the first offsets, so it need not query them before it reads: that takes a third of the time.
+    """
     beginnings, ends = beyond.bounds(partitions(consumer, topic))
     filled = {number: 0 for number, end in ends.items() if beginnings[number] < end}
     consumer.assign([TopicPartition(topic, number, beginnings[number]) for number in filled])
@@ -136,15 +140,15 @@ def _begin(consumer: Consumer, topic: str, beyond: OpenTransactionScan) -> tuple
 def _read_until(
     consumer: Consumer, offsets: SourceOffsets, wanted: Mapping[int, int], ends: Mapping[int, int], deadline_s: float
 ) -> dict[int, int]:
-    """Read until each partition ended at the wanted offset or behind it, or until the deadline; where they ended.
+    """Read until each partition ended at or after the wanted offset, or until the deadline; return where they ended.
 
-    A partition that others go on writing to is not told to have ended: who read it to `ends`, its true end when it was
-    asked for, has read enough.
+    A partition to which others write may get no end-of-partition event: reading up to `ends`, its true end at the time
+    of the query, is enough.
     """
     waiting, ended = set(wanted), dict[int, int]()
     while waiting and time.monotonic() < deadline_s:
         progress_ticks.moved()
-        # To ask for more than there is takes all the time it is given.
+        # A request for more messages than available takes its whole timeout.
         for message in consumer.consume(_BATCH_RECORDS_MAX, 0) or consumer.consume(1, _POLL_S):
             error, number, offset = message.error(), message.partition(), message.offset()
             if error is None:
@@ -175,7 +179,7 @@ def _missing(wanted: Mapping[int, int], ended: Mapping[int, int]) -> dict[int, i
 
 
 def _refuse_missing(topic: str, wanted: Mapping[int, int], ended: Mapping[int, int]) -> None:
-    """Raise TaskFailed when not all is read that is wanted."""
+    """Raise TaskFailed when a wanted offset was not reached."""
     missing = _missing(wanted, ended)
     if missing:
         raise TaskFailed(_not_read(topic, missing, ended), ErrorClass.RETRIABLE)
@@ -194,7 +198,7 @@ def _not_read(topic: str, waiting: Mapping[int, int], ended: Mapping[int, int]) 
 
 
 def partitions(consumer: Consumer, topic: str) -> set[int]:
-    """Those of the topic; one that was just made may take a moment to be known to all brokers."""
+    """The partitions of the topic. Retries for a new topic, which not all brokers may know yet."""
 
     def known() -> set[int]:
         metadata = consumer.list_topics(topic, timeout=CALL_TIMEOUT_S).topics[topic]
@@ -206,7 +210,9 @@ def partitions(consumer: Consumer, topic: str) -> set[int]:
 
 
 def refuse_forgetful(admin: AdminClient, topic: str) -> None:
-    """Offsets are lost in a topic that is not only compacted. Raises ConfigError naming `offsets.storage.topic`."""
+    """Refuse a topic that is not only compacted, because offsets would be lost. Raises ConfigError naming
+    `offsets.storage.topic`.
+    """
     untyped: Any = admin
     resource = ConfigResource(ResourceType.TOPIC, topic)
 

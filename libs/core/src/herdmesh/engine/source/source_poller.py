@@ -1,10 +1,10 @@
-"""Poller of a source task: asks it for records, and knows how far it is.
+"""Poller of a source task: calls `poll`, and knows the position of each source partition.
 
-Owns the calls of `poll`, and the offset of each source partition that the run has reached. What becomes of a batch is
-the loop's.
+Owns the calls of `poll`, and the last offset of each source partition in the run. The loop handles the batches.
 
-Invariant: a task that cannot look now is asked again, after pauses that double up to a second (Connect makes none, and
-a database that is away is asked as fast as it refuses); an offset alone is handed on only where it moves.
+Invariant: a task that cannot poll now is polled again, after pauses that double up to a second (Connect makes no
+pauses, so a database that is unreachable is queried as fast as it fails); an offset without records is passed on only
+if it advances.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from herdmesh.connect.spi import SourceBatch, SourceTask, shown, waits
 from herdmesh.engine.source.source_offsets import SourceOffsets
 
 _CANNOT_POLL_S = 60.0
-"""At least so long between two warnings that the task cannot poll now."""
+"""Minimum time between two warnings that the task cannot poll."""
 FIRST_PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
-"""Between two polls of a task that cannot: no longer, because what is away often comes back while work waits."""
+"""First and longest pause between two polls of a task that cannot poll. No longer, because a failed source often comes
+back while work waits.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class SourcePoller:
-    """Of one run."""
+    """The poller of one run."""
 
     def __init__(self, task: SourceTask, connector: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.offsets = SourceOffsets(connector)
-        """What was committed before the run."""
+        """The committed offsets before the run."""
         self.found_nothing = False
-        """The last poll looked, and there was nothing; not known of a task that could not look."""
+        """The last poll succeeded and returned nothing; False after a poll that failed."""
         self._task = task
-        #: the last offset by source partition: committed before the run, or handed over by the task.
+        #: last offset by source partition: committed before the run, or returned by the task.
         self._reached: dict[bytes, bytes | None] = {}
-        #: when it was last logged that the task cannot poll; None = it can.
+        #: time of the last warning that the task cannot poll; None = it can.
         self._warned_s: float | None = None
         self._cannot_poll = waits.Standing()
         self._clock = clock
@@ -45,13 +47,14 @@ class SourcePoller:
         self._pause_s = self._paused_until_s = 0.0
 
     def go_on_from(self, offsets: SourceOffsets) -> None:
-        """These were committed. Called once, before the first poll."""
+        """Set the committed offsets. Called once, before the first poll."""
         self.offsets = offsets
         self._reached.update(offsets.items())
 
     def poll(self) -> SourceBatch | None:
-        """Records of the task, or an offset without any. One that says that it can look later is asked again, without
-        end, as by Connect."""
+        """Records of the task, or an offset without records. After a RetriableError the task is polled again, without a
+        limit, as in Connect.
+        """
         self.found_nothing = False
         if self._paused_until_s and self._clock() < self._paused_until_s:
             return None
@@ -80,12 +83,13 @@ class SourcePoller:
         return None if self.found_nothing else batch
 
     def reached(self, batch: SourceBatch) -> tuple[bytes, bytes | None]:
-        """All before the batch's offset is on its way: that offset, in the bytes of the offsets topic."""
+        """Note that everything before the batch's offset is sent. Returns the offset in the bytes of the offsets
+        topic."""
         key, value = self.offsets.record(batch.source_partition, batch.source_offset)
         self._reached[key] = value
         return key, value
 
     def _moves(self, batch: SourceBatch) -> bool:
-        """True when its offset is another than the one before."""
+        """True when the batch's offset differs from the last one."""
         key, value = self.offsets.record(batch.source_partition, batch.source_offset)
         return self._reached.get(key) != value

@@ -1,11 +1,11 @@
 """Open transaction of a source's run: its records, its offsets, and how it ends.
 
-Owns its records by topic, the offsets it is to move, and where those go: the offsets topics, or the worker's file once
-the records are committed (ADR 0003). What a commit is to Kafka is `source_delivery`'s, where records that are sent at
-least once are in no transaction of Kafka's. When it ends, and what is told of it, is the loop's.
+Owns its records by topic, the offsets it moves, and their destination: the offsets topics, or the worker's file once
+the records are committed (ADR 0003). `source_delivery` owns the commit in Kafka; with at-least-once delivery the
+records are in no transaction of Kafka's. The loop decides when it ends, and reports it.
 
-Invariant: offsets move with all the records before them or not at all; a transaction that is given up leaves no count
-of a record behind.
+Invariant: offsets move with all the records before them or not at all; an aborted transaction leaves no count of its
+records behind.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ from herdmesh.engine.runtime import (
 )
 
 _REPORT_S = 1.0
-"""How long the report of a refused record is waited for, of a client that says only that it cannot go on."""
+"""How long to wait for the report of a refused record, from a client that only reports that it cannot continue."""
 _REPORT_POLL_S = 0.02
 _ASK_S = 1.0
-#: Of a broker that is busy, or has yet to tell of a new topic.
+#: How long to wait for the number of partitions, from a broker that is busy or does not know a new topic yet.
 _TOLD_S = 5.0
 _PAUSE_S = 0.05
-"""How long the number of partitions is waited for."""
+"""Pause between two queries of the number of partitions."""
 
 
 class SourceTransaction:
-    """One after the other, through one outlet. `delivery_reports`: of a task that wants to hear of its records."""
+    """The transactions of a run, one after the other, through one `SourceDelivery`. `delivery_reports`: for a task that
+    wants to be notified of its records.
+    """
 
     def __init__(
         self,
@@ -63,17 +65,18 @@ class SourceTransaction:
         self._timeout_ms = settings.transaction_timeout_ms
         self._begun_s = 0.0
         self._pending: dict[bytes, bytes | None] = {}
-        #: of topics for which a task chose partitions; asked for again when one is beyond it.
+        #: by topic, for topics for which a task chose partitions; queried again for a partition past the number.
         self._partition_counts: dict[str, int] = {}
-        #: where each commit puts its offsets; none where the worker keeps them.
+        #: topics to which each commit writes its offsets; none if the worker keeps them.
         self.offsets_topics = [topic for topic in (settings.offsets_topic, settings.offsets_copy) if topic]
         if spec.source_offsets is not None:
             self.offsets_topics = []
         outlet.fence.sends_to = lambda: (*self.sent, *self.offsets_topics)
 
     def refuse_overdue(self) -> None:
-        """Raises TaskFailed: RETRIABLE, when it is open for longer than Kafka leaves it: Kafka ends it then, and what
-        comes next would look like another owner's doing."""
+        """Raises TaskFailed: RETRIABLE, when the transaction is open for longer than Kafka allows: Kafka aborts it
+        then, and the next call would fail as if another owner had taken over.
+        """
         if self._is_overdue():
             raise TaskFailed(
                 f"the task has not ended the transaction it began {self._timeout_ms} ms ago, and Kafka leaves none "
@@ -88,18 +91,19 @@ class SourceTransaction:
         return self._outlet.is_open
 
     def begin(self) -> None:
-        """Open one. Raises TaskFenced."""
+        """Begin a transaction. Raises TaskFenced."""
         self._outlet.begin()
         self._begun_s = time.monotonic()
 
     def take(self, batch: SourceBatch) -> None:
-        """What is produced from now on became of this batch."""
+        """Set the batch from which the next produced records come."""
         if self._receipts is not None:
             self._receipts.begin(batch)
 
     def produce(self, raw: Batch) -> producing.Refused:
-        """Queue converted records; those the client refuses, and those whose topic Kafka has no name for (a
-        transformation may make any of it). Raises KafkaException, as `producing.produce`."""
+        """Queue converted records. Returns those that the client refuses, and those with an invalid topic name (a
+        transformation may produce any name). Raises KafkaException, as `producing.produce`.
+        """
         if raw.topic not in self.sent and (why := why_no_topic(raw.topic)):
             error = KafkaError(KafkaError.TOPIC_EXCEPTION, why)
             return [(place, error) for place in range(len(raw.values))]
@@ -116,8 +120,10 @@ class SourceTransaction:
         return refused
 
     def _count_partitions(self, topic: str) -> int:
-        """0 when nobody says for `_TOLD_S`. The client takes a record for a partition there is not (also of a
-        topic that it has written to), and reports it at the commit, which is the end of the whole transaction."""
+        """The number of partitions; 0 when it is still unknown after `_TOLD_S`. It must be checked before, because the
+        client accepts a record for a missing partition (even of a topic that it has written to), and reports it only at
+        the commit, which then fails as a whole.
+        """
         until_s = time.monotonic() + _TOLD_S
         while not (count := self._ask_partitions(topic)) and time.monotonic() < until_s:
             self._outlet.producer.poll(_PAUSE_S)
@@ -126,21 +132,22 @@ class SourceTransaction:
         return count
 
     def _ask_partitions(self, topic: str) -> int:
-        """0 when nobody says."""
+        """The number of partitions; 0 when the broker does not return it."""
         try:
             return len(self._outlet.producer.list_topics(topic, _ASK_S).topics[topic].partitions)
         except KafkaException:
             return 0
 
     def move(self, key: bytes, value: bytes | None) -> None:
-        """Have it move an offset, in the bytes of the offsets topic."""
+        """Add an offset to the transaction, in the bytes of the offsets topic."""
         self._pending[key] = value
 
     def commit(self) -> None:
-        """Commit its records with their offsets, or hand the offsets to the worker after it. `sent` is kept.
+        """Commit its records with their offsets, or pass the offsets to the worker afterwards. `sent` is kept.
 
         Raises:
-            TaskFenced: as `SourceDelivery.commit`; so TaskFailed, or with what Kafka refused of its records.
+            TaskFenced: as `SourceDelivery.commit`; also TaskFailed, possibly with the reason why Kafka refused its
+            records.
         """
         with log_context.offsets_of(self._spec):
             try:
@@ -161,20 +168,24 @@ class SourceTransaction:
         self._pending.clear()
 
     def told(self) -> None:
-        """It is committed: have the task hear of its records."""
+        """Notify the task of its records after the commit."""
         if self._receipts is not None:
             self._receipts.tell()
 
     def give_up_records(self) -> None:
-        """Abort it, and begin another with its offsets alone, as Connect does for a task that asks for an abort."""
+        """Abort the records, and begin another transaction with the offsets alone, as Connect does for a task that
+        requests an abort.
+        """
         self._abort()
         if self._receipts is not None:
             self._receipts.abandon()
         self.begin()
 
     def give_up(self) -> None:
-        """Abort it, offsets and all: its records are polled again. Of records that cannot be given up (at least once)
-        those of the last batch are, which failed in part; what came before is still to be committed."""
+        """Abort it with its offsets, so that its records are polled again. With at-least-once delivery records cannot
+        be aborted: only the last batch, which failed in part, is dropped from the reports; earlier ones must still be
+        committed.
+        """
         if not self._outlet.is_transactional:
             if self._receipts is not None:
                 self._receipts.forget_last()
@@ -185,12 +196,12 @@ class SourceTransaction:
             self._receipts.forget()
 
     def raise_refused(self, error: Exception) -> None:
-        """Raise TaskFailed with what Kafka refused of its records, which says more than the error of a call that could
-        not go on for it. Returns when it refused none.
+        """Raise TaskFailed with the reason why Kafka refused its records, which explains more than the error of the
+        call that failed because of it. Returns when Kafka refused none.
 
-        The client takes no more calls from the moment on when it hears of a refusal, and reports it a little later; or
-        never, of records that were queued as columns and not with the one that has their report. It says why when it is
-        asked then. Raises TaskFenced when that is why.
+        From the moment it learns of a refusal, the client rejects all calls, and reports the refusal a little later.
+        For records queued as columns, without the one that has their report, it never does; a query of the
+        transaction's error shows the reason then. Raises TaskFenced if that is the reason.
         """
         cause = _refusal(error)
         deadline_s = time.monotonic() + (0 if cause is None else _REPORT_S)
@@ -217,7 +228,7 @@ class SourceTransaction:
 
 
 def _refusal(error: Exception) -> KafkaError | None:
-    """What Kafka's client says, when it may be about the state a refused record leaves a transaction in."""
+    """The client's error, if it may be about the state in which a refused record leaves a transaction."""
     found = error if isinstance(error, KafkaException) else error.__cause__
     if not isinstance(found, KafkaException):
         return None

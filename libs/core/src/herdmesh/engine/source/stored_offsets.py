@@ -1,10 +1,10 @@
 """Stored offsets of one source connector, from all offsets topics that have some.
 
-Owns which topics there are and which of them counts: the worker's and, over it, the connector's own
-(docs/reference/connect/offsets-topic.md, section 3). How a topic is read is `source_offsets`.
+Owns the list of topics and their precedence: the worker's and, over it, the connector's own
+(docs/reference/connect/offsets-topic.md, section 3). `source_offsets` reads a topic.
 
-Invariant: who holds the fence gets what the connector's earlier owners committed, whole; who only looks gets what is
-decided, and waits for nobody's transaction.
+Invariant: a caller with the fence gets all offsets that the connector's earlier owners committed; a caller without it
+gets the decided ones, and waits for no transaction.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ from herdmesh.engine.source.unstable_offsets import OpenTransactionScan
 
 _log = logging.getLogger(__name__)
 _NO_WAIT: ClientConfig = {"fetch.wait.max.ms": 3}
-"""The broker tells where a partition ends once it has waited so long for more: a task's start is not to wait with it,
-and the client is closed when all is read. Not 0: what is in an open transaction may be waited for, a minute at most."""
+"""The broker sends the end-of-partition event after waiting this long for more records: short, so that a task's start
+does not wait; the client is closed when everything is read. Not 0, because records of an open transaction may be
+awaited for up to a minute.
+"""
 
 
 def topics(settings: SourceSettings) -> list[str]:
-    """Where the offsets are; what the last one says counts."""
+    """The topics with the offsets; the last one takes precedence."""
     return [topic for topic in (settings.offsets_copy, settings.offsets_topic) if topic is not None]
 
 
 def refuse_records(spec: RunSpec, settings: SourceSettings, topic: str) -> None:
-    """No record of the connector may go where its offsets are. Raises TaskFailed: BAD_CONFIG, with Connect's text."""
+    """Refuse records of the connector for its own offsets topic. Raises TaskFailed: BAD_CONFIG, with Connect's text."""
     if topic == settings.offsets_topic and spec.source_offsets is None:
         raise TaskFailed(
             "Source tasks may not produce to their own offsets topics when exactly-once support is enabled: "
@@ -47,11 +49,11 @@ def refuse_records(spec: RunSpec, settings: SourceSettings, topic: str) -> None:
 
 
 def read(spec: RunSpec, settings: SourceSettings, admin: AdminClient, fence: Fence | None) -> SourceOffsets:
-    """The committed offsets, for a worker. `fence`: taken over, by who is to go on from them, and a topic that is not
-    there is created; None = by who only looks, while the connector may run, and finds no offsets in such a topic.
+    """The committed offsets, for a worker. `fence`: taken by a caller that continues from them; a missing topic is then
+    created. None = the caller only reads, while the connector may run; a missing topic has no offsets.
 
     Raises:
-        ConfigError: a topic that forgets, or cannot be created.
+        ConfigError: a topic that is not only compacted, or cannot be created.
         TaskFailed: RETRIABLE when the end is not reached in time.
     """
     with closing(Reader(spec, settings, admin, creates=fence is not None, for_worker=True)) as reader:
@@ -67,13 +69,14 @@ _DELETED: Final = (
 
 
 class Reader:
-    """Reads them once. Whoever takes over has it prepared meanwhile, in another thread: its clients need a connection,
-    and nothing that they ask for depends on who the owner is."""
+    """Reads the offsets once. During a take-over another thread runs `prepare`: its clients need a connection, and none
+    of its queries depends on the owner.
+    """
 
     def __init__(
         self, spec: RunSpec, settings: SourceSettings, admin: AdminClient, *, creates: bool, for_worker: bool = False
     ) -> None:
-        """`creates`: a topic that is not there. `for_worker`: as `clients.consumer`."""
+        """`creates`: create a missing topic. `for_worker`: as in `clients.consumer`."""
         self._spec = spec
         self._settings = settings
         self._admin = admin
@@ -83,8 +86,10 @@ class Reader:
         """By topic, in the order in which they are read."""
 
     def prepare(self) -> None:
-        """Have the topics, and connections to read them by. Raises as `read`."""
-        self._consumers = {topic: self._consumer() for topic in topics(self._settings)}  # they connect meanwhile
+        """Create or find the topics, and connect the clients. Raises as `read`."""
+        self._consumers = {
+            topic: self._consumer() for topic in topics(self._settings)
+        }  # they connect in the background
         for topic, consumer in list(self._consumers.items()):
             if self._creates:
                 made = ensure_topic(self._admin, topic, *offsets_topic_settings(self._spec))
@@ -95,10 +100,10 @@ class Reader:
                 continue
             if topic != self._spec.offset_storage_topic:
                 source_offsets.refuse_forgetful(self._admin, topic)
-            source_offsets.partitions(consumer, topic)  # is connected with the answer
+            source_offsets.partitions(consumer, topic)  # the consumer is connected when this returns
 
     def read(self, fence: Fence | None) -> SourceOffsets:
-        """As the function of this name. After `prepare`."""
+        """Like the function `read`. Call it after `prepare`."""
         spec, offsets = self._spec, SourceOffsets(self._spec.connector)
         unstable = partial(self._consumer, isolation_level="read_uncommitted")
         for topic, consumer in self._consumers.items():
@@ -111,7 +116,7 @@ class Reader:
         return offsets
 
     def close(self) -> None:
-        """Give the clients up. Not while `prepare` is under way."""
+        """Close the clients in the background. Not while `prepare` runs."""
         for consumer in self._consumers.values():
             clients.give_up(consumer)
 

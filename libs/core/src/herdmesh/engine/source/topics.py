@@ -1,8 +1,8 @@
-"""Topics that a source task wants to exist before its first record.
+"""Topics that a source task needs before its first record.
 
-Owns making them and giving them more partitions. What other sources' topics are made with is `topic_groups`'s.
+Owns creating them and adding partitions. The settings of other sources' topics are in `topic_groups`.
 
-Invariant: a topic never loses a partition, and after `make_topic` the brokers tell of as many as were asked for.
+Invariant: a topic never loses a partition, and after `make_topic` the brokers report as many as were requested.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 def make_topic(
     admin: AdminClient, topic: str, partitions: int, replication_factor: int, config: Mapping[str, str]
 ) -> None:
-    """The topic exists with at least so many partitions; only one that is made takes `replication_factor` and `config`.
+    """Ensure that the topic exists with at least `partitions`; only a new topic gets `replication_factor` and `config`.
 
     Raises:
         ConfigError: the broker refuses the settings.
         KafkaException: any other refusal.
-        TaskFailed: RETRIABLE, when the brokers do not tell of the partitions in time.
+        TaskFailed: RETRIABLE, when the brokers do not report the partitions in time.
     """
     ensure_topic(admin, topic, partitions, replication_factor, config)
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
@@ -46,13 +46,13 @@ def make_topic(
             elif time.monotonic() >= deadline_s:
                 message = f"topic {topic} has {found} partitions, and not {partitions} though it was given them"
                 raise TaskFailed(message, ErrorClass.RETRIABLE)
-            else:  # a producer that knew of fewer would refuse the records of the others
+            else:  # wait: a producer that knows fewer partitions would refuse records of the others
                 progress_ticks.moved()
                 time.sleep(_LOOK_PAUSE_S)
 
 
 def _partition_count(admin: AdminClient, topic: str) -> int:
-    """As the brokers tell; 0 = not known yet."""
+    """The number of partitions in the brokers' metadata; 0 = not known yet."""
     found = retried(lambda: admin.list_topics(topic, timeout=CALL_TIMEOUT_S)).topics[topic]
     return 0 if found.error is not None else len(found.partitions)
 
@@ -64,5 +64,5 @@ def _grow(admin: AdminClient, topic: str, partitions: int) -> None:
         futures[topic].result()
         _log.info("topic %s has %d partitions now", topic, partitions)
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another task gave it as many
+        if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another task added as many
             raise

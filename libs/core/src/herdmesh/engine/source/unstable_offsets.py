@@ -1,9 +1,9 @@
 """Scan of the offsets topic past its last stable offset, for a connector's records in open transactions (ADR 0006).
 
-Owns the questions to Kafka: the true ends, and which records of the connector are in transactions that are not over.
-Does not decide what they mean: only a reader of committed records may take offsets.
+Owns the queries: the true ends, and the connector's records in transactions that are not over. Does not interpret
+them: only a reader of committed records may use offsets.
 
-Invariant: everything the connector's earlier owners wrote lies before `ends`, when the fence was taken before.
+Invariant: if the fence was taken before, all records of the connector's earlier owners are before `ends`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLL_S = 0.1
 
 
 class OpenTransactionScan:
-    """One connector's view of one offsets topic. `unstable`: makes a consumer that reads open transactions too."""
+    """One connector's view of one offsets topic. `unstable`: creates a consumer that reads open transactions too."""
 
     def __init__(self, topic: str, connector: str, admin: AdminClient, unstable: Callable[[], Consumer]) -> None:
         self._topic = topic
@@ -41,7 +41,7 @@ class OpenTransactionScan:
         return self._told(partitions, OffsetSpec.latest())[0]
 
     def bounds(self, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
-        """The beginning of each partition, and its end as of `ends`; both are asked for at once."""
+        """The beginning of each partition, and its end as in `ends`; both queries run in parallel."""
         beginnings, ends = self._told(partitions, OffsetSpec.earliest(), OffsetSpec.latest())
         return beginnings, ends
 
@@ -59,8 +59,8 @@ class OpenTransactionScan:
         return retried(answered, also=KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def own_ends(self, stable: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
-        """Of the partitions that are stable only up to an offset: behind which offset the connector has no record.
-        Partitions where it has none at all beyond that are left out.
+        """For partitions that are stable only up to an offset: the end of the connector's records behind it. Omits
+        partitions without such records.
 
         Raises:
             TaskFailed: RETRIABLE when they cannot be read in time.
@@ -79,7 +79,9 @@ class OpenTransactionScan:
                     if error is None and offset < ends[number] and self._is_own(message.key()):
                         found[number] = offset + 1
                     if error is None:
-                        if offset + 1 >= ends[number]:  # others may go on writing, and then no end is told
+                        if (
+                            offset + 1 >= ends[number]
+                        ):  # if others continue to write, there is no end-of-partition event
                             waiting.discard(number)
                     elif error.code() == KafkaError._PARTITION_EOF:
                         waiting.discard(number)
