@@ -2,8 +2,8 @@
 
 Owns construction and release. The loops are `sink` and `source`.
 
-Invariant: whatever happens, the task's `stop` is called once and the clients are given up. What outlives a call that
-returned writes nothing: threads in which clients end. One that raised may leave a call to Kafka that hangs
+Invariant: whatever happens, the task's `stop` is called once and the clients are released. After `run` returned, only
+threads in which clients close are left, and they write nothing. After an exception, a hanging call to Kafka may be left
 (`kafka.call_timeout`).
 """
 
@@ -45,14 +45,14 @@ _log = logging.getLogger(__name__)
 
 
 def run(spec: RunSpec, link: RunLink, spans: RunSpans | None = None) -> RunOutcome:
-    """Execute one run of a task in the calling thread until it is quiet, stopped, or its share is used. `spans`: of its
-    trace, None when it is not traced.
+    """Execute one run of a task in the calling thread until it is idle, stopped, or its share is used. `spans`: of its
+    trace, None without tracing.
 
     Raises:
         TaskFailed: with an ErrorClass; TaskFenced when another owner took over (nothing more was published).
         ConfigError: a config the run cannot use, naming the key.
         RecordError: a record that cannot be converted or transformed, with its coordinates.
-        Exception: whatever the connector's task raises. `failure.classify` reads them all.
+        Exception: any exception of the connector's task. `failure.classify` classifies them all.
     """
     _log.info("run %s begins", spec.run_id)
     keep_secret(spec.secrets)
@@ -60,7 +60,7 @@ def run(spec: RunSpec, link: RunLink, spans: RunSpans | None = None) -> RunOutco
     watch_brokers()
     waits.current().clear()
     if spec.imports is not None:
-        plugin_imports.enter(spec.imports)  # before anything of the task's is imported; this process has no other run
+        plugin_imports.enter(spec.imports)  # before any import of the task's code; this process has no other run
     with as_exceptions():
         outcome = _run_sink(spec, link, spans) if spec.kind is TaskKind.SINK else _run_source(spec, link, spans)
     _log.info("run %s ends %s", spec.run_id, outcome.reason)
@@ -71,7 +71,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
     settings = sink_settings(spec)
     _tell(settings.warnings)
     with ExitStack() as exits:
-        # The clients first: they connect while the rest is made.
+        # Clients first: they connect while the rest is created.
         fence = held(spec, settings.access)
         exits.callback(fence.close)
         contact = clients.contact(spec, settings.consumer, next(iter(settings.topics), GROUP_OFFSETS_TOPIC))
@@ -99,7 +99,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
             ),
         )
         exits.callback(task.stop)
-        # Before the take-over: what was staged by then is of earlier owners, and of them alone (`staging`).
+        # Before the take-over: files staged by then belong to earlier owners only (`staging`).
         task.start(spec.task_config, context)
         loop = SinkLoop(
             spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, contact=contact, admin=admin,
@@ -127,13 +127,15 @@ def _run_source(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutc
 
 
 def _to_its_end(loop: SinkLoop | SourceLoop, link: RunLink) -> RunOutcome:
-    """The loop's outcome. One that fails still tells what it counted since it last did."""
+    """Run the loop and return its outcome. On failure, report the remaining counters first."""
     try:
         with as_exceptions():
             return loop.run()
     except Exception:
         found = loop.progress()
-        if found.records_in or found.errors.failures:  # else it may not have begun, and a report would say that it has
+        if (
+            found.records_in or found.errors.failures
+        ):  # else it may not have begun, and a report would claim that it has
             link.progress(found)
         raise
 

@@ -1,6 +1,6 @@
-"""Kafka clients of a run, and what confluent-kafka does not offer or does wrong.
+"""Kafka clients of a run, and replacements for calls that confluent-kafka lacks or gets wrong.
 
-Owns how clients are made and called, batches read and queued by librdkafka's own calls (`native.c`), and offsets of
+Owns the creation and calls of clients, batches read and queued by librdkafka's own calls (`native.c`), and offsets of
 groups. Knows no task and no connector. Invariant: only here are librdkafka's private parts used; each is named in
 docs/internals/bugs.md.
 """

@@ -1,9 +1,9 @@
 """Batch consumer: records of manually assigned partitions, a batch at a time, as columns (ADR 0016).
 
-Owns the queue that the partitions it was told of fetch into, and the taking apart. The queue is not the client's own,
-in which also lies what is to be called back or logged: that stays with the client's `poll`, which each turn asks.
+Owns the queue into which followed partitions fetch, and the split of its content. The queue is not the client's own,
+which also has callbacks and log lines: those stay with the client's `poll`, which each turn calls.
 
-Invariant: a record is handed on once, in its partition's order, and nothing of librdkafka's memory outlives a turn.
+Invariant: a record is returned once, in its partition's order, and nothing of librdkafka's memory outlives a turn.
 """
 
 from __future__ import annotations
@@ -26,36 +26,38 @@ _new_bytes: Any = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.restype, _new_bytes.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_ssize_t]
 
 _FORWARD_S = 0.02
-"""How soon a partition that was not heard yet is shown its way again; less and less often, where it stays silent."""
+"""Interval at which a partition without messages so far is forwarded again; the interval grows while it has none."""
 _SILENT_SHARE = 10
 
 Heard = tuple[list[RecordColumns], list[Message]]
-"""Records, and events that are no records (ends of partitions, errors)."""
+"""Records, and events that are not records (ends of partitions, errors)."""
 
 
 class BatchConsumer:
-    """Of one consumer. Used from the thread that uses the consumer, and closed before it."""
+    """Batches of one consumer. Use it in the thread that uses the consumer, and close it before the consumer."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._library, self._loops = native.librdkafka(), native.loops()
         self._queue: int | None = None
-        #: what each partition that is followed fetches into, by librdkafka's handle.
+        #: librdkafka's handle of the fetch queue of each followed partition.
         self._fetched: dict[PartitionId, int] = {}
-        #: followed, and nothing taken of them since.
+        #: followed partitions from which nothing was read since.
         self._unheard: set[PartitionId] = set()
         self._followed_s = self._forward_s = 0.0
         if self._loops is not None:
             self._queue = self._library.rd_kafka_queue_new(native.handle(consumer))
 
     def follow(self, partitions: Iterable[PartitionId]) -> None:
-        """Read these as columns; each time before they are assigned. What was never followed is read message by
-        message."""
+        """Read these partitions as columns; call it each time before they are assigned. Other partitions are read
+        message by message.
+        """
         if self._queue is None:
             return
         client = native.handle(self._consumer)
         for topic, number in partitions:
-            # No queue: no such partition, for the client. Should one come to be, it is read message by message.
+            # No queue: the partition does not exist for the client. If it is created later, it is read message by
+            # message.
             if fetched := self._library.rd_kafka_queue_get_partition(client, topic.encode(), number):
                 self.unfollow([(topic, number)])
                 self._fetched[topic, number] = fetched
@@ -64,14 +66,16 @@ class BatchConsumer:
         self._forward()
 
     def unfollow(self, partitions: Iterable[PartitionId]) -> None:
-        """Let go of partitions, once they are not assigned any more."""
+        """Stop following partitions that are no longer assigned."""
         for one in partitions:
             self._unheard.discard(one)
             if (fetched := self._fetched.pop(one, None)) is not None:
                 self._library.rd_kafka_queue_destroy(fetched)
 
     def take(self, records_max: int, wait_s: float) -> Heard:
-        """What is there; waits for the first only. Raises KafkaException, RuntimeError as the consumer's `poll`."""
+        """The available records and events; waits only for the first. Raises KafkaException, RuntimeError as the
+        consumer's `poll`.
+        """
         if self._queue is None:
             messages = self._consumer.consume(records_max, 0) or _one(self._consumer.poll(wait_s))
             return _apart(messages)
@@ -89,16 +93,17 @@ class BatchConsumer:
         return [*others, *taken], [*more, *events]
 
     def close(self) -> None:
-        """Let go of the queues; once, or again."""
+        """Release the queues; may be called again."""
         self.unfollow(list(self._fetched))
         if self._queue is not None:
             self._library.rd_kafka_queue_destroy(self._queue)
             self._queue = None
 
     def _forward(self) -> None:
-        """Have what is fetched come here. A partition that is assigned again is stopped first, some time after the
-        call, and with that its way here ends (`rd_kafka_toppar_fetch_stop`), and it keeps what it fetches: so it is
-        shown again until it is heard."""
+        """Forward the partitions' fetch queues to ours. A partition that is assigned again is stopped first, some time
+        after the call, which ends the forwarding (`rd_kafka_toppar_fetch_stop`) and keeps its messages in its own
+        queue. So the forwarding is repeated until a message of the partition arrives.
+        """
         for one in self._unheard:
             self._library.rd_kafka_queue_forward(self._fetched[one], self._queue)
         now_s = time.monotonic()
@@ -129,13 +134,13 @@ class BatchConsumer:
         bounds = [0, len(rows)]
         if found.strangers:
             topics, numbers = rows["topic"], rows["partition"]
-            order = np.lexsort((numbers, topics))  # which leaves records of one partition in their order
+            order = np.lexsort((numbers, topics))  # keeps records of one partition in their order
             rows, messages = rows[order], messages[order]
             topics, numbers = rows["topic"], rows["partition"]
             changes = np.flatnonzero((np.diff(topics) != 0) | (np.diff(numbers) != 0)) + 1
             bounds = [0, *changes.tolist(), len(rows)]
         headers = self._headers(rows, messages) if found.headers else ()
-        # All values, each with an LF behind it as a file would have it, and all keys.
+        # All values, each followed by an LF as in a file, and all keys.
         values, keys = _new_bytes(None, found.value_bytes + found.values), _new_bytes(None, found.key_bytes)
         places = np.empty((4, len(rows)), np.uint64)
         self._loops.herdmesh_copy(
@@ -163,7 +168,7 @@ class BatchConsumer:
         return [[next(pairs) for _ in range(count)] for count in counts.tolist()]
 
     def _event(self, row: Any) -> Message:
-        """As the client's own, whose reason is what librdkafka has as its value."""
+        """An event as the client itself would create it; librdkafka passes the reason as the value."""
         reason = ctypes.string_at(int(row["value"]), int(row["value_length"])) if row["value"] else b""
         code = int(row["error"])
         error = KafkaError(code, reason.decode("utf-8", "replace") or KafkaError(code).str())
@@ -189,7 +194,7 @@ def _one(message: Message | None) -> list[Message]:
 
 
 def _apart(messages: list[Message]) -> Heard:
-    """Messages that the client made."""
+    """Split messages created by the client into columns and events."""
     errors: list[KafkaError | None] = list(map(Message.error, messages))
     events = list(compress(messages, errors))
     if events:

@@ -1,10 +1,10 @@
 """Trial of the Kafka client settings of a connector or worker, before any task runs.
 
-Owns finding every setting that a run would end with: the run's own functions read the settings and make the clients,
-here without a broker. So nothing passes that a run refuses, and nothing is refused that it takes. Logins and
-encryption, which need files and other systems, are for `client_security`.
+Owns finding every setting that would end a run: the run's own functions read the settings and create the clients,
+here without a broker. So the trial and the run accept and refuse the same settings. Logins and
+encryption, which need files and other systems, are checked in `client_security`.
 
-Invariant: no client that is made here connects, and each is closed.
+Invariant: no client created here connects, and each is closed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _POLL_INTERVAL_MAX_MS = "max.poll.interval.ms"
 _POLL_INTERVAL_MAX_MS_DEFAULT = 300_000
 _FIX = "leave it out, or write a value that it takes"
 _MAX = 50
-"""Wrong settings found at once, at most."""
+"""Maximum number of wrong settings found at once."""
 
 
 def client_violations(
     used: Iterable[str], config: RawConfig, worker: RawConfig, kind: TaskKind
 ) -> list[FieldViolation]:
-    """Every override that a run of this kind would end with.
+    """Every override that would end a run of this kind.
 
     Args:
         used: the kinds of clients that the connector has (`client_overrides.clients_of`).
         config: of the connector, with references resolved.
-        worker: what a run gets as the worker's settings.
+        worker: the worker's settings, as a run gets them.
     """
     prefixes = tuple(f"{client}.override." for client in used)
     left = {key: value for key, value in config.items() if value is not None}
@@ -50,7 +50,7 @@ def client_violations(
             if not error.field:
                 key = _guilty(prefixes, left, worker, kind)
             if not key.startswith(prefixes):
-                return found  # not of the overrides: told elsewhere
+                return found  # not an override: reported elsewhere
             text = str(error) if key in str(error) else f"{key}: {error}"
             found.append(FieldViolation(key, text, error.fix or _FIX))
             if not _leave_out(key, left):
@@ -61,8 +61,9 @@ def client_violations(
 
 
 def missing_files(used: Iterable[str], config: RawConfig) -> list[FieldViolation]:
-    """A warning for each file that an override names and this machine does not have: a run on it would fail. No error,
-    as runs may be on other machines."""
+    """A warning for each file that an override names and this machine lacks: a run on it would fail. Not an error,
+    because runs may be on other machines.
+    """
     found: list[FieldViolation] = []
     for key, value in config.items():
         client, is_override, setting = key.partition(".override.")
@@ -75,8 +76,9 @@ def missing_files(used: Iterable[str], config: RawConfig) -> list[FieldViolation
 
 
 def _leave_out(key: str, left: dict[str, Any]) -> bool:
-    """Go on without a wrong setting, so that whatever else is wrong shows; of one that is wrong because it is missing,
-    without all that its client logs in with. False = that changes nothing."""
+    """Remove a wrong setting, to find further ones. If it is wrong because it is missing, remove all login settings of
+    its client. False = nothing was removed.
+    """
     client = key.partition(".override.")[0] + ".override."
     wrong = [key] if key in left else [one for one in left if one.startswith(client) and is_access(one[len(client) :])]
     for one in wrong:
@@ -85,13 +87,13 @@ def _leave_out(key: str, left: dict[str, Any]) -> bool:
 
 
 def poll_interval_max_ms(config: RawConfig, worker: RawConfig) -> int:
-    """How long a run may stand still. Raises ConfigError."""
+    """Maximum time of a stuck run. Raises ConfigError."""
     given = client_settings("consumer", worker, config).engine.get(_POLL_INTERVAL_MAX_MS)
     return _POLL_INTERVAL_MAX_MS_DEFAULT if given is None else int(given)
 
 
 def worker_violations(worker: RawConfig) -> list[FieldViolation]:
-    """Every `<client>.*` of a worker's properties that no client could be made with."""
+    """Every `<client>.*` of a worker's properties with which no client could be created."""
     found: list[FieldViolation] = []
     for client in CLIENTS:
         try:
@@ -107,10 +109,10 @@ def worker_violations(worker: RawConfig) -> list[FieldViolation]:
 def refused(
     client: str, given: ClientSettings, build: Callable[[ClientConfig], Mapping[str, Any]]
 ) -> list[FieldViolation]:
-    """What of a client's settings it cannot be made with, under the properties' full names.
+    """The client settings with which it cannot be created, under the properties' full names.
 
     Args:
-        build: what the client is really made with, of settings in librdkafka's words.
+        build: returns the client's real settings from settings in librdkafka's terms.
     """
     left, found = _plain(given.config), list[FieldViolation]()
     while left and len(found) < _MAX and (error := _refusal(client, build(left))) is not None:
@@ -142,7 +144,7 @@ def _without(config: ClientConfig, name: str) -> ClientConfig:
 
 
 def _try(prefixes: tuple[str, ...], config: RawConfig, worker: RawConfig, kind: TaskKind) -> None:
-    """Raises ConfigError for the first setting that a run would end with."""
+    """Create the clients. Raises ConfigError for the first setting that would end a run."""
     spec = _spec(config, worker, kind)
     if kind is TaskKind.SINK:
         read = sink_settings(spec)
@@ -186,13 +188,13 @@ def _plain(config: Mapping[str, Any]) -> ClientConfig:
 
 
 def _guilty(prefixes: tuple[str, ...], config: RawConfig, worker: RawConfig, kind: TaskKind) -> str:
-    """The override without which the clients can be made, or else the first."""
+    """The override without which the clients can be created, or else the first."""
     own = [key for key in config if key.startswith(prefixes)]
     for key in own:
         try:
             _try(prefixes, {name: value for name, value in config.items() if name != key}, worker, kind)
         except ConfigError as error:
-            if error.field:  # another fault, which hides that of the key no more
+            if error.field:  # another fault, which this key's fault no longer hides
                 return key
         else:
             return key
@@ -200,7 +202,7 @@ def _guilty(prefixes: tuple[str, ...], config: RawConfig, worker: RawConfig, kin
 
 
 def _java_name(field: str, config: RawConfig, worker: RawConfig) -> str:
-    """The override that librdkafka's name under a client's prefix was made from."""
+    """The override behind librdkafka's name under a client's prefix."""
     client, middle, name = field.partition(".override.")
     if not middle:
         return field

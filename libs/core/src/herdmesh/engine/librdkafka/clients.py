@@ -1,9 +1,10 @@
-"""Kafka clients of a run: how they are made and how their calls are retried.
+"""Kafka clients of a run: their creation, and the retry of their calls.
 
-Owns the fixed settings (measured ones say why) and the retry rule. Does not decide what is consumed or produced.
+Owns the fixed settings (comments give the measurements) and the retry rule. Does not decide what is consumed or
+produced.
 
 Invariant: every producer picks partitions as Java does, every consumer of records reads committed ones only
-(`engine.source.unstable_offsets` looks at open transactions, and takes nothing from them), and none commits by itself.
+(`engine.source.unstable_offsets` reads open transactions, and uses no records from them), and none commits by itself.
 """
 
 from __future__ import annotations
@@ -33,17 +34,19 @@ T = TypeVar("T")
 
 _ALL = logging.getLogger("librdkafka")
 LOGGERS = {kind: logging.getLogger(f"librdkafka.{kind}") for kind in ("consumer", "producer", "admin")}
-"""Where the clients of runs log. They hand their lines over when they are asked for something."""
+"""Loggers of the clients of runs. A client passes its lines on when it is polled."""
 for _logger in LOGGERS.values():
     _logger.addFilter(Repeats())
 _DEBUG = "broker,topic,eos"
-"""What they log once their logger, or `librdkafka`, has the level DEBUG; it is much, so the root's does not count."""
+"""Debug categories when their logger, or `librdkafka`, has the level DEBUG. Many lines: the root logger's level does
+not count.
+"""
 CALL_TIMEOUT_S = 10.0
 RETRY_TIMEOUT_S = 60.0
 _RETRY_PAUSE_S = 0.1
 RECONNECT: ClientConfig = {
     # A client picks a broker to connect to at most every half of this, and a new one does so twice: once for the
-    # bootstrap address, once for the broker it turns out to be. With the default of 100 each take 55 ms, with this 15.
+    # bootstrap address, once for the broker behind it. With the default of 100 each takes 55 ms, with this 15.
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 500,
 }
@@ -58,8 +61,9 @@ def consumer(
     on_error: Callable[[KafkaError], None] = note_error,
     for_worker: bool = False,
 ) -> Consumer:
-    """A consumer that is assigned by hand. `for_worker`: a worker reads of the connector, not a task. Raises
-    ConfigError for an override librdkafka does not know."""
+    """A consumer with manual assignment. `for_worker`: for reads of a worker about the connector, not of a task. Raises
+    ConfigError for an override that librdkafka does not know.
+    """
     name = spec.connector if for_worker else f"{spec.connector}-{spec.task}"
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
@@ -67,8 +71,8 @@ def consumer(
         "queued.min.messages": 200_000,
         "queued.max.messages.kbytes": 131_072,
         "fetch.message.max.bytes": FETCH_PARTITION_BYTES,
-        # Of no matter to records, which end the wait. A run that waits asks so often, and hears so late that it has
-        # read all, which is when it gives its slot up to others: librdkafka's 500 would keep them waiting.
+        # Irrelevant for records, which end the wait. But a waiting run learns only at this interval that it has read
+        # everything, and only then yields its slot: librdkafka's default of 500 would keep other tasks waiting.
         "fetch.wait.max.ms": 100,
         # The default of 1 s stalls the loop after a full queue and after every seek.
         "fetch.queue.backoff.ms": 5,
@@ -79,29 +83,33 @@ def consumer(
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "isolation.level": isolation_level,
-        # An offset that fell out of range while the run lasts is a loss to report, not a reason to jump.
+        # An offset that goes out of range during the run is a loss to report, not a reason to jump.
         "auto.offset.reset": "error",
-        # The end of a partition, transaction markers included, is only told by this event.
+        # Only this event reports the end of a partition, transaction markers included.
         "enable.partition.eof": True,
     }
     return made(Consumer, "consumer", {**defaults, **overrides, **fixed}, on_error)
 
 
 def contact(spec: RunSpec, overrides: ClientConfig, topic: str) -> Contact:
-    """Of a client of these `overrides`, whose `on_error` is to be its `note`. `topic`: one it may ask for."""
+    """Broker reachability of a client with these `overrides`, whose `on_error` must be its `note`. `topic`: a topic
+    whose metadata it may request.
+    """
     return Contact(str(overrides.get("bootstrap.servers", spec.bootstrap_servers)), topic, note_error)
 
 
 def forgotten() -> KafkaException:
-    """What a run ends with whose client is lost (`Contact`): an outage, because nobody is to blame, and the next run
-    has other clients."""
+    """The error of a run whose client has lost its brokers for good (`Contact`): an outage, because no setting is
+    wrong, and the next run has new clients.
+    """
     text = "the client has forgotten all brokers, as it may when the last one that it knew stops; another one is needed"
     return KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, text))
 
 
 def give_up(consumer: Consumer) -> None:
-    """Close it without waiting, some 15 ms, for its threads: it is in no group and commits nothing, so nothing that it
-    still does concerns who reads next."""
+    """Close the consumer without waiting some 15 ms for its threads. It is in no group and commits nothing, so its
+    remaining work does not concern the next reader.
+    """
     Thread(target=consumer.close, name="give up", daemon=True).start()
 
 
@@ -117,10 +125,10 @@ def producer(
     """The producer that holds the task's fence, and writes a source's records.
 
     Args:
-        on_failure: called from the producer's own calls for each message Kafka did not take, unless the message has a
+        on_failure: called during the producer's own calls for each message that Kafka rejects, unless the message has a
             callback of its own.
-        reports: call such callbacks for messages Kafka took, too, which costs time for each.
-        is_fenced: False = of records that are sent at least once: without the fence, and outside of transactions.
+        reports: call such callbacks for acknowledged messages, too, which costs time for each.
+        is_fenced: False = for at-least-once delivery: without the fence, and outside of transactions.
     """
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
@@ -133,8 +141,8 @@ def producer(
         **RECONNECT,
     }
     fixed: ClientConfig = {
-        # When no broker answers, the default forgets all brokers, and with them the group's coordinator in a way that
-        # lets send_offsets_to_transaction wait for ever (librdkafka issues 5456, 5511; tried with 2.16.0).
+        # When no broker answers, the default forgets all brokers, and the group's coordinator in a way that lets
+        # send_offsets_to_transaction wait forever (librdkafka issues 5456, 5511; observed with 2.16.0).
         "metadata.recovery.strategy": "none",
         "enable.idempotence": True,
         "acks": "all",
@@ -153,8 +161,9 @@ def producer(
 def offsets_producer(
     spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], object] | None = None
 ) -> CheckedProducer:
-    """The producer of a worker that changes a connector's offsets. It holds the fence of the task in `spec`, whose name
-    it has, as in Connect, where the worker supports exactly-once sources."""
+    """The producer of a worker that changes a connector's offsets. It holds the fence of the task in `spec`, and, as in
+    Connect, has the task's client id if the worker supports exactly-once sources.
+    """
     if (spec.worker_config.get("exactly.once.source.support") or "").lower() == "enabled":
         return producer(spec, overrides, on_failure)
     return producer(spec, {"client.id": f"connector-offset-producer-{spec.connector}", **overrides}, on_failure)
@@ -175,12 +184,13 @@ def dead_letter_producer(
 
 
 def raise_guess(producer: CheckedProducer) -> None:
-    """To be called once `flush` has returned 0, and before anything is committed that stands for what was produced.
+    """Check for lost acknowledgements. Call it after `flush` returned 0, and before a commit that depends on the
+    records.
 
     Raises:
-        TaskFailed: RETRIABLE: the client says of a record that it is acknowledged, and only guesses.
+        TaskFailed: RETRIABLE: the client only inferred that a record is acknowledged.
     """
-    producer.poll(0)  # `flush` may return with what was logged last still unheard
+    producer.poll(0)  # `flush` may return before the last log line was delivered
     if producer.guess is not None:
         raise TaskFailed(
             f"nobody acknowledged records that may be lost, as when a partition has just moved; they are sent again: "
@@ -190,8 +200,9 @@ def raise_guess(producer: CheckedProducer) -> None:
 
 
 def admin(spec: RunSpec, access: ClientConfig, *, for_worker: bool = False) -> AdminClient:
-    """A client for questions about groups and topics. `access`: how it logs in and encrypts. `for_worker`: a worker
-    asks about the connector, not a task."""
+    """A client for queries about groups and topics. `access`: its login and encryption. `for_worker`: for queries of a
+    worker about the connector, not of a task.
+    """
     name = f"worker-adminclient-{spec.connector}" if for_worker else f"adminclient-{spec.connector}-{spec.task}"
     config: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
@@ -204,8 +215,9 @@ def admin(spec: RunSpec, access: ClientConfig, *, for_worker: bool = False) -> A
 
 
 def rehearse() -> None:
-    """Make a client without brokers and give it up, with its threads: librdkafka sets itself up with the first one of
-    a process."""
+    """Create and discard a client without brokers, with its threads: librdkafka initialises itself with the first
+    client of a process.
+    """
     Producer({"log_level": 0})
 
 
@@ -215,9 +227,10 @@ def opened(
     config: Mapping[str, Any],
     on_error: Callable[[KafkaError], None] = note_error,
 ) -> T:
-    """A client of this process, where every client of a worker and of its runs is made: what it has to say goes to its
-    logger of `LOGGERS` once it is polled, never to standard error, and its errors to `on_error`, which is to tell
-    `note_error` of them. Raises KafkaException for a setting it refuses, and for a login that cannot be (`logins`)."""
+    """Create a client; every client of a worker and of its runs is created here. Its log lines go to its logger of
+    `LOGGERS` when it is polled, never to standard error. Its errors go to `on_error`, which must call `note_error`.
+    Raises KafkaException for a setting it refuses, and for an invalid login (`logins`).
+    """
     logger = LOGGERS[kind]
     given = {**ready(config), "error_cb": on_error}
     if any(0 < one.level <= logging.DEBUG for one in (logger, _ALL)):
@@ -237,10 +250,10 @@ def _failures(
 
 
 def hear(producer: Producer, admin: AdminClient) -> None:
-    """Have clients that nobody asks anything for long say what they have to: log lines, errors, callbacks.
+    """Poll clients without frequent calls, so that they deliver log lines, errors and callbacks.
 
     Raises:
-        KafkaException: the producer was fenced, or has another error it will not get over.
+        KafkaException: the producer was fenced, or has another error from which it does not recover.
     """
     producer.poll(0)
     admin.poll(0)
@@ -252,12 +265,13 @@ def made(
     config: Mapping[str, Any],
     on_error: Callable[[KafkaError], None] = note_error,
 ) -> T:
-    """As `opened`. Raises ConfigError for a setting that the client refuses, whose field is `<kind>.override.<name>`
-    with librdkafka's name, or empty where the client does not say which it is."""
+    """Like `opened`. Raises ConfigError for a setting that the client refuses, with the field `<kind>.override.<name>`
+    by librdkafka's name, or an empty field if the client does not name the setting.
+    """
     prefix = f"{kind}.override."
     try:
         return opened(client, kind, config, on_error)
-    except (TypeError, ValueError, OverflowError) as error:  # of Python's side of the client
+    except (TypeError, ValueError, OverflowError) as error:  # raised by the Python part of the client
         raise ConfigError(f"no Kafka client can be made with these settings: {error}") from error
     except KafkaException as error:
         cause = error.args[0] if error.args else None
@@ -271,11 +285,11 @@ def made(
 
 
 def offset_of(answer: Any) -> int:
-    """The offset in an answer to `list_offsets`.
+    """The offset in a result of `list_offsets`.
 
     Raises:
-        KafkaException: LEADER_NOT_AVAILABLE, worth repeating: a broker that has just started may answer without one
-            (OFFSET_INVALID, seen in `make chaos`), and that is no end of a partition.
+        KafkaException: LEADER_NOT_AVAILABLE, worth a retry: a broker that has just started may return no offset
+            (OFFSET_INVALID, seen in `make chaos`), and that is not the end of a partition.
     """
     if answer.offset < 0:
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "the broker does not know the offset yet"))
@@ -283,18 +297,18 @@ def offset_of(answer: Any) -> int:
 
 
 def nothing() -> None:
-    """What is done at each turn of a waiting where nobody says what."""
+    """Do nothing; default callback of wait loops."""
 
 
 def retried(call: Callable[[], T], *, also: int | None = None, between: Callable[[], None] = nothing) -> T:
-    """Repeat a question to Kafka while its answer is that a coordinator or leader is not ready yet.
+    """Repeat a request to Kafka while the error is that a coordinator or leader is not ready yet.
 
     Args:
-        also: one more error code that is worth repeating.
-        between: called before it is repeated.
+        also: one more error code that is worth a retry.
+        between: called before each retry.
 
     Raises:
-        KafkaException: the last answer, when it is of another kind or the time is over; what `between` raises.
+        KafkaException: the last error, when it is of another kind or the time is over; also errors of `between`.
     """
     deadline = time.monotonic() + RETRY_TIMEOUT_S
     with waits.unless_named("Kafka", "an answer that it gives once a leader or coordinator is ready"):

@@ -1,10 +1,10 @@
 """Queue call for a whole batch of records, which confluent-kafka does not offer (ADR 0013, 0016).
 
-Owns the rows that such a call reads, and what it says of each. Which records may go this way, and what a refusal means,
-is `producing`'s; how librdkafka is reached, `native`'s.
+Owns the rows that such a call reads, and the error of each. `producing` decides which records may be queued this way,
+and handles refusals; `native` accesses librdkafka.
 
 confluent-kafka's `produce` takes one record, holds the interpreter's lock and costs twice as much; its `produce_batch`
-makes a dict of each record.
+creates a dict for each record.
 
 Invariant: librdkafka has its own copy of each record when a call returns.
 """
@@ -22,9 +22,9 @@ from herdmesh.engine.librdkafka import native
 from herdmesh.engine.librdkafka.sticky_partitioner import StickyPartitioner
 
 ANY_PARTITION = -1
-"""What the client takes for a record without one."""
+"""The client's value for a record without a partition."""
 NOW_MS = 0
-"""What the client takes for a record without a time."""
+"""The client's value for a record without a timestamp."""
 _COPY = 2
 """RD_KAFKA_MSG_F_COPY."""
 _MESSAGE = np.dtype(
@@ -42,13 +42,13 @@ Times = Sequence[int | None]
 
 
 class ColumnQueue:
-    """Of one producer. Used from the thread that uses the producer.
+    """Batch queue of one producer. Use it in the thread that uses the producer.
 
     A record queued here has no delivery report, and no headers.
     """
 
     def __init__(self, producer: Producer, library: Any, loops: Any = None) -> None:
-        """`library`: as `native.librdkafka()`. `loops`: as `native.loops()`; None = `put` takes no times."""
+        """`library`: from `native.librdkafka()`. `loops`: from `native.loops()`; None = `put` accepts no times."""
         self.spread = StickyPartitioner(producer)
         self.takes_times = loops is not None
         self._producer = producer
@@ -58,14 +58,14 @@ class ColumnQueue:
     def put(
         self, topic: str, partition: int, values: Columns, keys: Columns, times_ms: Times = ()
     ) -> list[tuple[int, KafkaError]]:
-        """Queue records in order; the places of those that were not, ascending, and why.
+        """Queue records in order; return the places of those not queued, ascending, with the error.
 
-        _QUEUE_FULL is also every record's after the first that found no room. `keys`: empty = none has one; `times_ms`:
-        likewise, and a None among them is now.
+        _QUEUE_FULL also applies to every record after the first without room. `keys`: empty = no record has one;
+        `times_ms`: likewise, and None among them = now.
 
         Raises:
             RuntimeError: the producer was closed, as its own calls do.
-            TypeError: a value or a key that is no bytes.
+            TypeError: a value or a key that is not bytes.
         """
         handle = native.handle(self._producer)
         rows = np.zeros(len(values), native.ROW if times_ms else _MESSAGE)
@@ -93,25 +93,25 @@ class ColumnQueue:
 
 
 def column_queue(producer: Producer) -> ColumnQueue | None:
-    """None with a client that it was not tried with: every record is queued by a call of its own then."""
+    """The batch queue; None with an unsupported client, so that every record is queued by a call of its own."""
     found = native.librdkafka()
     return None if found is None else ColumnQueue(producer, found, native.loops())
 
 
 def _refused(code: int) -> KafkaError:
-    """In the words of the producer's own calls."""
+    """The error in the words of the producer's own calls."""
     return KafkaError(code, f"Unable to produce message: {KafkaError(code).str()}")
 
 
 def _point(rows: native.Rows, name: str, column: Columns) -> bytes:
-    """Have the rows name the bytes of a column, which are in what is returned."""
+    """Fill the rows with pointers into one buffer and return that buffer (keep it alive)."""
     length = f"{name}_length"
     if isinstance(column, PackedBytes):
         rows[name] = column.starts + np.uint64(native.address(column.data))
         rows[length] = column.lengths
         return column.data
     try:
-        joined = b"".join(column)  # pyright: ignore[reportArgumentType] - a None says so itself
+        joined = b"".join(column)  # pyright: ignore[reportArgumentType] - a None raises TypeError
     except TypeError:
         texts = [b"" if one is None else one for one in column]
         present = np.fromiter((one is not None for one in column), np.bool_, len(column))
@@ -120,7 +120,7 @@ def _point(rows: native.Rows, name: str, column: Columns) -> bytes:
         texts, present = column, None
     lengths = np.fromiter(map(len, texts), np.uint64, len(texts))  # pyright: ignore[reportArgumentType]
     if int(lengths.sum()) != len(joined):
-        raise TypeError("a record's key or value is no bytes")  # whose items are larger: they would be cut in pieces
+        raise TypeError("a record's key or value is no bytes")  # items larger than a byte would be cut in pieces
     starts = np.cumsum(lengths)
     starts -= lengths
     starts += np.uint64(native.address(joined))

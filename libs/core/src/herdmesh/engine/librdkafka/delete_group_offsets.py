@@ -1,6 +1,6 @@
 """Deletion of single committed offsets of a group, which confluent-kafka does not offer (ADR 0014).
 
-Owns the call and what it says; how it is made is `native_admin`'s. Whether offsets may be forgotten is for who calls.
+Owns the call and its result; `native_admin` makes it. The caller decides whether offsets may be deleted.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import native_admin
 
 is_possible = native_admin.is_possible
-"""False with a client that it was not tried with."""
+"""False with an unsupported client."""
 
 
 def forget(
     admin: AdminClient, group: str, partitions: Iterable[PartitionId], timeout_s: float
 ) -> dict[PartitionId, KafkaError]:
-    """Forget the offsets of these partitions in a group without members: one request, and one write of the broker's,
-    just after `kafka.groups.find_coordinator`.
+    """Delete the offsets of these partitions in a group without members: one request, and one write of the broker.
+    Call `kafka.groups.find_coordinator` right before.
 
     Returns:
-        The partitions that were refused, and why; all others' offsets are forgotten.
+        The refused partitions with the error; the offsets of all others are deleted.
 
     Raises:
-        KafkaException: of the request as a whole.
+        KafkaException: the error of the whole request.
         RuntimeError: there is no such call (`is_possible`), or the client is closed.
     """
     told = native_admin.asked(

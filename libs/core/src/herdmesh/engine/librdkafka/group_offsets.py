@@ -1,12 +1,12 @@
 """Query for all committed offsets of a group that does not crash the process.
 
-A broker that does not keep the group any more answers so (NOT_COORDINATOR), as after a restart of others, and
-`AdminClient.list_consumer_group_offsets` then has librdkafka look for the coordinator of the client's own group, which
-an admin client has none of: the process dies of SIGSEGV (2.15 and 2.16.1, `rd_kafka_handle_OffsetFetch`;
-docs/internals/bugs.md). A consumer has one. So it is a consumer that is asked, by librdkafka's own call (ADR 0014).
+A broker that is no longer the group's coordinator answers NOT_COORDINATOR, as after a restart of others.
+`AdminClient.list_consumer_group_offsets` then makes librdkafka look for the coordinator of the client's own group,
+which an admin client does not have: the process dies of SIGSEGV (2.15 and 2.16.1, `rd_kafka_handle_OffsetFetch`;
+docs/internals/bugs.md). A consumer has a group. So a consumer sends the request, by librdkafka's own call (ADR 0014).
 
 Owns that rule. Invariant: nothing else in this project calls `AdminClient.list_consumer_group_offsets` (tests/tidy
-holds it to that).
+checks it).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from herdmesh.engine.librdkafka.native_admin import Told
 
 
 def group_offsets(consumer: Consumer, admin: AdminClient, group: str, timeout_s: float) -> list[Told]:
-    """What is committed, whether or not a transaction that is open says more; without partitions that have no offset.
-    A group there is not has none. Blocks.
+    """The committed offsets, regardless of open transactions; omits partitions without an offset. A missing group has
+    none. Blocks.
 
     Args:
         consumer: of any group, and open.
-        admin: asked in its place with a version of the client that the call was not tried with.
+        admin: used in its place with an unsupported version of the client.
 
     Raises:
-        KafkaException: as Kafka answers; NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE are worth repeating.
+        KafkaException: the broker's error; NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE are worth a retry.
     """
     if native_admin.is_possible():
         told = native_admin.asked(consumer, "ListConsumerGroupOffsets", group, None, timeout_s, is_question=True)

@@ -1,7 +1,7 @@
 """Compiled loops (`native.c`, ADR 0016) over librdkafka's own calls (`herdmesh.kafka.librdkafka`).
 
-Owns where they are found and the rows they share with Python. What is sent or read by them is `column_queue`'s and
-`batch_consumer`'s. confluent-kafka makes an object of each message, and holds the interpreter's lock meanwhile.
+Owns their location and the rows they share with Python. `column_queue` sends with them, `batch_consumer` reads.
+confluent-kafka creates an object for each message, and holds the interpreter's lock meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROW = np.dtype(
 
 
 class Summary(ctypes.Structure):
-    """`summary` of native.c: of all rows that were taken at once."""
+    """`summary` of native.c: of all rows of one call."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
@@ -41,7 +41,7 @@ class Summary(ctypes.Structure):
 
 
 _P, _I, _L = ctypes.c_void_p, ctypes.c_int, ctypes.c_long
-#: What native.c calls, as its `calls` names them in order.
+#: The functions that native.c calls, in the order of its `calls`.
 _CALLS = (
     "rd_kafka_consume_batch_queue", "rd_kafka_message_destroy", "rd_kafka_message_timestamp",
     "rd_kafka_message_headers", "rd_kafka_header_cnt", "rd_kafka_header_get_all", "rd_kafka_producev",
@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 def address(data: bytes) -> int:
-    """Where they lie, as long as they live."""
+    """Memory address of the bytes, valid as long as the object lives."""
     found = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
     assert found is not None
     return found
@@ -70,7 +70,7 @@ def loops() -> Any:
     """The loops of native.c, bound to `librdkafka`; None when the fast path is disabled (`fast_path_disabled`)."""
     library = librdkafka()
     if library is None:
-        _log.info(_disabled())  # in each run's process, which may be on another machine than its worker
+        _log.info(_disabled())  # logged in each run's process, which may be on another machine than its worker
         return None
     try:
         made = typed(ctypes.CDLL(str(_LOOPS)), _NATIVE)
@@ -83,7 +83,7 @@ def loops() -> Any:
 
 
 def fast_path_disabled() -> str:
-    """What an operator is told when records are read and queued one by one; "" = the fast path is in use."""
+    """The message for the operator when records are read and queued one by one; "" = the fast path is in use."""
     return "" if loops() is not None else _disabled()
 
 

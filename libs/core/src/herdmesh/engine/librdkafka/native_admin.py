@@ -1,12 +1,12 @@
 """Admin calls of librdkafka about groups that confluent-kafka does not offer, or not safely (ADR 0014).
 
-Owns how such a call is made and waited for, and what an answer says of each partition. Which calls there are, and when
-they are right, is for `delete_group_offsets` and `group_offsets`; how long each may take, for `kafka.groups`.
+Owns the call, the wait, and the result for each partition. `delete_group_offsets` and `group_offsets` define the calls
+and their conditions; `kafka.groups` the timeouts.
 
-They are made as `native` says, with the versions tried there and by tests that make each of them.
+They are made as `native` describes, only with supported versions; tests make each of them.
 
-Invariant: memory is read through the handle of an open client of a tried version, or not at all; what librdkafka hands
-out is copied before it is given back.
+Invariant: memory is read only through the handle of an open client of a supported version; librdkafka's results are
+copied before they are freed.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from herdmesh.kafka.librdkafka import Partitions
 _ANY_OPERATION = 0
 """RD_KAFKA_ADMIN_OP_ANY."""
 _SPARE_S = 5.0
-"""The client answers by itself once a change's time is over; a wait that is longer says that it does not."""
+"""The client itself fails a change after its timeout; a wait longer by this proves that it does not."""
 _TEXT_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an answer says of one partition of a group."""
+    """The result for one partition of a group."""
 
     partition: PartitionId
     offset: int
-    """Below 0: none."""
+    """Negative: no offset."""
     metadata: str
     error: KafkaError | None
 
 
 def is_possible() -> bool:
-    """False with a client that none of these calls was tried with."""
+    """False with an unsupported client."""
     return _library() is not None
 
 
@@ -58,15 +58,15 @@ def asked(
     *,
     is_question: bool,
 ) -> list[Told]:
-    """Make the call of one group, and wait for what it says. Blocks.
+    """Make the call for one group, and wait for its result. Blocks.
 
     Args:
-        call: as librdkafka names it: `ListConsumerGroupOffsets`, `DeleteConsumerGroupOffsets`.
-        partitions: that it is about; None = all.
-        is_question: False = a change, to be asked for just after `kafka.groups.find_coordinator`.
+        call: librdkafka's name: `ListConsumerGroupOffsets`, `DeleteConsumerGroupOffsets`.
+        partitions: the partitions in the request; None = all.
+        is_question: False = a change; call `kafka.groups.find_coordinator` right before.
 
     Raises:
-        KafkaException: of the request as a whole, or of the group.
+        KafkaException: the error of the whole request, or of the group.
         RuntimeError: there is no such call (`is_possible`), or the client is closed.
     """
     library = _library()
@@ -99,7 +99,7 @@ def _of(library: Any, call: str, what: str = "") -> Any:
 
 
 def _request(library: Any, call: str, group: str, partitions: Iterable[PartitionId] | None) -> int:
-    """librdkafka has copies of all that it names."""
+    """Create the request; librdkafka copies everything it names."""
     if partitions is None:
         return _of(library, call, "_new")(group.encode(), None)
     named = list(partitions)

@@ -1,6 +1,6 @@
-"""Columns of the records of one partition as they were read, and a single record where one is to be shown.
+"""Columns of the records of one partition as they were read, and a single record where one is needed.
 
-Owns what a column takes from a message. Does not convert: the chain does.
+Owns the mapping from a message to columns. Does not convert: the chain does.
 
 Invariant: the records are in the order of their offsets, and every column has one item for each, or none at all.
 """
@@ -23,24 +23,24 @@ Headers = Sequence[list[tuple[str, bytes | None]]]
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns(Sequence[Message]):
-    """As a sequence, messages: those that the client made, or ones that are made when they are asked for."""
+    """Columns of records. As a sequence it has messages: those of the client, or ones created on access."""
 
     partition: PartitionId
     values: Sequence[bytes | None]
     """None for a tombstone."""
     keys: Sequence[bytes | None]
-    """None for a record without one."""
+    """None for a record without a key."""
     headers: Headers
-    """Empty when no record has any."""
+    """Empty when no record has headers."""
     offsets: Sequence[int]
     times_ms: Sequence[int | None]
-    """Epoch milliseconds, None for a record without a time."""
+    """Epoch milliseconds, None for a record without a timestamp."""
     first_offset: int
     last_offset: int
     first_and_last_ms: tuple[int, int] | None
-    """The times of the first and the last record; None where the first has none."""
+    """The timestamps of the first and the last record; None if the first has none."""
     message: Callable[[int], Message]
-    """The record at a place from 0 on."""
+    """The record at an index, from 0."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -55,17 +55,17 @@ class RecordColumns(Sequence[Message]):
 
     @property
     def byte_count(self) -> int:
-        """What keys and values weigh."""
+        """The size of keys and values in bytes."""
         return _weight(self.values) + _weight(self.keys)
 
     @property
     def has_keys(self) -> bool:
-        """True when some record has one."""
+        """True when some record has a key."""
         return isinstance(self.keys, PackedBytes) or self.keys.count(None) < len(self.keys)
 
 
 def of_messages(partition: PartitionId, messages: list[Message]) -> RecordColumns:
-    """Of messages that the client made."""
+    """Columns of messages that the client created."""
     first, last = messages[0].offset(), messages[-1].offset()
     assert first is not None
     assert last is not None
@@ -91,7 +91,7 @@ def of_rows(
     keys: Sequence[bytes | None],
     headers: Headers,
 ) -> RecordColumns:
-    """Of rows (`native.ROW`), of which offsets and times are read."""
+    """Columns of rows (`native.ROW`), which provide offsets and times."""
 
     def message(place: int) -> Message:
         row = rows[place]
@@ -113,7 +113,7 @@ def of_rows(
 
 
 def column(data: bytes, starts: Numbers, lengths: Numbers, *, has_all: bool) -> Sequence[bytes | None]:
-    """Places in `data`; a length of -1 (as an unsigned number), where not `has_all`: null."""
+    """A column of places in `data`; unless `has_all`, a length of -1 (as an unsigned number) is null."""
     if has_all:
         return PackedBytes(data, starts, lengths)
     found = zip(starts.tolist(), lengths.view(np.int64).tolist(), strict=True)

@@ -1,10 +1,10 @@
-"""Sticky partitioner: the partition that a whole batch of records without keys goes to.
+"""Sticky partitioner: chooses the partition for a whole batch of records without keys.
 
 Owns the choice alone, as librdkafka's partitioner makes it: some partition with a leader, another one after a while. It
-is made here for records that are queued as columns, because librdkafka makes it for each record anew (a fifth of what
-queueing costs); records with a key are the partitioner's.
+is made here for records that are queued as columns, because librdkafka would choose again for each record (a fifth of
+the cost of queueing). For records with a key librdkafka's partitioner chooses.
 
-Invariant: no partition is chosen that had no leader when the cluster was last asked.
+Invariant: no partition is chosen that had no leader at the last metadata request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from herdmesh.engine.runtime import progress_ticks
 STICKS_S = 0.01
 """librdkafka's `sticky.partitioning.linger.ms`: long enough to fill a request, too short for one partition to lag."""
 ASKED_AGAIN_S = 10.0
-"""A partition that is added, or has lost its leader, is noticed after so long."""
+"""Interval after which an added partition, or a lost leader, is noticed."""
 _ASK_S = 1.0
 
 
@@ -34,7 +34,7 @@ class _Known:
 
 
 class StickyPartitioner:
-    """Of one producer. Used from the thread that uses the producer."""
+    """Partitioner of one producer. Use it in the thread that uses the producer."""
 
     def __init__(self, producer: Producer, now_s: Callable[[], float] = time.monotonic) -> None:
         self._producer = producer
@@ -43,7 +43,9 @@ class StickyPartitioner:
         self._silent_until_s = -ASKED_AGAIN_S
 
     def partition(self, topic: str) -> int | None:
-        """None = nobody says what there is: the client chooses once it knows. May wait a second for the cluster."""
+        """The partition; None = the partitions are unknown, so the client chooses once it knows them. May wait a second
+        for the cluster.
+        """
         known = self._topics.setdefault(topic, _Known())
         now_s = self._now_s()
         if now_s - known.asked_s >= ASKED_AGAIN_S:
@@ -56,12 +58,14 @@ class StickyPartitioner:
         return known.chosen
 
     def _led(self, topic: str, now_s: float) -> list[int]:
-        """Its partitions that have a leader. Brokers that do not answer are left alone for a while, for all topics."""
+        """The partitions that have a leader. If no broker answers, the metadata request is not repeated for a while,
+        for any topic.
+        """
         if now_s < self._silent_until_s:
             return []
         try:
             found = self._producer.list_topics(topic, _ASK_S).topics[topic]
-        except RuntimeError:  # no name of a topic, which queueing tells
+        except RuntimeError:  # invalid topic name; queueing will report it
             return []
         except KafkaException:
             self._silent_until_s = now_s + ASKED_AGAIN_S

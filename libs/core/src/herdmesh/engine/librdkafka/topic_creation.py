@@ -60,8 +60,10 @@ def ensure_topic(
 
 
 def _until_there(admin: AdminClient, topic: str) -> None:
-    """Metadata names a partition before its broker has it, and the broker refuses records meanwhile. A producer sends
-    those again, except after librdkafka's wrong guesses (`kafka.checked_producer`), which would end a new run."""
+    """Wait until the topic accepts records. Metadata names a partition before its broker has it, and the broker rejects
+    records meanwhile. A producer sends those again, except after librdkafka's wrong inference
+    (`kafka.checked_producer`), which would end a new run.
+    """
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
     with waits.on("Kafka", f"to know of topic {topic}, which was created"):
         while not retried(partial(_is_there, admin, topic)):

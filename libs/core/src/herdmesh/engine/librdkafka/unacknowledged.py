@@ -1,9 +1,9 @@
-"""Diagnosis of records that no broker acknowledges, shown in the status of the task that waits.
+"""Diagnosis of records that no broker acknowledges, shown in the status of the waiting task.
 
-Owns what is made of the cluster's metadata; asks for it only once a wait is long enough to be shown, and seldom. Ends
-no wait.
+Owns the interpretation of the cluster's metadata; requests it only once a wait is long enough to be shown, and seldom.
+Ends no wait.
 
-Invariant: whoever waits is held up for `_ANSWER_S` at most, and nothing is raised.
+Invariant: the waiting thread is delayed by `_ANSWER_S` at most, and nothing is raised.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from herdmesh.kafka.checked_producer import CheckedProducer
 _ANSWER_S: Final = 1.0
 _AGAIN_S: Final = 5.0
 _NAMED_MAX: Final = 3
-"""Topics or partitions that one message names."""
+"""Maximum number of topics or partitions named in one message."""
 
 
 class Unacknowledged:
-    """Of one producer; `with` it around each waiting. `topics`: where the records that it waits for go."""
+    """Diagnosis for one producer; a context manager around each wait. `topics`: the topics of the records it waits
+    for."""
 
     def __init__(self, producer: CheckedProducer, waits_for: str, topics: Callable[[], Iterable[str]]) -> None:
         self._producer, self._waits_for, self._topics = producer, waits_for, topics
@@ -43,7 +44,7 @@ class Unacknowledged:
         self._standing.over()
 
     def note(self) -> None:
-        """It still waits. To be called a few times a second."""
+        """Report that the wait continues. Call it a few times a second."""
         if time.monotonic() >= self._ask_at_s:
             self._why, again_s = self._asked()
             self._ask_at_s = time.monotonic() + again_s
@@ -52,21 +53,21 @@ class Unacknowledged:
         self._standing.goes_on(self._waits_for, f"{what}: {self._why}" if self._why else what)
 
     def _asked(self) -> tuple[str, float]:
-        """Why, and after how long to ask again."""
+        """The reason, and the seconds until the next check."""
         if broker := self._producer.throttled_by:
             why_not = f"broker {broker} throttles this client, by a quota (producer_byte_rate, request_percentage)"
             return why_not, _AGAIN_S
-        # All topics, because a question about one may create it.
+        # Request all topics, because a request about one may create it.
         try:
             found: Any = self._producer.list_topics(timeout=_ANSWER_S)
         except KafkaException as error:
-            # It may have asked the one that is away.
+            # The request may have gone to the unreachable broker.
             return f"no broker tells of its topics ({error.args[0].str()})", _ANSWER_S
         return why(found, self._topics()), _AGAIN_S
 
 
 def why(metadata: Any, topics: Iterable[str]) -> str:
-    """What stands in the way of records to these topics, by the cluster's metadata; "" = nothing that shows there."""
+    """The obstacle for records to these topics, by the cluster's metadata; "" = the metadata shows none."""
     gone, headless, short = list[str](), list[str](), list[str]()
     for topic in sorted(set(topics)):
         found = metadata.topics.get(topic)
@@ -84,7 +85,8 @@ def why(metadata: Any, topics: Iterable[str]) -> str:
     if headless:
         said.append(f"no leader of {_named(headless)}: a broker is away")
     if short:
-        # A broker counts no more replicas than there are (KIP-966), so that this is no matter of one replica.
+        # A broker requires no more in-sync replicas than there are (KIP-966), so a topic with one replica is not
+        # affected.
         said.append(f"replicas in sync of {_named(short)}: fewer than min.insync.replicas may be")
     return "; ".join(said)
 

@@ -1,8 +1,8 @@
 """Contract of a run and the small parts that every loop shares.
 
 Owns the types between a worker and a run (`contract`), its commands, settings, rate limits, counters, the progress
-ticks that a watchdog reads, and how errors are classified. Makes no Kafka client. Invariant: imports no other room of
-the engine.
+ticks that a watchdog reads, and the classification of errors. Creates no Kafka client. Invariant: imports no other room
+of the engine.
 """
 
 from __future__ import annotations

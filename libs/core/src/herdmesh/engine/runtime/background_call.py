@@ -1,7 +1,7 @@
-"""Background call to Kafka: a thread asks while the caller does something else.
+"""Background call to Kafka: a thread sends a request while the caller does something else.
 
-Owns the thread and the answer. Invariants: an error is raised where the answer is wanted, and nowhere else; leaving the
-block waits for the question to end, because a client must not be closed under it.
+Owns the thread and the result. Invariants: an error is raised only where the result is read; leaving the block waits
+for the call to end, because a client must not be closed during a call.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ T = TypeVar("T")
 
 
 class BackgroundCall(Generic[T]):
-    """Begins to ask when the block is entered."""
+    """Starts the call when the block is entered."""
 
     def __init__(self, ask: Callable[[], T]) -> None:
         self._ask = ask
         self._answer: Future[T] = Future()
 
     def __enter__(self) -> BackgroundCall[T]:
-        Thread(target=copy_context().run, args=(self._body,), name="ahead", daemon=True).start()  # logs as the caller
+        Thread(
+            target=copy_context().run, args=(self._body,), name="ahead", daemon=True
+        ).start()  # logs with the caller's context
         return self
 
     def __exit__(self, *_: object) -> None:
-        wait([self._answer])  # waits: the question says what for, where it is asked
+        wait([self._answer])  # waits: the call itself reports its wait
 
     def result(self) -> T:
-        """The answer, waited for. Raises what the question raised."""
+        """Wait for the result. Raises the call's exception."""
         return self._answer.result()
 
     def _body(self) -> None:

@@ -21,56 +21,58 @@ Properties = Mapping[str, str | None]
 
 
 class TaskKind(StrEnum):
-    """Which way a task moves records."""
+    """The direction in which a task moves records."""
 
     SINK = "sink"
     SOURCE = "source"
 
 
 class RunEnd(StrEnum):
-    """Why a run ended without an error; names equal the proto enum `RunEnd`."""
+    """The reason why a run ended without an error; names equal the proto enum `RunEnd`."""
 
     QUIET = "QUIET"
-    """Nothing to do for `linger_ms`, and not to stay warm."""
+    """Nothing to do for `linger_ms`, and the run does not stay warm."""
     STOPPED = "STOPPED"
-    """The worker told it to stop."""
+    """The worker sent a Stop."""
     YIELDED = "YIELDED"
     """Its share of the slot is used and other tasks wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSetClaim:
-    """Which task set a run believes to be part of, and from where in the config topic newer ones would be found. With
-    an empty digest: that nothing is written of the connector from there on. With an empty incarnation: that there is no
-    such connector."""
+    """The task set that a run belongs to in its own view, and the offset of the config topic after which newer ones
+    would be. An empty digest claims that the connector has no records from there on. An empty incarnation claims that
+    the connector does not exist.
+    """
 
     config_topic: str
     offset: int
-    """Where in the topic the set was still in force: what the leader had read when it started the task, or, later, the
-    end at which an earlier run of it looked."""
+    """Offset in the topic at which the set was in force: the leader's position when it started the task, or, later, the
+    end that an earlier run of the task read.
+    """
     incarnation: str
     task_digest: str
-    """`<task set generation>:<digest of the task's config>`, as the leader gave it."""
+    """`<task set version>:<digest of the task's config>`, from the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Everything a run needs to know; made by the worker, executed anywhere."""
+    """All inputs of a run; created by the worker, executed anywhere."""
 
     run_id: str
-    """Names this run among all runs ever; part of the names of staged files."""
+    """Unique among all runs ever; part of the names of staged files."""
     connector: str
     task: int
     """Number of the task, from 0."""
     task_count: int
-    """Tasks of the connector; decides with `task` which partitions a sink task owns."""
+    """Number of the connector's tasks; with `task` it determines which partitions a sink task owns."""
     kind: TaskKind
     task_class: str
     """Import path `module:Class` of the SinkTask or SourceTask."""
     connector_config: Properties
     """The connector's config: converters, transformations, topics, `consumer.override.*` and the like."""
     task_config: Properties
-    """What the connector made for this task."""
+    """The task config that the connector returned."""
     bootstrap_servers: str
     group_id: str
     """The Connect cluster's `group.id`."""
@@ -81,31 +83,33 @@ class RunSpec:
     worker_config: Properties = field(default_factory=dict[str, str | None])
     """Defaults of the worker: `key.converter`, `value.converter`, `offset.flush.interval.ms`, ..."""
     linger_ms: int = 5_000
-    """A run ends, or turns warm, after so long without a record."""
+    """A run ends, or becomes warm, after this time without a record."""
     stays_warm: bool = False
-    """True = a quiet run goes on, having committed all it read, until it is told to rest (ADR 0009)."""
+    """True = an idle run continues, with everything committed, until it is commanded to end (ADR 0009)."""
     poll_interval_max_ms: int = 300_000
-    """A run whose loop stands still for so long is killed (`max.poll.interval.ms`)."""
+    """A run whose loop makes no progress for this time is killed (`max.poll.interval.ms`)."""
     memory_max_bytes: int = 0
-    """A run whose process has more memory than that is killed (`herdmesh.memory.max`); 0 = no bound."""
+    """A run whose process uses more memory is killed (`herdmesh.memory.max`); 0 = no limit."""
     continuous: bool = False
-    """True = a run is never quiet (`herdmesh.trigger=continuous`)."""
+    """True = a run never counts as idle (`herdmesh.trigger=continuous`)."""
     commit_scope: CommitScope | None = None
-    """What the task's last commit that is known of was for: offsets that are missing there are a loss (`positions`)."""
+    """The scope of the task's last known commit: offsets that are missing there are a loss (`positions`)."""
     source_offsets: Mapping[bytes, bytes] | None = None
-    """The source connector's offsets, in the bytes of the offsets topic, where the worker keeps them in a file
-    (standalone mode, ADR 0003); None = they are in the offsets topic."""
+    """The source connector's offsets, in the bytes of the offsets topic, if the worker keeps them in a file
+    (standalone mode, ADR 0003); None = they are in the offsets topic.
+    """
     claim: TaskSetClaim | None = None
-    """To be verified after the take-over (`engine.fencing.task_set_check`); None = there is no config topic
-    (standalone mode)."""
+    """Verified after the take-over (`engine.fencing.task_set_check`); None = there is no config topic (standalone
+    mode).
+    """
     secrets: tuple[str, ...] = ()
-    """What the worker resolved references in the configs to: no text that leaves the run may contain one."""
+    """Values to which the worker resolved references in the configs: no text that leaves the run may contain one."""
     generation: int = 0
-    """Of the assignment."""
+    """Generation of the assignment."""
     traceparent: str = ""
-    """W3C trace context of the call that made the task start; empty = of none."""
+    """W3C trace context of the call that caused the task's start; empty = none."""
     imports: PluginImports | None = None
-    """Where the task is imported from, of a plugin with a virtual environment of its own; None = it is installed."""
+    """Import location of a plugin with a virtual environment of its own; None = the task is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +121,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The most the task may take, of what the connector is limited to (`herdmesh.rate.*`); 0 = its equal part, as in
-    the beginning. Without effect on what the connector does not limit."""
+    """The task's rate within the connector's limits (`herdmesh.rate.*`); 0 = its equal share, as at the beginning. No
+    effect on a rate that the connector does not limit.
+    """
 
     records_per_second: float = 0.0
     bytes_per_second: float = 0.0
@@ -126,14 +131,16 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Others wait for the slot: commit and end once all is read, at the latest when the run has lasted so long."""
+    """Other tasks wait for the slot: commit and end once everything is read, at the latest after the run has lasted
+    `run_ms`.
+    """
 
     run_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Do not stay warm: end now if the run is, else when it next would be."""
+    """Do not stay warm: end now if the run is warm, else when it would become warm."""
 
 
 Command = Stop | Rate | Share | Rest
@@ -152,14 +159,14 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class RateUse:
-    """What a task does with a rate limit, of records or of bytes."""
+    """A task's use of a rate limit, of records or of bytes."""
 
     limit_per_second: float
-    """Of the connector, for all its tasks together."""
+    """The connector's limit, for all its tasks together."""
     used_per_second: float
-    """By this task, over the last second or two."""
+    """The rate of this task, over the last second or two."""
     wants_more: bool
-    """It is held back: it takes all that it may."""
+    """The limit holds the task back: it uses its whole share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,22 +174,23 @@ class ErrorCounts:
     """Records that failed (docs/reference/connect/data-model.md, section 6.6)."""
 
     failures: int = 0
-    """Attempts that failed, those that were tried again among them."""
+    """Failed attempts, including those that were retried."""
     errors: int = 0
-    """Operations that ended failed."""
+    """Operations that failed in the end."""
     skipped: int = 0
-    """Records given up."""
+    """Skipped records."""
     retries: int = 0
     logged: int = 0
     """Failures written to the log."""
     dead_letters: int = 0
-    """Records put on their way to the dead letter queue."""
+    """Records sent to the dead letter queue."""
     dead_letters_failed: int = 0
-    """Of these, those Kafka did not take."""
+    """Those of `dead_letters` that Kafka rejected."""
     last_error_ms: int = 0
     """Epoch time of the last failure, 0 = none."""
     dead_letters_cut: int = 0
-    """Of `dead_letters`, those that were too large for the queue's topic: they say where their record is."""
+    """Those of `dead_letters` that were too large for the queue's topic: they have the place of their record instead.
+    """
 
     def __add__(self, other: ErrorCounts) -> ErrorCounts:
         return ErrorCounts(
@@ -199,19 +207,19 @@ class ErrorCounts:
 
 
 PRODUCED_MAX = 1_000
-"""Topics of a source that its progress names at most: it is sent several times a second."""
+"""Maximum number of a source's topics in its progress, which is sent several times a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come. Counts are of this run; the worker adds up the runs of a task."""
+    """The progress of a run. Counts are of this run; the worker adds up the runs of a task."""
 
     records_in: int = 0
     """Records read from Kafka (sink) or polled (source)."""
     records_out: int = 0
-    """Records given to the sink's task, or acknowledged by Kafka."""
+    """Records put into the sink's task, or acknowledged by Kafka."""
     records_dropped: int = 0
-    """Records a transformation dropped, or that failed and were given up."""
+    """Records that a transformation filtered, or that failed and were skipped."""
     partitions: tuple[PartitionProgress, ...] = ()
     """The partitions a sink task owns, sorted; empty for a source."""
     records_per_second: float = 0.0
@@ -219,22 +227,22 @@ class Progress:
     commit_time_ms: int | None = None
     """Epoch time of the last offset commit, None = none yet."""
     commit_scope: CommitScope | None = None
-    """What the task's last commit was for, None = it never committed (starts as the spec says)."""
+    """Scope of the task's last commit, None = it never committed (starts with the spec's)."""
     produced: tuple[tuple[str, int], ...] = ()
     """The topics a source wrote to and how many committed records to each, sorted, at most PRODUCED_MAX; empty for a
     sink."""
     config_offset: int | None = None
-    """Up to there the config topic says nothing against the task set; None = nobody looked."""
+    """Offset of the config topic up to which no record contradicts the task set; None = not checked."""
     errors: ErrorCounts = ErrorCounts()
     """Records that failed."""
     records_rate: RateUse | None = None
-    """What it does with the limit of records; None = there is none."""
+    """Use of the limit of records; None = there is no limit."""
     bytes_rate: RateUse | None = None
-    """Likewise of bytes."""
+    """Use of the limit of bytes; None = there is no limit."""
     warm: bool = False
-    """Of a run that goes on though it had nothing to do for `linger_ms`: it has committed all it read."""
+    """True for a run that continues although it had nothing to do for `linger_ms`: it has committed everything."""
     measures: Measures = NOTHING
-    """Sizes and times since the run's report before; nothing in what the worker adds up."""
+    """Sizes and times since the run's previous report; NOTHING in the worker's sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,42 +252,44 @@ class RunOutcome:
     reason: RunEnd
     progress: Progress
     wake_after_ms: int = 0
-    """When a source wants to be polled again; 0 = the offset watcher decides (sinks). Of a run that yielded: when a
-    rate limit lets the task go on."""
+    """When a source wants to be polled again; 0 = the offset watcher decides (sinks). For a run that yielded: when a
+    rate limit lets the task continue.
+    """
 
 
 class RunSpans(Protocol):
-    """Who makes spans of a run's batches and commits, and how many of them. Called from the loop's thread only, once
-    for each; a run that is not traced has none."""
+    """Creator of spans for a run's batches and commits; it also limits their number. Called from the loop's thread
+    only, once for each; a run without tracing has none.
+    """
 
     def batch(self, begun_ns: int, records: int, place: str) -> None:
-        """Records were moved. `begun_ns` is of `time.time_ns`; `place` says where they are from: `topic-0 12..40`."""
+        """Report a batch. `begun_ns` is of `time.time_ns`; `place` is the source of its records: `topic-0 12..40`."""
         ...
 
     def commit(self, begun_ns: int, records: int) -> None:
-        """Offsets were committed; so many records were moved since the run began."""
+        """Report a commit of offsets; `records` is the number of records since the run began."""
         ...
 
 
 class RunLink(Protocol):
-    """The run's line to its worker, called from the loop's thread only.
+    """The run's connection to its worker, called from the loop's thread only.
 
-    No method but `store_offsets` may block, or raise because the line is broken.
+    No method but `store_offsets` may block, or raise because the connection is broken.
     """
 
     def progress(self, progress: Progress) -> None:
-        """Tell how far the run is: about every 200 ms while records move, and after every commit."""
+        """Send a progress report: about every 200 ms while records move, and after every commit."""
         ...
 
     def commands(self) -> Sequence[Command]:
-        """Return what the worker said since the last call, oldest first."""
+        """Return the worker's commands since the last call, oldest first."""
         ...
 
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
-        """Have the worker keep source offsets in its file; None forgets one. Called only where the spec has
-        `source_offsets`. Returns when they survive a kill of everything.
+        """Store source offsets in the worker's file; None deletes one. Called only if the spec has `source_offsets`.
+        Returns when they survive a kill of every process.
 
         Raises:
-            TaskFailed: RETRIABLE, when they could not be stored, or nobody says so in time.
+            TaskFailed: RETRIABLE, when they could not be stored, or no confirmation came in time.
         """
         ...

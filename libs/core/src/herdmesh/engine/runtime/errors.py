@@ -1,16 +1,16 @@
 """Errors of the record loop.
 
-Owns the tree below. What a failure means for restarts is its `error_class`; `engine.runtime.failure` classifies
-foreign errors.
+Owns the tree below. `error_class` determines the restart policy's reaction; `engine.runtime.failure` classifies the
+exceptions of other libraries.
 
     TaskFailed                a run that ended with an error; carries an ErrorClass
     +-- TaskFenced            another owner initialised the task's transactional id
     +-- OffsetsLost           committed offsets are missing or out of range (DATA_LOSS)
     +-- ForeignMembers        the consumer group has live members, named in the message
     +-- ManifestInvalid       offset metadata that cannot be read or would not fit
-    +-- LedgerTaken           a row of the target's ledger is another owner's
+    +-- LedgerTaken           a row of the target's ledger belongs to another owner
 
-Invariant: the message is one line that says what failed, where, and what to change if that is known.
+Invariant: the message is one line with the failure, its place, and the fix if that is known.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class TaskFailed(Exception):
     """A run ended with an error.
 
     Args:
-        message: one line: what failed, where, and the fix if known.
-        error_class: decides what the restart policy does.
+        message: one line: failure, place, and the fix if known.
+        error_class: determines the reaction of the restart policy.
     """
 
     def __init__(self, message: str, error_class: ErrorClass = ErrorClass.UNKNOWN) -> None:
@@ -36,7 +36,9 @@ class TaskFailed(Exception):
 
 
 class TaskFenced(TaskFailed):
-    """Another owner took over. Not a failure of the task: whoever hears it stops and publishes nothing more."""
+    """Another owner took over. Not a failure of the task: the process that gets this error stops and publishes nothing
+    more.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorClass.FENCED)
@@ -46,7 +48,8 @@ class TaskFenced(TaskFailed):
 
 
 class OffsetsLost(TaskFailed):
-    """Committed offsets, or what they name, are gone. A human decides, or `herdmesh.offsets.missing=reset`."""
+    """Committed offsets, or files that they name, are gone. An operator decides, or
+    `herdmesh.offsets.missing=reset`."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorClass.DATA_LOSS)
@@ -56,7 +59,7 @@ class OffsetsLost(TaskFailed):
 
 
 class ForeignMembers(TaskFailed):
-    """Somebody else consumes with the task's group. Retried: they may leave."""
+    """Another program consumes with the task's group. Retried, because its members may leave."""
 
     def __init__(self, group: str, members: list[str]) -> None:
         shown = ", ".join(members)
@@ -72,7 +75,7 @@ class ForeignMembers(TaskFailed):
 
 
 class ManifestInvalid(TaskFailed):
-    """Offset metadata that cannot be read, or would exceed what the broker keeps."""
+    """Offset metadata that cannot be read, or would exceed the broker's limit."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorClass.FATAL)
@@ -82,8 +85,9 @@ class ManifestInvalid(TaskFailed):
 
 
 class LedgerTaken(TaskFailed):
-    """A row of the target's ledger is another owner's, and nothing was written. The fence tells whether that owner is a
-    later run of the task: the loop asks it, and raises TaskFenced then. Else retried: the next run claims the row."""
+    """A row of the target's ledger belongs to another owner, and nothing was written. The loop checks the fence: if
+    that owner is a later run of the task, it raises TaskFenced. Else retried: the next run claims the row.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorClass.RETRIABLE)

@@ -1,7 +1,7 @@
 """Failpoints of a run: the points at which a fault test can stop it.
 
-Owns their names and when they are armed: anew at the start of every run, for its connector, so that a test can arm a
-worker that already runs. What arming means is `herdmesh.failpoints`. A process executes one run at a time.
+Owns their names and the time of arming: at the start of every run, for its connector, so that a test can arm a worker
+that already runs. `herdmesh.failpoints` performs the action. A process executes one run at a time.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 from herdmesh.failpoints import Failpoints
 
 SOURCE_NAMES: Final = ("before-offset-commit",)
-"""Of sources that are at least once: their records are acknowledged, and their offsets not committed."""
+"""For at-least-once sources: their records are acknowledged, and their offsets not committed."""
 NAMES: Final = ("before-write", "after-write", "after-offset-commit", "before-publish")
 LEDGER_NAMES: Final = ("before-target-commit", "after-target-commit")
-"""Of tasks that keep a ledger in their target (`engine.sink.ledger`): on both sides of its commit."""
+"""For tasks that keep a ledger in their target (`engine.sink.ledger`): before and after its commit."""
 
 _points = Failpoints((*NAMES, *LEDGER_NAMES, *SOURCE_NAMES))
 

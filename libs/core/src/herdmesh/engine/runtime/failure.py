@@ -1,9 +1,9 @@
 """Report of a failed run: message, trace and error class of any exception.
 
-Owns the one table that says which exceptions of Kafka's client, of the operating system and of the Connect library mean
-what for restarts. Raises nothing itself.
+Owns the one table from exceptions of Kafka's client, of the operating system and of the Connect library to error
+classes, which determine restarts. Raises nothing itself.
 
-Invariant: whatever is raised gets a non-empty one-line message and a class; an unknown exception is UNKNOWN and never
+Invariant: every exception gets a non-empty one-line message and a class; an unknown exception is UNKNOWN and never
 breaks the reporting.
 """
 
@@ -22,7 +22,7 @@ from herdmesh.connect.errors import ConfigError, ConnectError, DataError, Record
 from herdmesh.engine.runtime.errors import TaskFailed
 
 MESSAGE_CHARS_MAX, TRACE_CHARS_MAX = 8_000, 64_000
-"""Of what a failure says: it goes into a status, which is a record for Kafka."""
+"""Limits of a failure's texts, because they go into a status, which is a Kafka record."""
 _GROUP_SHOWN = 5
 _FENCED_CODES = frozenset(
     (
@@ -46,8 +46,8 @@ _BAD_CONFIG_CODES = frozenset(
 )
 _LOGIN_CODES = frozenset((KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED))
 _FATAL_CODES = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD))
-#: No connection to a broker, for whatever call; or to one that has just begun and does not know its groups and
-#: transactions yet, with which each outage ends.
+#: No connection to a broker, for any call; or to a broker that has just started and does not know its groups and
+#: transactions yet, as at the end of each outage.
 _AWAY_CODES = frozenset(
     (
         KafkaError._TRANSPORT,
@@ -57,17 +57,18 @@ _AWAY_CODES = frozenset(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     )
 )
-#: No answer in time: of brokers that are away, or of one that is busy.
-#: The last is what a commit says of records that were not delivered, when none of them has a report (`column_queue`).
+#: No reply in time: from unreachable brokers, or from a busy one.
+#: The last is a commit's error after undelivered records without a delivery report (`column_queue`).
 _LATE_CODES = frozenset(
     (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT, KafkaError._INCONSISTENT)
 )
 
 
 class _Brokers:
-    """Whether a broker refused this process' login, or none was to be reached. Calls to Kafka only say that there was
-    no answer; why not is told beside them, to a client's error callback. A process that executes runs executes one at a
-    time; in any other nothing is noted, for there an answer would be about clients of many connectors."""
+    """Whether a broker refused this process' login, or none was reachable. Kafka calls themselves only report that
+    there was no reply; the reason goes to a client's error callback. A process that executes runs executes one at a
+    time. Any other process notes nothing, because its clients belong to many connectors.
+    """
 
     def __init__(self) -> None:
         self.watched = False
@@ -79,7 +80,7 @@ _brokers = _Brokers()
 
 
 def watch_brokers() -> None:
-    """A run begins: nothing was refused yet, and nobody away."""
+    """Reset the notes at the beginning of a run."""
     _brokers.watched, _brokers.refused, _brokers.away = True, "", False
 
 
@@ -92,15 +93,17 @@ def note_error(error: KafkaError) -> None:
 
 
 def is_fenced(error: KafkaError) -> bool:
-    """True when the broker says that another producer of our transactional id came after us.
+    """True when the broker reports that another producer took our transactional id over.
 
-    INVALID_PRODUCER_ID_MAPPING counts: a producer id that expired cannot prove that nobody came after.
+    INVALID_PRODUCER_ID_MAPPING counts: an expired producer id cannot prove that no other producer took over.
     """
     return error.code() in _FENCED_CODES
 
 
 def classify_kafka(error: KafkaError) -> ErrorClass:
-    """The class of an error of Kafka's client. What is not known to be hopeless is worth a retry: brokers come back."""
+    """The class of an error of Kafka's client. An error that is not known to be permanent is worth a retry: brokers
+    come back.
+    """
     if is_fenced(error):
         return ErrorClass.FENCED
     if error.code() in _BAD_CONFIG_CODES:
@@ -111,7 +114,7 @@ def classify_kafka(error: KafkaError) -> ErrorClass:
 
 
 def error_class(error: BaseException) -> ErrorClass:
-    """What the restart policy does with this exception."""
+    """The error class of an exception, for the restart policy."""
     found = _class_alone(error)
     if found is not ErrorClass.RETRIABLE:
         return found
@@ -121,7 +124,7 @@ def error_class(error: BaseException) -> ErrorClass:
 
 
 def _is_away(error: BaseException) -> bool:
-    """True when what Kafka's client said behind it is that no broker of the cluster answered."""
+    """True when the client's error behind it is that no broker of the cluster answered."""
     cause = error.__cause__ or error.__context__
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         code = error.args[0].code()
@@ -148,7 +151,7 @@ def _class_alone(error: BaseException) -> ErrorClass:
 
 
 def message_of(error: BaseException) -> str:
-    """One line, never empty; names the type where the text alone would not say what it is, and what is in a group."""
+    """One line, never empty; names the type if the text alone is not clear, and the exceptions in a group."""
     text = " ".join(error_text(error).split())
     text += _within(error)
     if isinstance(error, TaskFailed | ConnectError) and text:
@@ -159,14 +162,14 @@ def message_of(error: BaseException) -> str:
 
 
 def _within(error: Any) -> str:
-    """What is in a group of exceptions, or "" for no group."""
+    """The exceptions in a group, or "" for any other exception."""
     if not issubclass(type(error), BaseExceptionGroup):
         return ""
     return f": {'; '.join(map(message_of, error.exceptions[:_GROUP_SHOWN]))}"
 
 
 def shortened(text: str, characters: int) -> str:
-    """The beginning and the end of a text that is longer than that: an error may have a whole answer in it."""
+    """The beginning and the end of a text that is longer than `characters`: an error may contain a whole response."""
     if len(text) <= characters:
         return text
     left, half = len(text) - characters, characters // 2
@@ -181,20 +184,21 @@ def _trace_of(error: BaseException) -> str:
 
 
 def classify(error: BaseException) -> tuple[str, str, ErrorClass]:
-    """Message, stack trace and class of what a run raised, without the secrets this process has resolved."""
+    """Message, stack trace and class of a run's exception, without the secrets that this process has resolved."""
     found, message = error_class(error), message_of(error)
     trace = _trace_of(error)
     if found is ErrorClass.BAD_CONFIG and _brokers.refused and _class_alone(error) is ErrorClass.RETRIABLE:
         message = f"the broker refuses the login: {_brokers.refused}; {message}"
-    # Shortened last: half a secret would not be known for one.
+    # Redact before shortening: half a secret would not be recognised.
     shown = shortened(redacted(message), MESSAGE_CHARS_MAX), shortened(redacted(trace), TRACE_CHARS_MAX)
     return escaped(shown[0]), escaped(shown[1]), found
 
 
 @contextmanager
 def as_exceptions() -> Generator[None]:
-    """What an author's code raises past `Exception` ends no process and no event loop: SystemExit (`sys.exit`),
-    KeyboardInterrupt, GeneratorExit and the like become the TaskFailed that names them."""
+    """Convert an author's exceptions outside of `Exception`, so that they end no process and no event loop: SystemExit
+    (`sys.exit`), KeyboardInterrupt, GeneratorExit and the like become a TaskFailed that names them.
+    """
     try:
         yield
     except Exception:

@@ -1,12 +1,12 @@
-"""Rate limiter of a task: its part of the connector's limit (`herdmesh.rate.*`).
+"""Rate limiter of a task: its share of the connector's limit (`herdmesh.rate.*`).
 
-Owns how much a run may take now, and what it tells of its use of the limit. What part a task has is not decided here:
-it begins with an equal one, and the leading herder tells another level as soon as some tasks need less than theirs
+Owns how much a run may take now, and the report of its use of the limit. The share is not decided here: it begins as an
+equal one, and the leading herder sends another level as soon as some tasks need less than theirs
 (`state/units/rate_limits.py` of the herder). Time is passed in (seconds of a monotonic clock), so it is tested without
 waiting.
 
-Invariants: without any word from outside, all tasks of a connector together stay within its limit; a task that was
-quiet takes no more than its equal part until its use is known to the others.
+Invariants: without a message from the herder, all tasks of a connector together stay within its limit; a task that was
+idle takes no more than its equal share until the others know its use.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from __future__ import annotations
 from herdmesh.engine.runtime.contract import Rate, RateUse
 
 SLICE_S = 0.2
-"""A limited task takes at once what it may take in this time: a fifth of a second's worth, at least one record."""
+"""A limited task takes at once the amount for this time: a fifth of a second's worth, at least one record."""
 CREDIT_S = 0.2
-"""Time lost by waking late is made up for, so that the rate comes out exact; at most so much."""
+"""Maximum time lost by waking late that the limiter makes up for, so that the rate is exact."""
 WINDOW_S = 0.25
-"""Over this time it is found whether a task would take more if it were let."""
+"""Window over which the limiter determines whether a task would take more without the limit."""
 KNOWN_S = 1.5
-"""So long after it was quiet, its use is known to all who are to leave it room: a window, a heartbeat, two calls, and
-then some."""
+"""This long after an idle time, all tasks that share the limit know its use: a window, a heartbeat, two calls, and
+a margin.
+"""
 _IDLE_PART = 0.1
 """A task that had nothing to take for more than this part of the window does not want more."""
 
@@ -30,7 +31,7 @@ class Bucket:
     """One limit of one task: of records or of bytes, per second."""
 
     def __init__(self, whole: float, task_count: int, now_s: float) -> None:
-        """`whole` is the connector's limit; 0 = none."""
+        """`whole` is the connector's limit; 0 = no limit."""
         self._whole = whole
         self._equal = whole / max(1, task_count)
         self._level = self._equal
@@ -46,16 +47,16 @@ class Bucket:
 
     @property
     def allowed(self) -> float:
-        """What the task may take per second now; 0 = as much as it likes."""
+        """The task's current rate per second; 0 = no limit."""
         return self._allowed
 
     def tell(self, level: float) -> None:
-        """The herder's word; 0 = it says nothing any more."""
+        """Set the level from the herder; 0 = the herder sets none any more."""
         self._level = min(level, self._whole) if level > 0 else self._equal
         self._allowed = min(self._allowed, self._level) if level > 0 else self._equal
 
     def took(self, amount: float, now_s: float) -> None:
-        """So much was taken."""
+        """Count an amount that the task took."""
         if self._whole <= 0:
             return
         self._see(now_s)
@@ -63,11 +64,11 @@ class Bucket:
         self._free_at_s = max(self._free_at_s, now_s - CREDIT_S) + amount / self._allowed
 
     def wait_s(self, now_s: float) -> float:
-        """How long to take nothing."""
+        """Seconds during which the task must take nothing."""
         return max(0.0, self._free_at_s - now_s) if self._whole > 0 else 0.0
 
     def roll(self, now_s: float) -> bool:
-        """Look back once the window is over; True when whether the task wants more has changed."""
+        """Evaluate the window once it is over; True when the answer whether the task wants more has changed."""
         length_s = now_s - self._window_s
         if self._whole <= 0 or length_s < WINDOW_S:
             return False
@@ -81,11 +82,11 @@ class Bucket:
         return before is not self._wants_more
 
     def use(self) -> RateUse | None:
-        """What to tell of it; None without a limit."""
+        """The use to report; None without a limit."""
         return RateUse(self._whole, self._used, self._wants_more) if self._whole > 0 else None
 
     def _see(self, now_s: float) -> None:
-        """Count the time in which the limit would have let the task take something and it did not."""
+        """Count the time in which the limit allowed an amount and the task took none."""
         self._idle_s += max(0.0, now_s - max(self._free_at_s, self._seen_s))
         self._seen_s = now_s
 
@@ -97,22 +98,23 @@ class Limits:
     """Both limits of one task."""
 
     def __init__(self, records_per_second: float, bytes_per_second: float, task_count: int, now_s: float) -> None:
-        """The connector's limits; 0 = none."""
+        """The connector's limits; 0 = no limit."""
         self.records = Bucket(records_per_second, task_count, now_s)
         self.bytes = Bucket(bytes_per_second, task_count, now_s)
         self._is_limited = records_per_second > 0 or bytes_per_second > 0
         self.counts_bytes = bytes_per_second > 0
-        """Whether `took` wants to know bytes: counting them costs."""
+        """Whether `took` needs bytes: counting them costs time."""
         self._record_bytes = 0.0
 
     def tell(self, rate: Rate) -> None:
-        """The worker's word."""
+        """Set the levels from the worker's command."""
         self.records.tell(rate.records_per_second)
         self.bytes.tell(rate.bytes_per_second)
 
     def batch_size(self, wanted: int) -> int:
-        """How many records to take at once so that the limit is felt evenly. Of bytes it goes by what records weighed
-        so far; the first one is taken alone."""
+        """The number of records to take at once, so that the limit acts evenly. For bytes it is derived from the
+        average record so far; the first record is taken alone.
+        """
         if not self._is_limited:
             return wanted
         room = float(wanted)
@@ -123,7 +125,7 @@ class Limits:
         return max(1, int(room))
 
     def took(self, records: int, byte_count: int, now_s: float) -> None:
-        """So many records of so many bytes were taken."""
+        """Count records and bytes that the task took."""
         if not self._is_limited:
             return
         self.records.took(records, now_s)
@@ -133,11 +135,11 @@ class Limits:
             self.bytes.took(byte_count, now_s)
 
     def wait_s(self, now_s: float) -> float:
-        """How long to take nothing."""
+        """Seconds during which the task must take nothing."""
         return max(self.records.wait_s(now_s), self.bytes.wait_s(now_s)) if self._is_limited else 0.0
 
     def roll(self, now_s: float) -> bool:
-        """Look back; True when there is something new to tell."""
+        """Evaluate the windows; True when there is a change to report."""
         if not self._is_limited:
             return False
         changed = [bucket.roll(now_s) for bucket in (self.records, self.bytes)]

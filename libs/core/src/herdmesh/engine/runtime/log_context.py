@@ -1,8 +1,7 @@
 """Log context of a run, in Connect's form: `[connector|task-0]`, and `[connector|task-0|offsets]` about offsets.
 
-Owns the two forms. The process that executes a run gives all its lines the first, as field `unit`; the engine says
-where the second is meant. Invariant: it costs nothing per record: what enters it is a commit, or the reading of
-offsets.
+Owns the two forms. The process that executes a run gives all its lines the first, as field `unit`; the engine sets the
+second where it applies. Invariant: it costs nothing per record: it is set per commit, or per read of offsets.
 """
 
 from __future__ import annotations
@@ -20,5 +19,5 @@ def unit_of(spec: RunSpec) -> str:
 
 
 def offsets_of(spec: RunSpec) -> AbstractContextManager[object]:
-    """What this thread logs inside is about the task's offsets."""
+    """Set the context for log lines of this thread about the task's offsets."""
     return bound_contextvars(unit=f"[{spec.connector}|task-{spec.task}|offsets]")

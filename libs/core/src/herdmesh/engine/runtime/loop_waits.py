@@ -1,8 +1,8 @@
-"""Waits of a record loop between its calls: a rate limit, and a Kafka that does not answer.
+"""Waits of a record loop between its calls: a rate limit, and an unreachable Kafka.
 
-Owns the names of both. What a call within the loop waits for is said where it is made (`connect.waits`).
+Owns the names of both. A call within the loop reports its own wait (`connect.waits`).
 
-Invariant: a loop that waits for neither costs two comparisons a round.
+Invariant: a loop without waits costs two comparisons a turn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from herdmesh.engine.runtime.settings import SinkSettings
 
 
 class LoopWaits:
-    """Of one run, from the loop's thread."""
+    """The waits of one run, from the loop's thread."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._kafka = kafka(bootstrap_servers)
@@ -20,7 +20,7 @@ class LoopWaits:
         self._broker = waits.Standing()
 
     def note(self, limit_s: float, *, kafka_away: bool) -> None:
-        """Once a round. `limit_s`: how long the rate limit lets the task take nothing; 0 = it may take something."""
+        """Called once a turn. `limit_s`: how long the rate limit blocks the task; 0 = it does not."""
         if limit_s > 0:
             message = "the task took what herdmesh.rate.* lets it take, and goes on by itself"
             self._limit.goes_on("its rate limit", message, next_try_s=limit_s)
@@ -33,7 +33,7 @@ class LoopWaits:
 
 
 def no_topic(settings: SinkSettings) -> tuple[str, str]:
-    """What a sink waits for none of whose topics exists, and why."""
+    """The target and reason of the wait of a sink without any existing topic."""
     if settings.topics_regex is not None:
         return "a topic", "no topic that topics.regex matches exists; it reads one as soon as it does"
     named = ", ".join(settings.topics)
@@ -41,5 +41,5 @@ def no_topic(settings: SinkSettings) -> tuple[str, str]:
 
 
 def kafka(bootstrap_servers: str) -> str:
-    """A cluster as waits name it."""
+    """The name of a cluster in waits."""
     return f"Kafka {bootstrap_servers}"

@@ -3,8 +3,8 @@
 Owns the values a run reports and a worker sums. Does not measure (`meter`), and names no metric (the worker's
 `metrics`).
 
-Invariant: of any measures a and b of one run, `a + b` says what was measured in both, whichever came first; so a report
-that had to wait for the next one is never lost.
+Invariant: for any measures a and b of one run, `a + b` covers both, in any order; so a report that had to wait for the
+next one is never lost.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ LATENCY_BOUNDS_MS: Final = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000),
     *(60_000, 300_000, 1_800_000, 7_200_000, 86_400_000),
 )
-"""Upper bounds of the latencies that are told apart, in ms, each belonging to its bucket; the last bucket has none.
-From the millisecond of a sink that keeps up to the day of one that reads a backlog."""
+"""Upper bounds of the latency buckets in ms, each inclusive; the last bucket has none. From the millisecond of a sink
+that keeps up to the day of one that reads a backlog.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +58,25 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What was measured since the run's report before."""
+    """Measurements since the run's previous report."""
 
     batch_records: Spread = Spread()
-    """Records of one call of the task's `poll`, or of one partition's share of what was read."""
+    """Records of one call of the task's `poll`, or of one partition in a batch."""
     call_ms: Spread = Spread()
-    """The task's `put`, or a `poll` that had records."""
+    """Duration of the task's `put`, or of a `poll` with records."""
     commit_ms: Spread = Spread()
-    """Offset commits that succeeded, from the task's flush on."""
+    """Duration of offset commits that succeeded, from the task's flush on."""
     commit_failures: int = 0
     transaction_records: Spread = Spread()
     """Records of one committed transaction; of sources only."""
     active_records: Spread = Spread()
-    """Records taken and not committed yet, looked at after each batch."""
+    """Records taken and not committed yet, counted after each batch."""
     active_records_now: int = 0
     latency_ms: Latency = Latency()
     """From a record's timestamp until `put` returned, or from the end of `poll` until the commit was acknowledged."""
 
     def __add__(self, later: Measures) -> Measures:
-        """Of what was measured at one moment, the `later` word holds."""
+        """The sum. For a value measured at one moment the `later` one counts."""
         return Measures(
             self.batch_records + later.batch_records,
             self.call_ms + later.call_ms,
@@ -89,4 +90,4 @@ class Measures:
 
 
 NOTHING: Final = Measures()
-"""Nothing was measured."""
+"""No measurement."""

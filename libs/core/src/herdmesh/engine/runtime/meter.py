@@ -1,4 +1,4 @@
-"""Meter of a run: counts of records, and measures of what is done with them.
+"""Meter of a run: counts of records, and measures of their handling.
 
 Owns the counters, the rate over the last seconds, and the measures for the worker's metrics. Time is passed in (seconds
 of a monotonic clock), so it is tested without waiting.
@@ -20,7 +20,7 @@ IDLE_REPORT_INTERVAL_S = 2.0
 
 
 class _Spread:
-    """A Spread under way."""
+    """A mutable Spread."""
 
     __slots__ = ("count", "largest", "smallest", "total")
 
@@ -62,7 +62,7 @@ class Meter:
         self._begin_measures()
 
     def count(self, taken: int, given: int, now_s: float) -> None:
-        """So many records came in, so many went on; the difference was dropped."""
+        """Count records: `taken` came in, `given` were passed on; the difference was filtered or skipped."""
         self.records_in += taken
         self.records_out += given
         self.records_dropped += taken - given
@@ -75,12 +75,13 @@ class Meter:
             self._samples.append((now_s, self.records_in))
 
     def called(self, took_s: float) -> None:
-        """The task's `put` took so long, or a `poll` that had records."""
+        """Note the duration of the task's `put`, or of a `poll` with records."""
         self._calls_ms.add(took_s * 1000)
 
     def aged(self, records: int, first_ms: float, last_ms: float) -> None:
-        """So many records arrived, the first of them this old and the last of them that old. Half of them count as the
-        one and half as the other: each of its own would cost more than moving it."""
+        """Note the ages of `records`: `first_ms` of the first, `last_ms` of the last. Half of them count as the one and
+        half as the other: a separate age for each would cost more than moving the record.
+        """
         older = (records + 1) // 2
         # Never below 0: the clocks may be those of two machines.
         first_ms = max(0.0, first_ms)
@@ -91,14 +92,14 @@ class Meter:
         self._aged = True
 
     def committed(self, took_s: float, transaction_records: int = 0) -> None:
-        """An offset commit succeeded; a source's was of so many records."""
+        """Note an offset commit that succeeded; `transaction_records` for a source's."""
         self._commits_ms.add(took_s * 1000)
         if transaction_records:
             self._transactions.add(transaction_records)
         self._active = 0
 
     def commit_failed(self) -> None:
-        """An offset commit did not succeed."""
+        """Count an offset commit that failed."""
         self._commit_failures += 1
 
     def rate(self, now_s: float) -> float:
@@ -110,7 +111,7 @@ class Meter:
         return (self.records_in - count) / elapsed_s if elapsed_s > 0 else 0.0
 
     def report_due(self, now_s: float) -> bool:
-        """True every 200 ms while records move, every 2 s while they do not; saying True counts as reporting."""
+        """True every 200 ms while records move, every 2 s while they do not; a True counts as a report."""
         interval_s = IDLE_REPORT_INTERVAL_S if self.records_in == self._reported_records else REPORT_INTERVAL_S
         if now_s - self._reported_s < interval_s:
             return False
@@ -119,7 +120,7 @@ class Meter:
         return True
 
     def take_measures(self) -> Measures:
-        """What was measured since the last call."""
+        """The measures since the last call."""
         measures = Measures(
             batch_records=self._batches.value(),
             call_ms=self._calls_ms.value(),

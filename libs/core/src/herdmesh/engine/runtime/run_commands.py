@@ -1,11 +1,11 @@
-"""Commands of the worker to a run, as the loop sees them.
+"""Commands of the worker to a run, for the loop.
 
 Owns the reading of commands and the decision to end. Time is passed in.
 
 Invariant: a Stop wins over all else, and neither it nor a Share or a Rest is forgotten.
 
-A run that is to share ends as soon as it has read all there is and nothing came for `QUIET_S`: it decides that itself,
-because asking back would cost others the slot for longer than most runs have anything to do.
+A run that must share its slot ends as soon as it has read everything and no record came for `QUIET_S`. It decides that
+itself, because a request to the worker would occupy the slot for longer than most runs have anything to do.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LOOK_S = 0.1
 
 
 class RunCommands:
-    """The worker's wishes for one run."""
+    """The worker's commands for one run."""
 
     def __init__(self, link: RunLink, limits: Limits, started_s: float, *, stays_warm: bool = False) -> None:
         self.stays_warm = stays_warm
-        """Whether the run may go on with nothing to do; False for good once it was told to rest."""
+        """Whether the run may continue with nothing to do; False for good after a Rest."""
         self._link = link
         self._limits = limits
         self._started_s = started_s
@@ -34,9 +34,9 @@ class RunCommands:
         self._share_s: float | None = None
 
     def wish(self, now_s: float, quiet_s: float | None = None) -> RunEnd | None:
-        """Read new commands; why to end now, None = go on.
+        """Read new commands. Returns the reason to end now, None = continue.
 
-        `quiet_s`: how long all was read and nothing came; None where the run cannot know, or is never to rest.
+        `quiet_s`: how long everything was read and no record came; None = unknown, or the run never counts as idle.
         """
         for command in self._link.commands():
             match command:
@@ -57,11 +57,11 @@ class RunCommands:
         return None
 
     def pause(self, seconds: float, meanwhile: Callable[[float], None], *, yields: bool) -> RunEnd | None:
-        """Wait so long, and hear commands; why to end, None = it waited.
+        """Wait, and read commands. Returns the reason to end, None = the time is over.
 
         Args:
-            meanwhile: called with the time now, about ten times a second.
-            yields: False where only a Stop ends the wait, because another run would begin it anew.
+            meanwhile: called with the current time, about ten times a second.
+            yields: False if only a Stop may end the wait, because another run would start the wait again.
         """
         end_s = time.monotonic() + seconds
         while True:
@@ -72,4 +72,4 @@ class RunCommands:
             meanwhile(now_s)
             if now_s >= end_s:
                 return None
-            time.sleep(min(end_s - now_s, _LOOK_S))  # waits: who asks for the pause has said it
+            time.sleep(min(end_s - now_s, _LOOK_S))  # waits: the caller of `pause` reports the wait

@@ -1,11 +1,10 @@
 """Settings of a run, read from the configs in its spec: groups, topics, intervals, client settings.
 
 Owns the reading of those keys and their defaults (docs/reference/connect/configs.md, sections 4 and 5;
-docs/reference/connect/offsets-topic.md, sections 8 and 9). What a client setting is to librdkafka is
-`connect.client_settings`'s, logins and encryption `connect.client_security`'s. Pure: no client is made here.
+docs/reference/connect/offsets-topic.md, sections 8 and 9). `connect.client_settings` translates client settings for
+librdkafka, `connect.client_security` logins and encryption. Pure: no client is created here.
 
-Invariant: a value that cannot be used is a ConfigError that names its key; a setting without the effect it asks for is
-told in `warnings`.
+Invariant: an unusable value raises a ConfigError that names its key; a setting without its effect is in `warnings`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ METADATA_MAX_AGE_MS_DEFAULT = 300_000
 TRANSACTION_INTERVAL_MS_DEFAULT = 1_000
 FIRST_TRANSACTION_MS = 50
 TRANSACTION_TIMEOUT_MS_DEFAULT = 60_000
-"""Kafka's."""
+"""Kafka's default."""
 _TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 _BYTES_MAX = "herdmesh.transaction.max.bytes"
 _TRANSACTION_TIMEOUT_MS_MOST = 900_000
@@ -45,17 +44,18 @@ OFFSETS_PARTITIONS_DEFAULT = 25
 _OFFSET_STORAGE = "offset.storage."
 _NO_TOPIC_CONFIGS = frozenset(("topic", "partitions", "replication.factor", "cleanup.policy", "file.filename"))
 BATCH_RECORDS_MAX_DEFAULT = 1_000
-"""Records taken from the client at once; what they may weigh is bounded by the client's queue. Measured for JSON, three
+"""Records taken from the client at once; the client's queue limits their bytes. Measured for JSON, three
 transformations and JSON again: 1.02 microseconds of CPU a record with 1,000, 1.25 with 4,000, 1.36 with 10,000, because
-a small batch stays in the processor's cache."""
+a small batch stays in the processor's cache.
+"""
 FETCH_PARTITION_BYTES = 4_000_000
-"""Of one partition in one fetch."""
+"""Maximum bytes of one partition in one fetch."""
 _POLL_RECORDS = "consumer.override.max.poll.records"
 
 
 @dataclass(frozen=True, slots=True)
 class RateSettings:
-    """Limits of the connector, for all its tasks together; 0 = none."""
+    """Limits of the connector, for all its tasks together; 0 = no limit."""
 
     records_per_second: int
     bytes_per_second: int
@@ -63,27 +63,29 @@ class RateSettings:
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """What a sink run needs to know."""
+    """Settings of a sink run."""
 
     group: str
     topics: tuple[str, ...]
     """Topics named one by one; empty when `topics_regex` is set."""
     topics_regex: str | None
-    """Of Java's kind."""
+    """A Java regular expression."""
     flush_interval_ms: int
     metadata_max_age_ms: int
     reset: OffsetReset
-    """Where to begin without a committed offset."""
+    """The start without a committed offset."""
     reset_missing: bool
-    """True = lost offsets are started anew instead of failing the task."""
+    """True = after a loss of offsets the partitions are started again instead of failing the task."""
     batch_records_max: int
-    """Records handed over at once, at most (`max.poll.records`)."""
+    """Maximum number of records passed on at once (`max.poll.records`)."""
     rate: RateSettings
     consumer: ClientConfig
     access: ClientConfig
-    """How the task's other clients reach the brokers: as its consumer, which in Connect is the only one a sink has."""
+    """Login and encryption of the task's other clients: the same as its consumer's, which in Connect is a sink's only
+    client.
+    """
     warnings: tuple[str, ...]
-    """Client settings that have not the effect they ask for, each with why."""
+    """Client settings without their effect, each with the reason."""
 
     def wants(self, topic: str) -> bool:
         """True when the connector consumes the topic. A regex never matches Kafka's internal topics."""
@@ -93,52 +95,56 @@ class SinkSettings:
 
 
 def _named(config: Mapping[str, str | None], setting: str) -> str:
-    """The property that says it: the connector's or else the worker's."""
+    """The property that has the setting: the connector's or else the worker's."""
     own = f"consumer.override.{setting}"
     return own if own in config else f"consumer.{setting}"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What a source run needs to know."""
+    """Settings of a source run."""
 
     offsets_topic: str
-    """Where the connector's offsets are: the worker's topic, or its own (`offsets.storage.topic`)."""
+    """Topic of the connector's offsets: the worker's, or its own (`offsets.storage.topic`)."""
     offsets_copy: str | None
-    """With a topic of its own: the worker's, which has a copy, and what was committed before there was the other."""
+    """If the connector has a topic of its own: the worker's, which has a copy, and offsets committed before the other
+    existed.
+    """
     transaction_interval_ms: int
-    """A transaction is committed after so long, or as soon as the source has nothing more."""
+    """A transaction is committed after this time, or as soon as the source has nothing more."""
     first_transaction_ms: int
-    """As `transaction_interval_ms`, of the first transaction of a run and the first after the source had nothing: who
-    waits for records sees at once that they come. Not less where the user has set an interval."""
+    """Like `transaction_interval_ms`, for the first transaction of a run and the first after the source had nothing: so
+    consumers see the first records at once. Not less if the user has set an interval.
+    """
     flush_interval_ms: int
-    """How often a task that polls nothing hears that all is committed."""
+    """How often a task that polls nothing is notified that everything is committed."""
     at_least_once: bool
-    """True = records go outside of transactions, ahead of their offsets (`herdmesh.delivery.guarantee`)."""
+    """True = records are sent outside of transactions, before their offsets (`herdmesh.delivery.guarantee`)."""
     connector_boundaries: bool
-    """True = transactions end where the task says, and neither after a time nor at a size."""
+    """True = transactions end where the task requests it, and neither after a time nor at a size."""
     poll_boundaries: bool
-    """True = what one poll gave is a transaction, all of it and nothing else: the user said so. Connect's default is
-    that, too; ours is `transaction_interval_ms`."""
+    """True = each poll is exactly one transaction, by the user's setting. It is Connect's default, too; ours is
+    `transaction_interval_ms`.
+    """
     transaction_timeout_ms: int
-    """So long Kafka leaves a transaction open."""
+    """Kafka aborts a transaction that is open for longer."""
     transaction_bytes_max: int | None
-    """Or once it has so many bytes; None = whatever it has."""
+    """A transaction is also committed at this size; None = no limit."""
     rate: RateSettings
     producer: ClientConfig
     admin: ClientConfig
-    """How topics are made; as the producer reaches the brokers where nothing is said of admin clients."""
+    """Client settings for the creation of topics; those of the producer unless there are settings of admin clients."""
     offsets_consumer: ClientConfig
-    """How offsets are read, likewise."""
+    """Client settings for the reading of offsets, with the same rule."""
     topic_creation: bool
     """False = topics are left to the broker's auto-creation (the worker's `topic.creation.enable`)."""
     topic_groups: tuple[TopicGroup, ...]
-    """For topics the run creates; the last has every topic."""
+    """For topics that the run creates; the last matches every topic."""
     warnings: tuple[str, ...]
-    """As a sink's."""
+    """See `SinkSettings.warnings`."""
 
     def new_topic(self, topic: str) -> TopicGroup:
-        """What to make the topic with."""
+        """The group with the settings for creating the topic."""
         return next(group for group in self.topic_groups if group.has(topic))
 
 
@@ -193,7 +199,7 @@ def source_settings(spec: RunSpec) -> SourceSettings:
     return SourceSettings(
         offsets_topic=own_offsets or spec.offset_storage_topic,
         offsets_copy=spec.offset_storage_topic if own_offsets not in ("", spec.offset_storage_topic) else None,
-        # Under a steady flow it would else never be committed: Kafka ends it first.
+        # With a longer interval, Kafka would abort a transaction under a steady flow before its commit.
         transaction_interval_ms=min(interval_ms, timeout_ms // 2),
         first_transaction_ms=min(first_ms, timeout_ms // 2),
         flush_interval_ms=flush_ms,
@@ -219,15 +225,18 @@ def _no_size(config: Mapping[str, str | None], boundary: str) -> tuple[str, ...]
 
 
 def _is_at_least_once(config: Mapping[str, str | None]) -> bool:
-    """Raises ConfigError for what contradicts it: a config may be stored by what does not know the key."""
+    """Whether delivery is at least once. Raises ConfigError for a contradiction: a program that does not know the key
+    may have stored the config.
+    """
     for one in contradictions(config, is_source=True):
         raise ConfigError(one.message, field=one.field, fix=one.fix)
     return is_at_least_once(config)
 
 
 def _lasting(producer: Mapping[str, str], interval_ms: int) -> ClientConfig:
-    """Kafka's own limit is 60 s, as is the default interval of `transaction.boundary=interval`: a transaction that is
-    to last nearly as long, or longer, is given a minute more, unless the user has set a limit."""
+    """Kafka's own limit is 60 s, as is the default interval of `transaction.boundary=interval`: a transaction that
+    lasts nearly as long, or longer, gets a minute more, unless the user has set a limit.
+    """
     found: ClientConfig = dict(producer)
     if interval_ms > TRANSACTION_TIMEOUT_MS_DEFAULT // 2:
         most_ms = min(interval_ms + TRANSACTION_TIMEOUT_MS_DEFAULT, _TRANSACTION_TIMEOUT_MS_MOST)
@@ -240,7 +249,7 @@ def _texts(*given: ClientSettings) -> tuple[str, ...]:
 
 
 def access_of(spec: RunSpec, *clients: str) -> ClientConfig:
-    """How the first of these kinds of client that anything is said of reaches the brokers. Raises ConfigError."""
+    """Login and encryption from the first of these kinds of client with a setting. Raises ConfigError."""
     for client in clients:
         found = client_access(client, spec.worker_config, spec.connector_config).config
         if found:
@@ -275,8 +284,9 @@ def _rate(config: Mapping[str, str | None]) -> RateSettings:
 
 
 def _held(consumer: Mapping[str, str]) -> ClientConfig:
-    """`fetch.max.bytes` bounds what Java holds of a fetch, and so what a task is handed at once. librdkafka fetches
-    ahead, by default much more: here it bounds that, too, to two fetches at the most."""
+    """`fetch.max.bytes` limits a fetch of Java's client, and so the data that a task gets at once. librdkafka
+    prefetches much more by default: here the setting limits that, too, to two fetches at the most.
+    """
     found: ClientConfig = dict(consumer)
     bound = consumer.get("fetch.max.bytes")
     if bound is not None:

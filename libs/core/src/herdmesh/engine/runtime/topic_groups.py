@@ -1,9 +1,9 @@
 """Topic creation groups of a source (KIP-158; docs/reference/connect/configs.md, section 5.4).
 
-Owns which group a topic belongs to and what the group says. Makes no topic (`topic_creation.ensure_topic`).
+Owns the assignment of topics to groups and the groups' settings. Creates no topic (`topic_creation.ensure_topic`).
 
-Invariant: every topic belongs to exactly one group; what a group does not say, the default group says, and what that
-does not say, the broker.
+Invariant: every topic belongs to exactly one group; settings that a group lacks come from the default group, and those
+that it lacks from the broker.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _OWN = frozenset({"include", "exclude", "partitions", "replication.factor"})
 
 @dataclass(frozen=True, slots=True)
 class TopicGroup:
-    """What topics of a group are made with; -1 = the broker's default."""
+    """The settings with which topics of a group are created; -1 = the broker's default."""
 
     name: str
     include: tuple[str, ...]
-    """Regular expressions of Java's; one of them matches the whole name of each topic of the group."""
+    """Java regular expressions; one of them matches the whole name of each topic of the group."""
     exclude: tuple[str, ...]
     partitions: int
     replication_factor: int
@@ -39,12 +39,12 @@ class TopicGroup:
 
 
 def _any(patterns: Sequence[str], topic: str) -> bool:
-    # As in Connect, which joins them: without any, only the empty name matches, and no topic has that.
+    # As in Connect, which joins them: without patterns, only the empty name matches, and no topic has that.
     return any(matches(pattern, topic) for pattern in patterns)
 
 
 def topic_groups(config: Mapping[str, str | None]) -> tuple[TopicGroup, ...]:
-    """The groups in the order in which they are tried; the default group is the last, and has every topic.
+    """The groups in the order in which they are tried; the default group is the last, and matches every topic.
 
     Raises ConfigError whose `field` is the key.
     """
