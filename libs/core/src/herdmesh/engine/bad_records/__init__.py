@@ -1,7 +1,7 @@
 """Errors of single records: tolerance, retries, reports and the dead letter queue.
 
-Owns what happens to a record that a converter, a transformation or a task refuses. Knows neither loop.
-Invariant: a record that is left out was reported first, where the config names a place for reports.
+Owns the handling of a record that a converter, a transformation or a task refuses. Knows neither loop.
+Invariant: a skipped record was reported before, if the config names a place for reports.
 """
 
 from __future__ import annotations

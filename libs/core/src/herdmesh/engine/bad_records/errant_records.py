@@ -1,11 +1,11 @@
-"""Errant record reporter that a sink task finds in its context (KIP-610; docs/reference/connect/data-model.md, sections
+"""Errant record reporter in a sink task's context (KIP-610; docs/reference/connect/data-model.md, sections
 2.3 and 5.5).
 
-Owns finding the record as it was read, making one of what the task made itself, and that a task cannot swallow what
-ends its run. What is done about it is `tolerance`'s.
+Owns finding the record as it was read, converting one that the task created, and the rule that a task cannot swallow
+the error that ends its run. `tolerance` decides on the record.
 
-Invariant: once errors are not tolerated, the run ends when `put` has returned, or before the commit that it was flushed
-for, whatever the task did with the error.
+Invariant: once errors are not tolerated, the run ends when `put` has returned, or before the commit of the flush,
+whatever the task did with the error.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class ErrantRecords:
     """`ErrantRecordReporter` of one run. Used from the loop's thread only."""
 
     def __init__(self, tolerance: Tolerance, settle: Callable[[], None], chain: SinkChain) -> None:
-        """`settle`: returns once all that was told is safe, having said so (`settled`). `chain`: the run's."""
+        """`settle`: returns once all reports are safe, after a call of `settled`. `chain`: the run's."""
         self.settle = settle
         self._tolerance = tolerance
         self._chain = chain
         self._exceeded: RecordError | None = None
-        #: told since the last time that all was safe.
+        #: reports since the last `settled`.
         self._told: list[Future[None]] = []
 
     def report(self, batch: SinkBatch, index: int, error: BaseException) -> Future[None]:
-        """As `ErrantRecordReporter.report`."""
+        """See `ErrantRecordReporter.report`."""
         message = _as_read(batch, index)
         if message is None:
             message = self._as_made(batch, index)
@@ -50,15 +50,15 @@ class ErrantRecords:
         return told
 
     def settled(self) -> None:
-        """All that was told so far is safe."""
+        """Complete the futures of all reports so far: they are safe."""
         told, self._told = self._told, []
         for one in told:
-            if not one.done():  # its task may have cancelled it
+            if not one.done():  # the task may have cancelled it
                 one.set_result(None)
 
     @property
     def is_ending(self) -> bool:
-        """True once it raised what ends the run."""
+        """True once it raised the error that ends the run."""
         return self._exceeded is not None
 
     def raise_swallowed(self) -> None:
@@ -67,7 +67,7 @@ class ErrantRecords:
             raise self._exceeded
 
     def _as_made(self, batch: SinkBatch, index: int) -> Message:
-        """The record as Kafka would have it, of a batch of the task's own making."""
+        """The record in Kafka's form, from a batch that the task created."""
         record = _record(batch, index)
         if not record.topic:
             raise ValueError("a record that the task made needs a topic to be reported: converters write for one")
@@ -81,21 +81,24 @@ class ErrantRecords:
 
 
 class _Told(Future[None]):
-    """A letter that may still be on its way. Nothing but the loop's own calls moves it, so to wait is to make them."""
+    """Future of a dead letter that may still be in flight. Only the loop's own calls complete it, so waiting makes
+    these calls.
+    """
 
     def __init__(self, settle: Callable[[], None]) -> None:
         super().__init__()
         self._settle = settle
 
     def result(self, timeout: float | None = None) -> None:
-        """Return once it is safe. Raises as `ErrantRecordReporter.settle`."""
+        """Wait until it is safe. Raises as `ErrantRecordReporter.settle`."""
         if not self.done():
             self._settle()
         return super().result(timeout)
 
 
 def _as_read(batch: SinkBatch, index: int) -> Message | None:
-    """The record as Kafka has it, None for one that the task made. Raises IndexError for a place there is not."""
+    """The record as it was read from Kafka, None for one that the task created. Raises IndexError for an invalid
+    index."""
     offset = batch.offsets[index]
     originals = batch.originals
     place = bisect_left(originals, offset, key=_offset)

@@ -1,10 +1,10 @@
 """Reports of a failed record: the log line, and the headers of a dead letter.
 
 Owns the texts, which are Connect's (docs/reference/connect/data-model.md, sections 5.3 and 5.4); a test compares them
-byte for byte. A stack trace is Python's in the form of Java's, so that what reads the one reads the other.
+byte for byte. A stack trace is Python's in Java's format, so that tools for one can parse the other.
 
-Invariant: nothing of a record but its coordinates is in the log unless `errors.log.include.messages` says so; no text
-has a secret the worker resolved.
+Invariant: the log has only a record's coordinates unless `errors.log.include.messages` is set; no text
+has a secret that the worker resolved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogReporter:
         self._messages = messages
 
     def report(self, failure: Failure) -> None:
-        """Write it."""
+        """Log the failure."""
         _log.error("%s", log_text(self._task, failure, messages=self._messages), exc_info=failure.error)
         self._counts.logged += 1
 
@@ -53,7 +53,7 @@ def log_text(task: str, failure: Failure, *, messages: bool) -> str:
 
 
 def place_of(failure: Failure) -> str:
-    """Where the record is: `topic t, partition 0, offset 5`, or what is known of it for a source's."""
+    """Place of the record: `topic t, partition 0, offset 5`, or the known part of it for a source's."""
     topic, partition, offset = _coordinates(failure.record)
     known = [("topic", topic), ("partition", partition), ("offset", offset)]
     text = ", ".join(f"{name} {value}" for name, value in known if value not in (-1, None))
@@ -67,9 +67,10 @@ def place_of(failure: Failure) -> str:
 
 
 def context_headers(connector: str, task: int, failure: Failure) -> list[tuple[str, bytes | None]]:
-    """The headers that say where, in what and of what a record failed, in Connect's order. A source's record has no
-    offset, and a partition only when its task chose one; one that a sink's task made has what that gave it: -1, as
-    Connect writes what it does not know."""
+    """The headers with the place, the stage and the error of a failed record, in Connect's order. A source's record has
+    no offset, and a partition only if its task chose one; for a record that a sink task created they are the task's
+    values: -1, as Connect writes unknown ones.
+    """
     error, place = failure.error, _coordinates(failure.record)
     message = message_of(error)
     told: list[tuple[str, str | None]] = [
@@ -86,13 +87,13 @@ def context_headers(connector: str, task: int, failure: Failure) -> list[tuple[s
 
 
 def message_of(error: BaseException) -> str | None:
-    """The message as Java's `getMessage`: None of an error that was made without one."""
+    """The message like Java's `getMessage`: None for an error without one."""
     text = error_text(error)
     return text if error.args or text else None
 
 
 def stack_trace(error: BaseException) -> str:
-    """The error, where it was raised, innermost first, and its causes, in the form `Throwable.printStackTrace` has."""
+    """The error, its stack frames, innermost first, and its causes, in the format of `Throwable.printStackTrace`."""
     lines: list[str] = []
     seen: set[int] = set()
     prefix = ""
@@ -145,7 +146,7 @@ def _consumed_text(message: Message) -> str:
 
 
 def _source_text(record: SourceRecord) -> str:
-    """As Java's `SourceRecord.toString`."""
+    """The text of Java's `SourceRecord.toString`."""
     batch, at = record.batch, record.at
     headers: Sequence[Header] = batch.headers[at] if batch.headers else ()
     shown = ", ".join(
@@ -168,7 +169,7 @@ def _source_text(record: SourceRecord) -> str:
 
 
 def _text(value: Any) -> str:
-    """As Java shows it, but for bytes, of which Java tells the array's identity."""
+    """The value as Java prints it, except for bytes, for which Java prints the array's identity."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Error handling of a run, put together from the connector's `errors.*` settings.
 
-Owns which reporters there are and their order (the log first, then the dead letter queue), and the clients they need.
-How a failure is dealt with is `tolerance`; what is said of it `error_reports`; where it is kept `dead_letters`.
+Owns the choice of reporters and their order (the log first, then the dead letter queue), and the clients they need.
+`tolerance` handles a failure; `error_reports` describes it; `dead_letters` stores it.
 
 Invariant: a connector that sets no `errors.*` has no reporter and no client for one.
 """
@@ -41,15 +41,15 @@ _log = logging.getLogger(__name__)
 
 
 class SinkErrors:
-    """Of a sink task's run."""
+    """Error handling of a sink task's run."""
 
     def __init__(self, spec: RunSpec, admin: AdminClient, chain: SinkChain) -> None:
-        """Makes the dead letter queue's topic and producer, when there is to be one. `chain`: whose converters write
-        what a task made itself.
+        """Creates the dead letter queue's topic and producer, if the config has one. `chain`: its converters write
+        records that a task created.
 
         Raises:
-            ConfigError: a setting that cannot be used.
-            TaskFailed: the topic is not there and cannot be made.
+            ConfigError: an invalid setting.
+            TaskFailed: the topic does not exist and cannot be created.
         """
         settings = error_settings(spec.connector_config)
         self.counts = Counts()
@@ -59,41 +59,41 @@ class SinkErrors:
             self._letters = _sink_letters(spec, settings, self.counts)
         self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
         self.tolerates = settings.tolerate
-        #: whoever is told: a task's records are given up by it.
+        #: exists with or without reporters: the task reports failed records through it.
         self.errant = ErrantRecords(self.tolerance, self.settle, chain)
         self.reporter = self.errant if settings.reports else None
 
     def settle(self) -> None:
-        """Return once no dead letter is on its way. Raises TaskFailed when that takes too long."""
+        """Wait until no dead letter is in flight. Raises TaskFailed when that takes too long."""
         if self._letters is not None:
             self._letters.settle()
         self.errant.settled()
 
     @property
     def is_ending(self) -> bool:
-        """True once the reporter raised what ends the run."""
+        """True once the reporter raised the error that ends the run."""
         return self.errant.is_ending
 
     def raise_swallowed(self) -> None:
-        """Raise what the reporter raised and the task caught, when it ends the run."""
+        """Raise the reporter's error if it ends the run and the task caught it."""
         self.errant.raise_swallowed()
 
     def hear(self) -> None:
-        """Have the producer say what it has to."""
+        """Poll the producer, so that it runs its callbacks."""
         if self._letters is not None:
             self._letters.producer.poll(0)
 
     def close(self) -> None:
-        """Give the producer up, after a short wait for what is on its way."""
+        """Release the producer, after a short wait for records in flight."""
         if self._letters is not None:
             self._letters.close()
 
 
 class SourceErrors:
-    """Of a source task's run."""
+    """Error handling of a source task's run."""
 
     def __init__(self, spec: RunSpec, admin: AdminClient) -> None:
-        """As of a sink."""
+        """Like a sink's."""
         settings = error_settings(spec.connector_config)
         self.counts = Counts()
         self.letters: SourceDeadLetters | None = None
@@ -107,12 +107,13 @@ class SourceErrors:
         self.tolerance.origin = self._origin
 
     def begin(self, polled: SourceBatch) -> None:
-        """The records that fail from now on are of this batch."""
+        """Set the batch of the records that fail from now on."""
         self._polled = polled
 
     def refused(self, batch: Batch, at: int, error: KafkaError, topic: str, size_bytes: int) -> None:
-        """The producer will never send what became of that record, of so many bytes. Raises RecordError unless errors
-        are tolerated."""
+        """Handle a record that the producer will never send, of `size_bytes`. Raises RecordError unless errors are
+        tolerated.
+        """
         origin = self._origin(batch, at)
         message = f"Kafka refused a record for topic {topic}: {error.str()}"
         kind = RecordTooLargeError if error.code() == KafkaError.MSG_SIZE_TOO_LARGE else ConnectError
@@ -132,7 +133,9 @@ class SourceErrors:
 
 
 def _queue_admin(spec: RunSpec, admin: AdminClient) -> AdminClient:
-    """Who makes a sink's queue: `admin`, which has the consumer's login, unless an admin client is configured."""
+    """The admin client that creates a sink's queue: `admin`, with the consumer's login, unless the config has an admin
+    client.
+    """
     given = client_settings("admin", spec.worker_config, spec.connector_config)
     for warning in given.warnings:
         _log.warning("%s", warning.message)

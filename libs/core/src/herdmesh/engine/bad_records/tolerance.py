@@ -1,15 +1,13 @@
 """Error policy for a record that fails: retry, skip, report, or end the run (`errors.tolerance`, `errors.retry.*`).
 
 Owns Connect's execute algorithm (docs/reference/connect/data-model.md, section 5.2), the settings it reads, and the
-counts. Who is told, and how, is `error_reports` and `dead_letters`; where in a batch the good records go on is the
-chain's.
+counts. The reports are `error_reports` and `dead_letters`; the chain continues with the good records of a batch.
 
-A record is skipped when its retries are used up, even with `errors.tolerance=none`: that is Connect's rule 2, and said
-in the log here. A ConfigError is never tolerated (ADR 0007): what is wrong with the configuration is wrong for every
-record.
+A record is skipped when its retries are exhausted, even with `errors.tolerance=none`: that is Connect's rule 2, and it
+is logged here. A ConfigError is never tolerated (ADR 0007): a wrong configuration is wrong for every record.
 
-Invariant: a failure is counted, and every reporter has heard of it, before the record is given up or the run ends; a
-run that is to end never gives a record up for it.
+Invariant: a failure is counted, and every reporter has received it, before the record is skipped or the run ends; a
+run that ends never skips a record for that reason.
 """
 
 from __future__ import annotations
@@ -36,18 +34,18 @@ KAFKA_PRODUCE = "KAFKA_PRODUCE"
 FIRST_DELAY_MS = 300
 _ENDS_ANYWAY = (ConfigError, MemoryError)
 _TELL_EVERY = 1_000
-"""Of records skipped with tolerance none: a line in the log for the first, and for each so many."""
+"""Of records skipped with tolerance none, the first is logged, and then one of this many."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorSettings:
-    """`errors.*` of a connector."""
+    """Settings `errors.*` of a connector."""
 
     tolerate: bool
     retry_timeout_ms: int
-    """-1 = for ever."""
+    """-1 = no limit."""
     retry_delay_max_ms: int
     log: bool
     log_messages: bool
@@ -58,7 +56,7 @@ class ErrorSettings:
 
     @property
     def reports(self) -> bool:
-        """True when somebody is told of failures; a sink task then has an errant-record reporter."""
+        """True when failures are reported; a sink task then has an errant-record reporter."""
         return self.log or bool(self.dead_letters)
 
 
@@ -79,7 +77,7 @@ def error_settings(config: Mapping[str, str | None]) -> ErrorSettings:
 
 @dataclass(slots=True)
 class Counts:
-    """`task-error-metrics` of one run, under way."""
+    """`task-error-metrics` of one run, mutable."""
 
     failures: int = 0
     errors: int = 0
@@ -92,7 +90,7 @@ class Counts:
     dead_letters_cut: int = 0
 
     def so_far(self) -> ErrorCounts:
-        """As a value."""
+        """The counts as an immutable value."""
         return ErrorCounts(
             self.failures, self.errors, self.skipped, self.retries, self.logged, self.dead_letters,
             self.dead_letters_failed, self.last_error_ms, self.dead_letters_cut,
@@ -101,36 +99,36 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A record as the source's task gave it, before the chain: its batch and its place there."""
+    """A record as the source's task returned it, before the chain: its batch and its index there."""
 
     batch: Batch
     at: int
     source_partition: Mapping[str, Any] | None
     source_offset: Mapping[str, Any] | None
-    """Of the batch, that is of its last record."""
+    """Offset of the batch, that is of its last record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One record that failed, and what there is to say of it."""
+    """One record that failed, with the details for reports."""
 
     stage: str
     class_name: str
-    """What was at work: the Java class of a converter or transformation."""
+    """The failed class: the Java class of a converter or transformation."""
     error: BaseException
     record: Message | SourceRecord
 
 
 class Reporter(Protocol):
-    """Who is told of failures."""
+    """Receiver of failures."""
 
     def report(self, failure: Failure) -> None:
-        """Called once for each, in the order of the records."""
+        """Called once for each failure, in the order of the records."""
         ...
 
 
 class RetryStopped(Exception):
-    """The run is to end while a record waits to be tried again; the record is neither given on nor given up."""
+    """The run must end while a record waits for its retry; the record is neither passed on nor skipped."""
 
     def __init__(self, reason: RunEnd) -> None:
         super().__init__(reason)
@@ -152,27 +150,28 @@ class Tolerance:
         self.counts = counts
         self.eager = settings.tolerate or settings.reports
         self.origin: Callable[[Batch, int], Message | SourceRecord] = _unknown
-        """The loop's answer to which record that is, of the batch under way."""
+        """Set by the loop: the original record at an index of the current batch."""
         self.pause: Callable[[float, bool], RunEnd | None] = _slept
-        """The loop's way to wait so many seconds; why the run is to end instead, None = it waited. With True also when
-        its share of the slot is used: tries that have no end would keep the slot from others for ever. Tries that have
-        one would begin anew in the next run, so that the record might never be given up."""
+        """Set by the loop: wait so many seconds; returns the reason to end the run, None = the wait is over. With True
+        it also ends when its share of the slot is used: retries without a limit would keep the slot from others
+        forever. Retries with a limit would begin again in the next run, so that the record might never be skipped.
+        """
         self.asked_delay_ms: Callable[[], int | None] = lambda: None
-        """What a sink's task that cannot take a batch wants to be waited for; None = it did not say."""
+        """The delay that a sink task requested when it could not take a batch; None = it set none."""
         self._settings = settings
         self._reporters = reporters
         self._clock = clock
         self._chance = chance
-        #: of the record that is tried again.
+        #: the wait of a record that is retried.
         self._wait = waits.Standing()
 
     def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
-        """As `Attempts.attempt`.
+        """See `Attempts.attempt`.
 
         Raises:
-            RecordSkipped: the record is given up.
-            RecordError: it is not, and ends the run.
-            RetryStopped: the run is to end first.
+            RecordSkipped: the record is skipped.
+            RecordError: the record is not skipped, and ends the run.
+            RetryStopped: the run must end first.
         """
         begun_s, tries = self._clock(), 0
         while True:
@@ -206,11 +205,11 @@ class Tolerance:
                 return result
 
     def until_taken(self, put: Callable[[], None]) -> None:
-        """Have the sink task take a batch. While it says that it can take it later, it is given the same one again,
-        without end, as by Connect (docs/reference/connect/data-model.md, sections 3.3 and 3.4). Not counted, and no
-        record is given up.
+        """Pass a batch to the sink task. While the task raises RetriableError, it gets the same batch again, without a
+        limit, as in Connect (docs/reference/connect/data-model.md, sections 3.3 and 3.4). These retries are not
+        counted, and no record is skipped.
 
-        Raises RetryStopped: the run is to end first; the task has not taken the batch.
+        Raises RetryStopped: the run must end first; the task has not taken the batch.
         """
         try:
             return put()
@@ -231,7 +230,7 @@ class Tolerance:
                     refused = error
 
     def failed_outside(self, failure: Failure) -> None:
-        """A record failed where nothing is tried again: in the task's hands, or on its way to Kafka.
+        """Handle a record that failed where there are no retries: in the task, or on its way to Kafka.
 
         Raises RecordError unless errors are tolerated.
         """
@@ -243,12 +242,12 @@ class Tolerance:
         raise outside_error(failure) from failure.error
 
     def _again(self, begun_s: float, tries: int, waits_for: str, error: RetriableError) -> bool:
-        """Wait before the next try; False = there is no time for one. Raises RetryStopped."""
+        """Wait before the next retry; False = the retry timeout is over. Raises RetryStopped."""
         timeout_ms = self._settings.retry_timeout_ms
         elapsed_ms = (self._clock() - begun_s) * 1000
         if 0 <= timeout_ms <= elapsed_ms:
             return False
-        # Who is asked may say when to come back (Retry-After).
+        # The failed service may set the delay itself (Retry-After).
         delay_ms = max(self._delay_ms(tries), (error.next_try_s or 0) * 1000)
         if timeout_ms >= 0:
             delay_ms = min(delay_ms, timeout_ms - elapsed_ms)
@@ -259,7 +258,7 @@ class Tolerance:
         return True
 
     def _delay_ms(self, tries: int) -> float:
-        """How long to wait after so many tries."""
+        """The delay after so many tries."""
         delay_ms, most_ms = FIRST_DELAY_MS << min(tries - 1, 40), self._settings.retry_delay_max_ms
         return delay_ms if delay_ms <= most_ms else self._chance(0, max(0, most_ms))
 
@@ -278,14 +277,14 @@ class Tolerance:
 
 
 def executing_class(step: object) -> str:
-    """The class a failure is told of: Java's name of a converter or transformation."""
+    """The class reported for a failure: Java's name of a converter or transformation."""
     if isinstance(step, Step):
         return step.transformation.class_name
     return getattr(step, "java_class", None) or str(step)
 
 
 def outside_error(failure: Failure) -> RecordError:
-    """What ends a run for a record that failed outside of the chain."""
+    """The error that ends a run for a record that failed outside of the chain."""
     record, cause = failure.record, failure.error
     if isinstance(record, SourceRecord):
         return RecordError(failure.stage, failure.class_name, record.batch.topic, record.batch.partition, None, cause)
@@ -297,4 +296,4 @@ def _unknown(_batch: Batch, _at: int) -> SourceRecord:
 
 
 def _slept(seconds: float, _yields: bool) -> None:
-    time.sleep(seconds)  # waits: who has this pause has said it (`goes_on`)
+    time.sleep(seconds)  # waits: the caller of this pause reports the wait (`goes_on`)

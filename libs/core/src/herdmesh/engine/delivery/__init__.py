@@ -1,6 +1,6 @@
 """Delivery of records to Kafka: at least once, or exactly once in transactions.
 
-Owns how a source's records are produced and when their delivery reports are in. Knows no connector.
+Owns the production of a source's records and their delivery reports. Knows no connector.
 Invariant: a record counts as delivered only after its broker acknowledged it.
 """
 

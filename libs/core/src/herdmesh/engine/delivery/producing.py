@@ -1,8 +1,8 @@
 """Producer calls that queue many records at once.
 
-Owns the calls of the producer and what they refuse. Whether a refused record ends the run is the caller's.
+Owns the calls of the producer and their refusals. The caller decides whether a refused record ends the run.
 
-Invariant: a record is queued once, or named as refused; a full queue is waited for.
+Invariant: a record is queued once, or returned as refused; a full queue is waited for (backpressure).
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from herdmesh.engine.runtime import progress_ticks
 
 _QUEUE_PAUSE_S = 0.05
 _COLUMNS_MIN = 64
-"""Fewer are queued one by one: each is reported, and a batch costs some microseconds itself."""
-#: What the client refuses of one record, others unharmed. All else is about the producer or the cluster.
+"""Smaller batches are queued one by one: each record is reported then, and a batch call itself costs some microseconds.
+"""
+#: The client's errors about one record, which do not affect others. All other errors concern the producer or the
+#: cluster.
 _OF_THE_RECORD = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError._UNKNOWN_PARTITION))
 
 _NO_ROOM = "the record is larger than producer.buffer.memory"
 
 Refused = list[tuple[int, KafkaError]]
-"""Places of records the client will never send, and why, ascending."""
+"""Indexes of records that the client will never send, with the error, ascending."""
 _Step = Callable[[int], tuple[int, Refused, bool]]
-"""Queues from a place on: the place of the next one to queue, what was refused before it, whether there is no room."""
+"""Queues from an index on. Returns the next index to queue, the refusals before it, and whether the queue is full."""
 
 
 def produce(
@@ -41,12 +43,12 @@ def produce(
     between: Callable[[], None] = nothing,
     columns: ColumnQueue | None = None,
 ) -> Refused:
-    """Queue the records of a converted batch. Raises KafkaException when the client takes nothing any more.
+    """Queue the records of a converted batch. Raises KafkaException when the client accepts nothing any more.
 
     Args:
         reports: a callback for each record, called with the error, if any, and the message; empty = none.
-        between: called at each turn of waiting for room; what it raises leaves the records queued so far.
-        columns: the producer's, for who can do without a report of every record that Kafka did not take: the last of
+        between: called at each turn of the wait for room; if it raises, the records queued so far stay queued.
+        columns: the producer's batch queue, for callers that need no report of every rejected record: only the last of
             each batch has one. None = every record has one.
     """
     count = len(batch.values)
@@ -64,13 +66,13 @@ def produce(
             partition = columns.spread.partition(batch.topic)
         return _until_queued(producer, between, count, partial(_columns, producer, columns, batch, _number(partition)))
     rows = (
-        # By place, as the client reads them: half the time of names.
+        # By position, as the client reads them: half the time of names.
         [batch.topic] * count,
         batch.values,
         batch.keys or [None] * count,
         [_number(partition)] * count,
         reports or [None] * count,  # callback
-        [None] * count,  # on_delivery, which does not count beside the other, not even beside None
+        [None] * count,  # on_delivery, which is ignored beside the other, even beside None
         [NOW_MS if time_ms is None else time_ms for time_ms in batch.timestamps_ms] or [NOW_MS] * count,
         [header or None for header in headers] or [None] * count,
     )
@@ -83,7 +85,7 @@ def produce_all(
     records: Mapping[bytes, bytes | None],
     between: Callable[[], None] = nothing,
 ) -> None:
-    """Queue records, by key, none of which may be missing. Raises KafkaException. `between`: as of `produce`."""
+    """Queue records, by key, all of which are required. Raises KafkaException. `between`: as in `produce`."""
     count = len(records)
     rows = [topic] * count, list(records.values()), list(records)
     refused = _until_queued(producer, between, count, partial(_one_by_one, producer, rows))
@@ -92,7 +94,7 @@ def produce_all(
 
 
 def _until_queued(producer: Producer, between: Callable[[], None], count: int, queue: _Step) -> Refused:
-    """Call `queue` until all are queued or refused."""
+    """Call `queue` until all records are queued or refused."""
     refused: Refused = []
     place, alone = 0, -1
     while place < count:
@@ -100,7 +102,7 @@ def _until_queued(producer: Producer, between: Callable[[], None], count: int, q
         refused += found
         if not is_full:
             continue
-        if place == alone:  # nothing was queued before it: it is larger than all the room there is
+        if place == alone:  # the queue was empty before it: the record is larger than the whole buffer
             refused.append((place, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, _NO_ROOM)))
             place += 1
             continue
@@ -113,14 +115,14 @@ def _until_queued(producer: Producer, between: Callable[[], None], count: int, q
 
 
 def _one_by_one(producer: Producer, rows: Sequence[Sequence[Any]], place: int) -> tuple[int, Refused, bool]:
-    """A `_Step`: call `producer.produce` with each row of these columns, of which the second are the values.
+    """A `_Step`: call `producer.produce` with each row of these columns, of which the second has the values.
 
-    No step of the loop is Python's: 0.57 microseconds a record, with one that is 0.70, and 0.66 for `produce_batch`
-    (confluent-kafka 2.16), which takes a dict for each record and knows neither times nor headers.
+    No step of the loop runs in Python: 0.57 microseconds a record, with one Python step 0.70, and 0.66 for
+    `produce_batch` (confluent-kafka 2.16), which takes a dict for each record and supports neither times nor headers.
     """
     count = len(rows[1])
     topics, values, *others = (column[place:] if place else column for column in rows)
-    left = iter(list(values))  # which knows how many are left
+    left = iter(list(values))  # an iterator with a length hint, which shows how many are left
     try:
         deque(starmap(producer.produce, zip(topics, left, *others, strict=True)), maxlen=0)
     except BufferError:
@@ -135,8 +137,9 @@ def _one_by_one(producer: Producer, rows: Sequence[Sequence[Any]], place: int) -
 def _columns(
     producer: Producer, columns: ColumnQueue, batch: Batch, partition: int, place: int
 ) -> tuple[int, Refused, bool]:
-    """A `_Step`: all but the last by one call, and the last with a report, which says what there is to say of them when
-    Kafka does not take them."""
+    """A `_Step`: queue all but the last by one call, and the last with a report, which explains the failure when Kafka
+    rejects the batch.
+    """
     last = len(batch.values) - 1
     times_ms = batch.timestamps_ms if any(batch.timestamps_ms) else ()
     refused: Refused = []
@@ -152,7 +155,9 @@ def _columns(
     row = [batch.topic], batch.values[last:], batch.keys[last:] or [None], [partition], nobody, nobody, [time_ms]
     at, found, is_full = _one_by_one(producer, row, 0)
     refused += [(last, error) for _, error in found]
-    if batch.partition is None:  # then the partition is not the record's, but what was known of a topic that is another
+    if (
+        batch.partition is None
+    ):  # then the partition is not the record's, but an outdated one of a topic that was recreated
         for _, error in refused:
             if error.code() == KafkaError._UNKNOWN_PARTITION:
                 raise KafkaException(error)

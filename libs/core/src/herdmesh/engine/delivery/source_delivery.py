@@ -1,11 +1,11 @@
 """Delivery of a source's records, exactly once or at least once (`herdmesh.delivery.guarantee`; ADR 0003, ADR 0012).
 
 Owns the two ways. Exactly once: records and offsets are in one transaction of the fence. At least once: records go
-through a producer of their own, outside of transactions, to be seen at once; when all are acknowledged, their offsets
-are committed in a transaction of the fence that has nothing else. When to commit, and what, is the loop's.
+through a producer of their own, outside of transactions, and are visible at once; when all are acknowledged, their
+offsets are committed in a transaction of the fence that has nothing else. The loop decides when to commit, and what.
 
-Invariant: an offset is committed under the fence only, and never before a record that it stands for. So an owner that
-was fenced may add records a second time where that is what the user chose, and moves no offset.
+Invariant: an offset is committed under the fence only, and never before a record that it covers. So a fenced owner may
+duplicate records if the user chose at least once, but moves no offset.
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ _log = logging.getLogger(__name__)
 
 
 class SourceDelivery:
-    """Exactly once."""
+    """Exactly-once delivery."""
 
     is_transactional = True
-    """Records are in the fence's transaction from `begin` on: nobody sees them before `commit`, and they can be given
-    up."""
+    """Records are in the fence's transaction from `begin` on: invisible before `commit`, and they can be aborted."""
 
     def __init__(self, fence: Fence) -> None:
         self.fence = fence
         self.producer = fence.producer
-        """Of the records."""
+        """Producer of the records."""
         self.columns = column_queue(fence.producer)
-        """Its quicker way for those that need no report each: a commit fails when Kafka did not take one of them."""
+        """Its faster queue for records without a report each: a commit fails when Kafka rejected one of them."""
 
     @property
     def is_open(self) -> bool:
@@ -51,48 +50,48 @@ class SourceDelivery:
         return self.fence.in_transaction
 
     def begin(self) -> None:
-        """What is produced from now on is of the next commit. Raises TaskFenced."""
+        """Begin a commit unit: records produced from now on belong to the next commit. Raises TaskFenced."""
         self.fence.begin()
 
     def commit(self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str]) -> None:
-        """Return once the records are acknowledged, and visible, and the offsets in these topics; no topics = the
-        worker keeps them.
+        """Return once the records are acknowledged and visible, and the offsets are in these topics; no topics = the
+        worker keeps the offsets.
 
         Raises:
-            TaskFenced: as `Fence.commit`; so TaskFailed.
-            KafkaException: the client takes no offsets, or is lost (`raise_lost`).
+            TaskFenced: as `Fence.commit`; also TaskFailed.
+            KafkaException: the client rejects the offsets, or is lost (`raise_lost`).
         """
         self._write(offsets, topics)
         self.fence.commit()
 
     def abort(self) -> None:
-        """Give up what was produced since `begin`. Raises as `Fence.commit`. Of a transactional one only."""
+        """Abort the records since `begin`; only for a transactional delivery. Raises as `Fence.commit`."""
         self.fence.abort()
 
     def is_lost(self) -> bool:
-        """As `Fence.is_lost`, of all its producers."""
+        """Like `Fence.is_lost`, for all its producers."""
         return self.fence.is_lost()
 
     @property
     def is_in_doubt(self) -> bool:
-        """As `Fence.is_in_doubt`, of all its producers."""
+        """Like `Fence.is_in_doubt`, for all its producers."""
         return self.fence.is_in_doubt
 
     def raise_lost(self) -> None:
-        """As `Fence.raise_lost`, of all its producers."""
+        """Like `Fence.raise_lost`, for all its producers."""
         if self.is_lost():
             raise clients.forgotten()
 
     def raise_fatal(self, error: KafkaException) -> None:
-        """As `Fence.raise_fatal`."""
+        """See `Fence.raise_fatal`."""
         self.fence.raise_fatal(error)
 
     def hear(self, admin: AdminClient) -> None:
-        """As `clients.hear`."""
+        """See `clients.hear`."""
         clients.hear(self.producer, admin)
 
     def close(self) -> None:
-        """As `Fence.close`."""
+        """See `Fence.close`."""
         self.fence.close()
 
     def _write(self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str]) -> None:
@@ -101,34 +100,36 @@ class SourceDelivery:
 
 
 class AtLeastOnce(SourceDelivery):
-    """At least once: every record that is acknowledged is there for good, and is sent again unless its offset is
-    committed, too."""
+    """At-least-once delivery: every acknowledged record stays, and is sent again unless its offset is committed,
+    too."""
 
     is_transactional = False
 
     def __init__(self, fence: Fence, producer: CheckedProducer, contact: Contact, failures: DeliveryFailures) -> None:
-        """`producer`: idempotent, not transactional, and nobody else's; tells `failures`. `contact`: its."""
+        """`producer`: idempotent, not transactional, used for nothing else; reports to `failures`. `contact`: of that
+        producer.
+        """
         super().__init__(fence)
         self.producer = producer
-        self.columns = None  # that a record was not taken is known from its report alone
+        self.columns = None  # only its report shows that a record was rejected
         self._contact = contact
         self._failures = failures
         self._is_open = False
 
     @property
     def is_open(self) -> bool:
-        """See there."""
+        """See `SourceDelivery`."""
         return self._is_open
 
     def begin(self) -> None:
-        """See there."""
+        """See `SourceDelivery`."""
         self._is_open = True
 
     def commit(self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str]) -> None:
-        """See there.
+        """See `SourceDelivery`.
 
-        Raises also TaskFailed: what Kafka refused of the records, or RETRIABLE: nobody says for a minute whether all
-        are acknowledged. No offset is committed then, and all that was acknowledged will be sent again.
+        Raises also TaskFailed: the reason why Kafka rejected records, or RETRIABLE: not all are acknowledged after a
+        minute. No offset is committed then, and all acknowledged records will be sent again.
         """
         self._settle()
         failpoints.hit("before-offset-commit")
@@ -139,26 +140,26 @@ class AtLeastOnce(SourceDelivery):
         self._is_open = False
 
     def is_lost(self) -> bool:
-        """See there."""
+        """See `SourceDelivery`."""
         return super().is_lost() or self._contact.is_lost(self.producer)
 
     @property
     def is_in_doubt(self) -> bool:
-        """See there."""
+        """See `SourceDelivery`."""
         return super().is_in_doubt or self._contact.is_in_doubt
 
     def raise_fatal(self, error: KafkaException) -> None:
-        """See there. One of the records' own producer says all there is to say."""
+        """See `SourceDelivery`. An error of the records' own producer is complete in itself."""
         if self.fence.in_transaction:
             super().raise_fatal(error)
 
     def hear(self, admin: AdminClient) -> None:
-        """See there."""
+        """See `SourceDelivery`."""
         super().hear(admin)
         self.fence.producer.poll(0)
 
     def close(self) -> None:
-        """See there. What is on its way is given up: its offsets are not committed."""
+        """See `SourceDelivery`. Discards records in flight: their offsets are not committed."""
         try:
             self.producer.purge()
             self.producer.poll(0)
@@ -170,7 +171,7 @@ class AtLeastOnce(SourceDelivery):
         deadline_s = time.monotonic() + RETRY_TIMEOUT_S
         before = len(self.producer)
         with Unacknowledged(self.producer, self.fence.waits_for, self.fence.sends_to) as doubt:
-            while before and (left := self.producer.flush(_TURN_S)):  # waits: `doubt` says for what
+            while before and (left := self.producer.flush(_TURN_S)):  # waits: reported by `doubt`
                 if left == before:
                     self._contact.doubt()
                 before = left
@@ -188,7 +189,7 @@ class AtLeastOnce(SourceDelivery):
 
 
 def outlet(spec: RunSpec, settings: SourceSettings, failures: DeliveryFailures, *, reports: bool) -> SourceDelivery:
-    """Of a run, as its settings say. `reports`: as of `clients.producer`, of the records.
+    """The delivery that a run's settings require. `reports`: of the records, as in `clients.producer`.
 
     Raises:
         ConfigError: as `clients.producer`.

@@ -1,9 +1,9 @@
 """Fence of a task: its transactional producer.
 
-Owns taking over, and committing under the fence. Does not know what is committed.
+Owns taking over, and committing under the fence. Does not know the committed data.
 
 Invariant: after `take_over` every earlier owner of the transactional id gets TaskFenced at its next commit, and so does
-this one once somebody else has taken over. Nothing that cannot be undone may be done without a commit that succeeded.
+this one after another take-over. An action that cannot be undone requires a commit that succeeded before.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from herdmesh.kafka.transaction_offsets import send_offsets
 from herdmesh.kafka.transient import may_be_repeated
 
 CALL_TIMEOUT_S = 2.0
-"""One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers
-anew, and the one before may not have noticed that they are back."""
+"""Timeout of one call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks up
+the brokers again, and the call before may not have noticed that they are back.
+"""
 _CLOSE_TIMEOUT_S = 3.0
 _TURN_S = 0.2
 TRANSACTIONS_TOPIC = "__transaction_state"
-"""What every producer may ask for that takes part in transactions."""
+"""The topic that every producer with transactions may query."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Fence:
     """One producer with one transactional id; one transaction at a time."""
 
     sends_to: Callable[[], Iterable[str]] = tuple
-    """The topics of the records of the open transaction, as far as its owner says."""
+    """The topics of the records in the open transaction, as far as its owner names them."""
 
     def __init__(
         self,
@@ -50,8 +51,9 @@ class Fence:
         contact: Contact | None = None,
         waits_for: str = "Kafka",
     ) -> None:
-        """`contact`: of the producer of a run, which may last; None = it is needed for a moment. `waits_for`: the
-        cluster as waits name it."""
+        """`contact`: for the producer of a run, which may last; None = the fence is needed only briefly. `waits_for`:
+        the name of the cluster in waits.
+        """
         self.producer = producer
         self.waits_for = waits_for
         self._transactional_id = transactional_id
@@ -65,15 +67,15 @@ class Fence:
         return self._in_transaction
 
     def take_over(self) -> None:
-        """Fence every earlier owner and finish what it left open: its commits are then visible, or will never be.
+        """Fence every earlier owner and end its open transaction: its commits are then visible, or never will be.
 
         Raises:
-            TaskFenced: somebody else took over at the same moment.
+            TaskFenced: another owner took over at the same moment.
             TaskFailed: RETRIABLE when the broker does not answer in time.
         """
         self._until_done(lambda: connect(self.producer, self.raise_lost), "connecting")
         self._until_done(self._watched(lambda: self.producer.init_transactions(CALL_TIMEOUT_S)), "taking over")
-        self.producer.poll(0)  # what it has to log of this, before anything else
+        self.producer.poll(0)  # deliver its log lines of the take-over before anything else
 
     def begin(self) -> None:
         """Open a transaction. Raises TaskFenced."""
@@ -85,16 +87,17 @@ class Fence:
 
         Raises:
             TaskFenced: another owner took over; nothing of the transaction is visible.
-            TaskFailed: RETRIABLE: it did not commit, or the broker does not say; the next owner will see which. So when
-                the client only guesses that a record is acknowledged (`clients.raise_guess`): it was not asked to.
+            TaskFailed: RETRIABLE: it did not commit, or the outcome is unknown; the next owner will see it. Also when
+            the
+                client only inferred an acknowledgement (`clients.raise_guess`): the commit was not sent then.
         """
         self._until_done(self._settle, "sending")
         self._until_done(self._watched(lambda: self.producer.commit_transaction(CALL_TIMEOUT_S)), "committing")
         self._in_transaction = False
 
     def abort(self) -> None:
-        """Abort the open transaction once all that was produced in it is at the broker. Raises as `commit`."""
-        # waits: who sends has said it
+        """Abort the open transaction once all its records have reached the broker. Raises as `commit`."""
+        # waits: the sending call reports the wait
         self._until_done(lambda: self.producer.flush(CALL_TIMEOUT_S), "sending")
         self._until_done(self._watched(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S)), "aborting")
         self._in_transaction = False
@@ -120,34 +123,37 @@ class Fence:
 
     @property
     def is_in_doubt(self) -> bool:
-        """As `Contact.is_in_doubt`, of its producer."""
+        """Like `Contact.is_in_doubt`, for its producer."""
         return self._contact is not None and self._contact.is_in_doubt
 
     def is_lost(self) -> bool:
-        """True when the producer has forgotten its brokers (`Contact`), which takes some seconds to find out. Costs
-        nothing while it has them."""
+        """True when the producer has forgotten its brokers (`Contact`), which takes some seconds to determine. Costs
+        nothing while it has them.
+        """
         return self._contact is not None and self._contact.is_lost(self.producer)
 
     def raise_lost(self) -> None:
-        """To be called at each turn of a waiting for the producer. Raises KafkaException, an outage, when it is lost:
-        what was asked of it and not answered may have taken effect or not."""
+        """Call it at each turn of a wait for the producer. Raises KafkaException, an outage, when the producer has lost
+        its brokers: requests without a reply may have taken effect or not.
+        """
         if self.is_lost():
             raise clients.forgotten()
 
     def raise_fatal(self, error: KafkaException) -> None:
-        """Raise what stands behind an error of `produce` that only says "fatal", as it does once the client has heard
-        of it in the background; calls of a transaction name it. Returns for every other error.
+        """Raise the cause of an error of `produce` that is only "fatal", as after an error that the client received in
+        the background; transaction calls name the cause. Returns for every other error.
 
         Raises:
             TaskFenced: another owner took over.
-            KafkaException: what else the producer died of.
+            KafkaException: any other fatal error of the producer.
         """
         if error.args[0].code() == KafkaError._FATAL:
             self._until_done(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S), "going on")
 
     def trouble(self) -> KafkaError | None:
-        """Why the open transaction can only be aborted, which calls of `produce` do not say. None = it need not be.
-        Raises TaskFenced when that is why."""
+        """The error because of which the open transaction must be aborted, which calls of `produce` do not report. None
+        = no error. Raises TaskFenced when that is the reason.
+        """
         if not self._in_transaction:
             return None
         cause = transaction_trouble(self.producer)
@@ -156,10 +162,11 @@ class Fence:
         return cause
 
     def close(self) -> None:
-        """Give the producer up, within a second (or five, when a call hangs): abort what is open, so that readers need
-        not wait for the next owner to do it, and drop what is queued. Never raises: a producer that was fenced says so
-        at every call, also at those that clean up, and would hide why the run ended."""
-        if self._hangs:  # so would every further call of it
+        """Release the producer, within a second (or five, when a call hangs): abort the open transaction, so that
+        readers need not wait for the next owner to do it, and drop queued records. Never raises: a fenced producer
+        fails at every call, even in cleaning up, and that would hide why the run ended.
+        """
+        if self._hangs:  # every further call would hang too
             return
         if self._in_transaction:
             try:
@@ -176,17 +183,18 @@ class Fence:
             _log.info("the producer of %s is abandoned: %s", self._transactional_id, error)
 
     def _settle(self) -> None:
-        """Return once each record is acknowledged, or the transaction can no more be committed, which the commit says.
+        """Wait until each record is acknowledged, or the transaction cannot be committed any more; the commit then
+        fails with the reason.
 
         Raises:
             TaskFenced: another owner took over.
-            TaskFailed: RETRIABLE, when nobody acknowledges them, or as `clients.raise_guess`.
+            TaskFailed: RETRIABLE, when they are not acknowledged in time, or as `clients.raise_guess`.
             KafkaException: as `raise_lost`.
         """
         deadline = time.monotonic() + RETRY_TIMEOUT_S
         with Unacknowledged(self.producer, self.waits_for, self.sends_to) as left:
-            while self.producer.flush(_TURN_S):  # waits: `left` says for what
-                if self.trouble() is not None:  # what is queued stays there
+            while self.producer.flush(_TURN_S):  # waits: reported by `left`
+                if self.trouble() is not None:  # queued records stay in the queue then
                     return
                 progress_ticks.moved()
                 self.raise_lost()
@@ -197,11 +205,11 @@ class Fence:
         clients.raise_guess(self.producer)
 
     def _until_done(self, call: Callable[[], Any], doing: str) -> None:
-        """Calls of a transaction may be repeated as they are while their error is retriable (librdkafka's rule).
+        """Repeat a transaction call while its error is retriable (librdkafka's rule).
 
-        A transaction the broker wants aborted is not repeated here: the run ends and the next one starts from what is
-        committed. In particular INVALID_PRODUCER_ID_MAPPING must not be healed by a new id from inside: that would
-        fence a rightful owner.
+        A transaction that the broker wants aborted is not retried here: the run ends and the next one starts at the
+        committed offsets. In particular INVALID_PRODUCER_ID_MAPPING must not be healed by a new id from inside: that
+        would fence a rightful owner.
         """
         deadline = time.monotonic() + RETRY_TIMEOUT_S
         with waits.Standing() as standing:
@@ -226,11 +234,12 @@ class Fence:
         return TaskFenced(f"another owner has taken over {self._transactional_id}: {cause.str()}")
 
     def _watched(self, call: Callable[[], Any]) -> Callable[[], None]:
-        """The call, given up when it hangs. A run ends then, and its next owner fences what the call may still do.
+        """Wrap a call so that it is abandoned when it hangs. The run ends then, and its next owner fences the abandoned
+        call.
 
         The call raises:
-            TaskFailed: UNREACHABLE, when it hangs: whether it took effect is not known.
-            KafkaException: as it does.
+            TaskFailed: UNREACHABLE, when it hangs: its outcome is unknown.
+            KafkaException: the call's own error.
         """
 
         def watched() -> None:
@@ -254,23 +263,23 @@ def held(
     *,
     reports: bool = False,
 ) -> Fence:
-    """The fence of a run, whose producer is made as by `clients.producer`."""
+    """The fence of a run, with a producer from `clients.producer`."""
     contact = clients.contact(spec, overrides, TRANSACTIONS_TOPIC)
     producer = clients.producer(spec, overrides, on_failure, reports=reports, on_error=contact.note)
     return Fence(producer, spec.transactional_id, contact, kafka(spec.bootstrap_servers))
 
 
 def connect(producer: Producer, between: Callable[[], None] = clients.nothing) -> None:
-    """Have a connection first: asked for its coordinator without one, the client looks again only after 500 ms (one
-    take-over in three, measured). A bootstrap address answers as broker -1 and is dropped once its broker is known.
-    The topic asked about is the one that the take-over itself needs; the answer does not matter. `between`: called
-    before it is asked again.
+    """Establish a connection first: a client that looks for its coordinator without one retries only after 500 ms (one
+    take-over in three, measured). A connection to a bootstrap address (broker id -1) is closed once its broker is
+    known. The request is for the topic that the take-over itself needs; its result is not used. `between`: called
+    before each retry.
 
     Raises:
-        KafkaException: no broker answers for RETRY_TIMEOUT_S, or refuses; what `between` raises.
+        KafkaException: no broker answers for RETRY_TIMEOUT_S, or refuses; also errors of `between`.
     """
     for _ in range(3):
-        # Only answers of transactions say of themselves that they may be repeated.
+        # Only errors of transaction calls have the flag that they may be repeated.
         answer = retried(lambda: producer.list_topics(TRANSACTIONS_TOPIC, CALL_TIMEOUT_S), between=between)
         if answer.orig_broker_id >= 0:
             return

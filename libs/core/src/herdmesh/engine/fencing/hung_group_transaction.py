@@ -1,24 +1,25 @@
-"""Hung transaction of a consumer group: Kafka left it open for ever, and its owner finishes it (ADR 0006).
+"""Hung transaction of a consumer group: Kafka left it open forever, and its owner finishes it (ADR 0006).
 
 A broker that dies between deciding a transaction and writing its marker may, when it comes back, take the partition for
-deleted and drop the marker: the coordinator calls the transaction complete, the partition holds it open. Nothing but a
-marker of the same producer id ends it: the next transaction of the id that touches the partition. This makes one.
+deleted and drop the marker. The coordinator then considers the transaction complete, but the partition keeps it open.
+Only a marker of the same producer id ends it: the next transaction of the id that touches the partition. This module
+makes one.
 
-Owns that transaction for the offsets of a sink's group (a source's: `hung_offsets_transaction`). Does not decide when
-it is due (`partitions`).
+Owns that transaction for the offsets of a sink's group (a source's: `hung_offsets_transaction`). `partitions` decides
+when it is due.
 
-Invariant: nothing that a reader of the group's or the connector's offsets can tell apart is written, and only after the
-fence was taken: then nothing of its id can be open by right.
+Invariant: it writes nothing that a reader of the group's or the connector's offsets can distinguish, and only after the
+fence was taken: then no transaction of its id can be open legitimately.
 
-Why COMMIT is right for a group's offsets, also where the lost marker was an ABORT: all before an offset is flushed
-or staged before its commit begins, no run deletes what it staged when it fails (a later owner does, in `recover`, after
-it has read stable offsets), and nobody could read the offsets since. So both are true of the work: it is done up to the
-committed offset, and staged files that the manifest names are there. Had it been a commit, as far as anybody was told,
-then its files may be published, and going on from the older offset would send their records again.
+Why COMMIT is right for a group's offsets, even if the lost marker was an ABORT: everything before an offset is flushed
+or staged before its commit begins, no failing run deletes its staged files (a later owner does, in `recover`, after
+it has read stable offsets), and nobody could read the offsets since. So both hold: the work is done up to the
+committed offset, and the staged files that the manifest names exist. If it was a commit, its files may be published,
+and a start from the older offset would send their records again.
 
-Not done: a hung transaction in the topic a source writes to. There is no record its readers would not see. The next
-commit of the task into the partition ends it; until then its readers wait. Should the process die again within the
-transaction made here, before its commit was asked for, its abort ends the hung one too.
+Not done: a hung transaction in the topic that a source writes to. There is no record that its readers would not see.
+The next commit of the task into the partition ends it; until then its readers wait. If the process dies again within
+the transaction made here, before its commit request, its abort ends the hung one too.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class GroupFinisher:
-    """Finishes what hangs of the fence's id where a sink's group keeps its offsets."""
+    """Finishes hung transactions of the fence's id in the partition with a sink's group offsets."""
 
     def __init__(self, spec: RunSpec, overrides: ClientConfig, group: str, fence: Fence, admin: AdminClient) -> None:
         self.group = group
@@ -52,7 +53,7 @@ class GroupFinisher:
         self._admin = admin
 
     def finish(self, consumer: Consumer, partition: PartitionId) -> None:
-        """Have a commit marker written there. `partition`: any of the group's; a login may commit only for those.
+        """Write a commit marker there. `partition`: any of the group's; a login may be allowed to commit only those.
 
         Raises:
             TaskFenced: another owner took over.
@@ -73,8 +74,9 @@ class GroupFinisher:
         self._delete(scratch)
 
     def is_readable_unstable(self, consumer: Consumer) -> bool:
-        """True when the group's offsets can be read by who does not mind open transactions: it is these that are in the
-        way then, and no absent broker."""
+        """True when the group's offsets can be read without regard to open transactions: then an open transaction is
+        the obstacle, not an unreachable broker.
+        """
         try:
             group_offsets(consumer, self._admin, self.group, _LOOK_TIMEOUT_S)
         except KafkaException:
@@ -82,11 +84,13 @@ class GroupFinisher:
         return True
 
     def offsets_partition(self, consumer: Consumer) -> int:
-        """The partition of `__consumer_offsets` that keeps the group."""
+        """The partition of `__consumer_offsets` that has the group."""
         return partition_of_group(self.group, _partition_count(consumer))
 
     def _delete(self, scratch: str) -> None:
-        """Best effort: a login may lack the right, and the broker forgets a group without members by itself."""
+        """Delete the scratch group, best effort: a login may lack the permission, and the broker expires a group
+        without members by itself.
+        """
         try:
             find_coordinator(self._admin, scratch, clients.CALL_TIMEOUT_S)
             delete_group(self._admin, scratch, clients.CALL_TIMEOUT_S)
@@ -100,12 +104,12 @@ def _partition_count(consumer: Consumer) -> int:
 
 
 def partition_of_group(group: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` that keeps a group."""
+    """The partition of `__consumer_offsets` that has a group."""
     return java_partition(group, partition_count)
 
 
 def neighbour(group: str, partition_count: int) -> str:
-    """A group in the same partition whose name begins as this one's, as rules for access by prefix want."""
+    """A group in the same partition whose name begins with this one's, for access rules by prefix."""
     wanted, number = partition_of_group(group, partition_count), 0
     while partition_of_group(f"{group}.unhang-{number}", partition_count) != wanted:
         number += 1

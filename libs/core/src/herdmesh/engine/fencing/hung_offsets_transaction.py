@@ -1,14 +1,14 @@
 """Hung transaction of a source in the offsets topic, which the connector's next run finishes (ADR 0006).
 
-Here, unlike for a sink, it matters how the transaction was decided: its data may be marked already, and offsets that
-say otherwise would lose or double records. The transaction coordinator's own log tells, if the login may read it: the
-last decision of the task's id that names the partition, since any later one would have ended the hung one.
+Here, unlike for a sink, the decision of the transaction matters: its records may be marked already, and contradicting
+offsets would lose or duplicate records. The transaction coordinator's own log has the decision, if the login may read
+it: the last decision of the task's id that names the partition, since any later one would have ended the hung one.
 
-Owns writing a marker of the same kind. How it was decided is read by `kafka.transaction_outcomes`, when it is due is
-decided by `source_offsets`.
+Owns writing a marker of the same kind. `kafka.transaction_outcomes` reads the decision, `source_offsets` decides when
+it is due.
 
-Invariant: nothing is finished whose decision was not read. What is written is the removal of an offset that no task has
-(a tombstone of a partition `{"herdmesh.hung": n}`): Connect and this engine both forget a key that they do not have.
+Invariant: nothing is finished without a known decision. The written record deletes an offset that no task has
+(a tombstone of a partition `{"herdmesh.hung": n}`): Connect and this engine both ignore the deletion of a missing key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetsFinisher:
-    """Finishes what hangs of the fence's id in one offsets topic. `look`: makes a consumer."""
+    """Finishes hung transactions of the fence's id in one offsets topic. `look`: creates a consumer."""
 
     def __init__(
         self, topic: str, connector: str, transactional_id: str, fence: Fence, look: Callable[[], Consumer]
@@ -42,7 +42,7 @@ class OffsetsFinisher:
         self._look = look
 
     def finish(self, partition: int) -> None:
-        """Have a marker written into the partition, if it is known which; nothing else, and no error, otherwise: the
+        """Write a marker into the partition, if the decision is known. Otherwise do nothing and raise nothing: the
         transaction may be another task's, which finishes it itself.
 
         Raises:
@@ -72,7 +72,9 @@ class OffsetsFinisher:
             self._fence.abort()
 
     def _decided(self, partition: int) -> bool | None:
-        """True = commit, None = no decision that names the partition. Raises KafkaException, DecisionsNotRead."""
+        """True = commit, False = abort, None = no decision names the partition. Raises KafkaException,
+        DecisionsNotRead.
+        """
         consumer, shard = self._look(), (self._topic, partition)
         try:
             found = clients.retried(

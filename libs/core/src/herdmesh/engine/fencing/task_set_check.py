@@ -1,17 +1,16 @@
 """Check that a task still belongs to the task set in force, read from the config topic itself.
 
-Owns one question, asked by every run after its take-over. The fence alone cannot answer it: a worker that is cut off
-from its leader, or listens to one whose time is over, may take the id of an old task set back from the new one, and the
-new set divides the partitions otherwise. Connect's own tasks ask the same (docs/reference/connect/herder.md, section 5,
+Owns one query, made by every run after its take-over. The fence alone cannot answer it: a worker that is cut off from
+its leader, or follows one whose epoch is over, may take the id of an old task set back from the new one, and the new
+set divides the partitions differently. Connect's own tasks check the same (docs/reference/connect/herder.md, section 5,
 `testVerifyTaskGeneration`).
 
-Almost always nothing was written since the leader, or an earlier run, last looked: then the end of the topic is the
-whole answer, and it comes while the run asks Kafka other things. Only when the end has moved the records between are
+Almost always nothing was written since the leader's, or an earlier run's, last read: then the end of the topic is
+sufficient, and it is fetched while the run makes other requests. Only if the end has moved are the records between
 read.
 
-Invariant: a new task set is committed before the old one is fenced (docs/design/herder.md, section 5), so whoever takes
-over after that fence finds the commit when it looks at the end after taking over; whoever took over before it is
-fenced.
+Invariant: a new task set is committed before the old one is fenced (docs/design/herder.md, section 5). So an owner that
+takes over after that fence finds the commit when it reads the end after its take-over; an owner from before is fenced.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ _REFUSED = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_
 
 
 def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> bool:
-    """True when the manifest says that the claim's task set is not in force, or that a connector is that should not, or
-    that something was done to one that should have been left alone."""
+    """True when the manifest contradicts the claim: its task set is not in force, a connector exists that should not,
+    or one that should not change has a new record.
+    """
     if not claim.incarnation:
         return not manifest.deleted
     if not claim.task_digest:
@@ -50,13 +50,14 @@ def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> boo
 
 
 def ask(spec: RunSpec, admin: AdminClient, consumer: Consumer | None = None) -> ClaimCheck:
-    """Ask where the config topic ends. To be called after the take-over; waits to be told who leads the topic, and not
-    for the answer. `consumer` is read with, if need be, while nothing is assigned to it; without it one is made."""
+    """Request the end of the config topic. Call it after the take-over; waits for the topic's metadata, but not for the
+    result. `consumer` is used to read, if necessary, while it has no assignment; without it one is created.
+    """
     return ClaimCheck(spec, admin, consumer)
 
 
 class ClaimCheck:
-    """One question under way. `verify` is to be called before anything is moved, removed or told."""
+    """One query under way. Call `verify` before anything is moved, removed or reported."""
 
     def __init__(self, spec: RunSpec, admin: AdminClient, consumer: Consumer | None) -> None:
         self._spec = spec
@@ -69,7 +70,7 @@ class ClaimCheck:
         """The offset up to which nothing contradicts the claim; None when there is nothing to verify.
 
         Raises:
-            TaskFenced: another task set is in force, or the connector is gone.
+            TaskFenced: another task set is in force, or the connector was deleted.
             TaskFailed: RETRIABLE, when the config topic cannot be read to its end.
         """
         claim, spec = self._claim, self._spec
@@ -79,7 +80,8 @@ class ClaimCheck:
             end = self._end(claim)
             if end < claim.offset:
                 raise _another_topic(claim, f"it ends at {end}")
-            # A transaction is at least a record and its marker, and a marker alone may be what the leader had not read.
+            # A transaction is at least a record and its marker; a marker alone may be the part that the leader had not
+            # read.
             manifest = self._newest(claim, end) if end > claim.offset + 1 else None
         except KafkaException as error:
             raise _unreadable(claim, error) from error
@@ -128,10 +130,10 @@ def _why_not(spec: RunSpec, claim: TaskSetClaim) -> str:
 
 
 def _newest(spec: RunSpec, claim: TaskSetClaim, end: int, consumer: Consumer) -> ManifestRecord | None:
-    """The last manifest of the connector in the config topic from the claim's place to `end`."""
+    """The last manifest of the connector in the config topic from the claim's offset to `end`."""
     key = _KEY_PREFIX + spec.connector.encode()
     found: ManifestRecord | None = None
-    # A client that is connected and does not know the topic yet would look for its leader only after up to a second.
+    # A connected client that does not know the topic yet would look for its leader only after up to a second.
     clients.retried(lambda: consumer.list_topics(claim.config_topic, clients.CALL_TIMEOUT_S))
     consumer.incremental_assign([TopicPartition(claim.config_topic, 0, claim.offset)])
     try:
@@ -158,14 +160,15 @@ def _newest(spec: RunSpec, claim: TaskSetClaim, end: int, consumer: Consumer) ->
 
 
 def _last_before(end: int, message: Message) -> bool:
-    """True when nothing but the marker of its transaction can be between a record and the end: the client would tell of
-    the end only after it has waited there for more."""
+    """True when only the marker of its transaction can be between a record and the end: the end-of-partition event
+    would come only after the client has waited there for more.
+    """
     offset = message.offset()
     return offset is not None and offset + 2 >= end
 
 
 def _is_end(message: Message, claim: TaskSetClaim) -> bool:
-    """True at the end of the topic; False for what the client goes on after by itself."""
+    """True at the end of the topic; False for errors after which the client continues by itself."""
     error = message.error()
     assert error is not None
     if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]

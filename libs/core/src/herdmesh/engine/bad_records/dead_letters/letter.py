@@ -1,13 +1,13 @@
-"""Dead letter of one record: key, value, headers, time, and the shorter forms for a topic that refuses the whole.
+"""Dead letter of one record: key, value, headers, time, and the shorter forms for a topic that rejects the whole.
 
-Owns how much is cut and the header that says so. Sends nothing.
+Owns the cuts and the header that marks them. Sends nothing.
 
-A letter is cut in two steps. The first keeps the beginning of key and value, the record's own headers if they are
-small, and the beginning of stack trace and message. The second keeps only the headers that say where the record is and
-what failed. Both carry `CUT_HEADER` and Connect's context headers, whatever
-`errors.deadletterqueue.context.headers.enable` says, because the record can only be found by its place.
+A dead letter is cut in two steps. The first keeps the beginning of key and value, the record's own headers if they are
+small, and the beginning of stack trace and message. The second keeps only the headers with the record's place and
+the failure. Both have `CUT_HEADER` and Connect's context headers, whatever the value of
+`errors.deadletterqueue.context.headers.enable`, because the record can only be found by its place.
 
-Invariant: a letter without `CUT_HEADER` has every byte of the record.
+Invariant: a dead letter without `CUT_HEADER` has every byte of the record.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from herdmesh.connect.topics import ERROR_HEADER_PREFIX
 Header = tuple[str, bytes | None]
 
 CUT_HEADER = "__herdmesh.cut"
-"""Its value is JSON: key_bytes, value_bytes (null = there was none) and headers (how many) of the record."""
+"""Its value is JSON with fields of the record: key_bytes, value_bytes (null = there was none) and headers (their
+number).
+"""
 DATA_BYTES_MAX = 1_024
-"""Of key and of value, in the first step."""
+"""Maximum size of key and of value, in the first step."""
 TEXT_BYTES_MAX = 1_024
-"""Of stack trace and message, in the first step."""
+"""Maximum size of stack trace and message, in the first step."""
 OWN_HEADERS_BYTES_MAX = 2_048
 SHORT_TEXT_BYTES_MAX = 128
 OVERHEAD_BYTES = 128
-"""Of a record batch of one record, at most: its header has 61, the record's lengths a few each."""
+"""Maximum overhead of a record batch of one record: its header has 61 bytes, the record's lengths a few each."""
 HEADER_OVERHEAD_BYTES = 10
 _LONG = frozenset((f"{ERROR_HEADER_PREFIX}exception.stacktrace", f"{ERROR_HEADER_PREFIX}exception.message"))
 _STACK_TRACE = f"{ERROR_HEADER_PREFIX}exception.stacktrace"
@@ -37,7 +39,7 @@ _STACK_TRACE = f"{ERROR_HEADER_PREFIX}exception.stacktrace"
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A letter as it is to be written."""
+    """A dead letter before it is written."""
 
     key: bytes | None
     value: bytes | None
@@ -47,26 +49,26 @@ class Letter:
     """Connect's headers of the failure."""
     time_ms: int | None
     place: str
-    """Where the record is, for an error's text: `topic t, partition 0, offset 5`."""
+    """Place of the record, for an error's text: `topic t, partition 0, offset 5`."""
     cause: str
-    """Why the record failed, in one line."""
+    """Reason of the record's failure, in one line."""
     with_context: bool = True
-    """False = the context is written only when the letter is cut."""
+    """False = the context is written only when the dead letter is cut."""
     is_cut: bool = False
 
     @property
     def headers(self) -> list[Header]:
-        """All that are written."""
+        """All headers to write."""
         return [*self.own, *(self.context if self.with_context or self.is_cut else ())]
 
     @property
     def size_bytes(self) -> int:
-        """At least what it takes in a topic when it is not compressed."""
+        """Its size in a topic without compression, at least."""
         headers = sum(len(name.encode()) + len(value or b"") + HEADER_OVERHEAD_BYTES for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers + OVERHEAD_BYTES
 
     def forms(self) -> tuple[Letter, Letter, Letter]:
-        """Whole, cut, and cut down to its place."""
+        """The whole dead letter, the cut one, and the one cut down to its place."""
         told = {
             "key_bytes": None if self.key is None else len(self.key),
             "value_bytes": None if self.value is None else len(self.value),
@@ -98,7 +100,7 @@ def _shortened(context: Sequence[Header], most: int) -> list[Header]:
 
 
 def _beginning(data: bytes | None, most: int) -> bytes | None:
-    """The first bytes, up to the end of a character where they are UTF-8."""
+    """The first bytes, up to the end of a character if they are UTF-8."""
     if data is None or len(data) <= most:
         return data
     end = most

@@ -1,8 +1,8 @@
-"""Topic of the dead letter queue: its creation, its size limit, sending, and the error of a letter it refuses.
+"""Topic of the dead letter queue: its creation, its size limit, sending, and the error of a rejected dead letter.
 
-Owns the texts that say what to change. When letters are safe is `sink`'s and `source`'s.
+Owns the texts with the fix. `sink` and `source` know when dead letters are safe.
 
-Invariant: the error of a letter that is not taken names the record's place, why the record failed, and the next step.
+Invariant: the error of a rejected dead letter names the record's place, the reason of its failure, and the next step.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make_topic(admin: AdminClient, settings: ErrorSettings) -> None:
 
 
 def size_max(admin: AdminClient, topic: str) -> int:
-    """The largest record batch the topic takes, in bytes; Kafka's default where the broker does not tell."""
+    """The largest record batch in bytes that the topic accepts; Kafka's default when the broker does not return it."""
     untyped: Any = admin
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
@@ -81,8 +81,9 @@ def queued(
     on_delivery: Callable[[KafkaError | None, Message], None],
     between: Callable[[], None],
 ) -> KafkaError | None:
-    """Hand a letter to the client; the error when it will never send it. `between`: called at each turn of waiting for
-    room. Raises TaskFailed: RETRIABLE, when there is no room for long."""
+    """Queue a dead letter in the client; return the error when the client will never send it. `between`: called at each
+    turn of the wait for room. Raises TaskFailed: RETRIABLE, when there is no room for long.
+    """
     more: dict[str, Any] = {"headers": letter.headers} if letter.headers else {}
     if letter.time_ms is not None:
         more["timestamp"] = letter.time_ms
@@ -92,7 +93,7 @@ def queued(
             try:
                 producer.produce(topic, letter.value, letter.key, on_delivery=on_delivery, **more)
             except BufferError:
-                if len(producer) == 0:  # it is larger than all the room there is
+                if len(producer) == 0:  # it is larger than the whole buffer
                     return KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "it is larger than producer.buffer.memory")
                 if time.monotonic() >= deadline_s:
                     raise TaskFailed(f"dead letters wait in vain for {topic}", ErrorClass.RETRIABLE) from None
@@ -108,10 +109,10 @@ def queued(
 
 
 def flush(producer: Producer, topic: str, between: Callable[[], None]) -> None:
-    """Return once it is known of everything queued what became of it. `between`: called each second.
+    """Wait until every queued dead letter has its delivery report. `between`: called each second.
 
     Raises:
-        TaskFailed: RETRIABLE, when nobody says so in a minute.
+        TaskFailed: RETRIABLE, after a minute without reports.
     """
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
     with waits.on(f"dead letter queue {topic}", "Kafka has not acknowledged the letters"):
@@ -125,7 +126,7 @@ def flush(producer: Producer, topic: str, between: Callable[[], None]) -> None:
 
 
 def told_cut(topic: str, letter: Letter) -> None:
-    """Say in the log that a letter was cut."""
+    """Log that a dead letter was cut."""
     _log.warning(
         "the dead letter of %s is too large for topic %s and was cut: it says where the record is; raise %s of the "
         "topic, and producer.override.max.request.size, to have letters whole",
@@ -134,7 +135,7 @@ def told_cut(topic: str, letter: Letter) -> None:
 
 
 def refusal(topic: str, letter: Letter, error: KafkaError) -> TaskFailed:
-    """What the task fails with, as its letter is not taken."""
+    """The error of a task whose dead letter is rejected."""
     failed = TaskFailed(
         f"the dead letter of {letter.place} cannot be written to topic {topic}: {error.str()}. No offset past that "
         f"record is committed. {_next_step(topic, error)} The record had failed with: {letter.cause}",

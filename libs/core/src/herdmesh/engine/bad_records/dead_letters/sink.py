@@ -1,14 +1,14 @@
 """Dead letters of a sink task's run.
 
-Owns their producer's queue and when they are safe. A sink's letters have the bytes, headers and time the record was
-read with, and go through a producer of their own, since a task's transaction has only offsets in it. The loop commits
-no offset before the letters of the records below it are acknowledged (`settle`), so that no letter is missing and,
-after a crash between the two, some may be there twice, also where the sink itself is exactly-once.
+Owns their producer's queue and the moment when they are safe. A sink's dead letters have the bytes, headers and time
+with which the record was read, and go through a producer of their own, since a task's transaction has only offsets in
+it. The loop commits no offset before the dead letters of the records below it are acknowledged (`settle`), so that none
+is missing and, after a crash between the two, some may be duplicated, even if the sink itself is exactly-once.
 
-A letter that is refused for its size is tried again alone, as it may have shared a request with others, and is cut when
-it is refused alone (`letter`).
+A dead letter that is rejected for its size is retried alone, as it may have shared a request with others, and is cut
+when it is rejected alone (`letter`).
 
-Invariant: once a letter is not taken, every later `report` and `settle` raises: no offset is committed in this run.
+Invariant: once a dead letter is rejected, every later `report` and `settle` raises: no offset is committed in this run.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from herdmesh.kafka.checked_producer import CheckedProducer
 
 CLOSE_S: Final = 5.0
 _AGAIN_MAX: Final = 20
-"""Letters that wait for their second try, at most: they may be large."""
-#: Refused perhaps because of others in the request.
+"""Maximum number of dead letters that wait for their retry: they may be large."""
+#: Errors that may come from other records in the request.
 _ALONE_CODES: Final = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._INVALID_DIFFERENT_RECORD))
 _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 
 
 class SinkDeadLetters:
-    """Of one run. Used from the loop's thread only."""
+    """The dead letters of one run. Used from the loop's thread only."""
 
     def __init__(
         self, spec: RunSpec, settings: ErrorSettings, counts: Counts, producer: CheckedProducer, contact: Contact
     ) -> None:
-        """`producer`: idempotent, and nobody else's. `contact`: its."""
+        """`producer`: idempotent, used for nothing else. `contact`: of that producer."""
         self.producer = producer
         self._contact = contact
         self._spec = spec
@@ -55,10 +55,10 @@ class SinkDeadLetters:
         self._refused: TaskFailed | None = None
 
     def report(self, failure: Failure) -> None:
-        """Put the record on its way.
+        """Queue the record's dead letter.
 
         Raises:
-            TaskFailed: a letter was not taken; RETRIABLE, when the producer's queue does not empty.
+            TaskFailed: a dead letter was rejected; RETRIABLE, when the producer's queue does not empty.
             KafkaException: an outage, as the producer has forgotten its brokers (`Contact`).
         """
         self._raise_refused()
@@ -71,11 +71,12 @@ class SinkDeadLetters:
             self._try_again()
 
     def settle(self) -> None:
-        """Return once each letter is acknowledged.
+        """Wait until each dead letter is acknowledged.
 
         Raises:
-            TaskFailed: a letter was not taken; RETRIABLE, when nobody says so in a minute, or the client guesses
-                (`raise_guess`).
+            TaskFailed: a dead letter was rejected; RETRIABLE, after a minute without reports, or when the client only
+            inferred
+                an acknowledgement (`raise_guess`).
             KafkaException: as `report`.
         """
         if len(self.producer):
@@ -86,7 +87,7 @@ class SinkDeadLetters:
         raise_guess(self.producer)
 
     def close(self) -> None:
-        """Wait a little for what is on its way, and give the rest up: its offsets are not committed."""
+        """Wait briefly for queued dead letters, and discard the rest: their offsets are not committed."""
         # waits: for CLOSE_S at most
         if len(self.producer) and (self._contact.is_in_doubt or self.producer.flush(CLOSE_S)):
             self.producer.purge()
@@ -126,7 +127,7 @@ class SinkDeadLetters:
             self._refused = queue.refusal(self._topic, letter, error)
 
     def _try_again(self) -> None:
-        """Send those that were refused with others alone, cut where they are too large."""
+        """Send those that were rejected together with others again, each alone, cut if they are too large."""
         queue.flush(self.producer, self._topic, self._raise_lost)
         again, self._again = self._again, []
         for letter in again:
@@ -142,7 +143,7 @@ class SinkDeadLetters:
                 self._give_up(letter, error)
 
     def _alone(self, letter: Letter) -> KafkaError | None:
-        """Send it and wait for what becomes of it."""
+        """Send one and wait for its delivery report."""
         outcome: list[KafkaError | None] = []
 
         def delivered(error: KafkaError | None, _message: Message) -> None:

@@ -1,14 +1,15 @@
 """Dead letters of a source task's run.
 
-Owns what waits for the transaction, and what is cut before it is sent. A source's letters go where its records go, and
-are in the transaction of the batch they are from: there exactly when its offset is (at least once: before it is).
+Owns those that wait for the transaction, and their cut before sending. A source's dead letters go where its records go,
+in the transaction of their batch: visible exactly when its offset is (with at-least-once delivery: before it is).
 Connect has none for sources; a source's record has no bytes yet, so key, value and headers are JSON with schema
-(JsonConverter), as the task gave them.
+(JsonConverter), as the task returned them.
 
-A record that the broker refuses spoils the whole transaction, so that a letter cannot be tried whole first: what is
-larger than the topic takes uncompressed is cut before it is sent, and no more are in one request than the topic takes.
+A record that the broker rejects spoils the whole transaction, so a dead letter cannot be tried whole first: one that is
+larger than the topic's limit without compression is cut before it is sent, and a request has no more of them than the
+topic accepts.
 
-Invariant: a letter that Kafka does not take fails the run before its transaction is committed.
+Invariant: a dead letter that Kafka rejects fails the run before its transaction is committed.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 class SourceDeadLetters:
-    """Of one run: letters wait here until there is a transaction for them."""
+    """The dead letters of one run; they wait here until there is a transaction for them."""
 
     def __init__(
         self, spec: RunSpec, settings: ErrorSettings, counts: Counts, size_max_bytes: Callable[[], int]
     ) -> None:
-        """`size_max_bytes`: the topic's; asked with the first letter of the run."""
+        """`size_max_bytes`: the topic's limit; queried with the first dead letter of the run."""
         self._spec = spec
         self._topic = settings.dead_letters
         self._with_context = settings.context_headers
@@ -50,7 +51,7 @@ class SourceDeadLetters:
         self._size_max_bytes = 0
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting dead letters."""
         return len(self._waiting)
 
     def report(self, failure: Failure) -> None:
@@ -74,14 +75,14 @@ class SourceDeadLetters:
         )
 
     def forget(self) -> None:
-        """The batch is not sent: its records will be polled, and fail, again."""
+        """Discard them, because the batch is not sent: its records will be polled, and fail, again."""
         self._waiting.clear()
 
     def send(self, outlet: SourceDelivery, failures: DeliveryFailures) -> None:
-        """Have those that wait go where the records go. What Kafka refuses of them later is told to `failures`.
+        """Produce the waiting dead letters like records. Later rejections by Kafka go to `failures`.
 
         Raises:
-            TaskFailed: the client does not take one, not even cut.
+            TaskFailed: the client rejects one in every form.
             KafkaException: as `SourceDelivery.raise_lost`.
         """
         if not self._waiting:
@@ -129,10 +130,11 @@ def _json(role: Any) -> Converter:
 
 
 def _written(converter: Converter, value: Any, schema: Schema | None) -> bytes | None:
-    """As JSON with its schema; what is no value under its schema, which may be why it failed, as the text of it."""
+    """JSON with the schema. A value that does not fit its schema, which may be the failure itself, is written as
+    text."""
     if value is None and schema is None:
         return None
     try:
         return converter.write(value, schema)
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, the letter goes out
+    except Exception:  # noqa: BLE001 - the dead letter is sent, whatever is wrong with the value
         return converter.write(repr(value), OPTIONAL_STRING)
