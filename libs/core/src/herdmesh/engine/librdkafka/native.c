@@ -1,10 +1,10 @@
-/* Loops over librdkafka's public calls, one per record, that Python would have to make an object for each time (ADR 0016).
+/* Loops over librdkafka's public calls, one per record; in Python each call would create an object (ADR 0016).
  *
- * Owns no memory and no rule: `native.py` finds librdkafka and gives its calls to `herdmesh_bind`; `intake.py` and
- * `column_queue.py` own what the arrays mean. It includes neither Python's headers nor librdkafka's, so that a C
- * compiler is all it takes to build; the one struct of librdkafka's that is read is of its public header.
+ * Owns no memory and no rule: `native.py` finds librdkafka and passes its calls to `herdmesh_bind`; `batch_consumer.py`
+ * and `column_queue.py` own the meaning of the arrays. It includes neither Python's headers nor librdkafka's, so that a
+ * C compiler is enough to build it; the one struct of librdkafka that it reads is in librdkafka's public header.
  *
- * Invariant: all messages of a `herdmesh_take` are given back by one `herdmesh_release`.
+ * Invariant: one `herdmesh_release` frees all messages of a `herdmesh_take`.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ typedef struct { /* rd_kafka_message_t */
     void *private;
 } message;
 
-typedef struct { /* `native.ROW`; a length of -1: null, and in a row to put a time of 0: none */
+typedef struct { /* `native.ROW`; a length of -1: null; a time of 0 in a row to put: no timestamp */
     uint64_t value;
     int64_t value_length;
     uint64_t key;
@@ -37,14 +37,14 @@ typedef struct { /* `native.ROW`; a length of -1: null, and in a row to put a ti
     int32_t headers;
 } row;
 
-typedef struct { /* `native.Summary`: of all rows of a `herdmesh_take`; what is an error counts as that alone */
+typedef struct { /* `native.Summary`: of all rows of a `herdmesh_take`; an error counts only in `errors` */
     int64_t value_bytes;
     int64_t key_bytes;
-    int64_t values; /* that are not null */
+    int64_t values; /* values that are not null */
     int64_t keys;
     int64_t headers;
     int64_t errors;
-    int64_t strangers; /* of another partition than the first */
+    int64_t strangers; /* rows of another partition than the first row's */
 } summary;
 
 typedef struct { /* in the order of `native._CALLS` */
@@ -64,7 +64,7 @@ static calls kafka;
 
 void herdmesh_bind(const calls *found) { kafka = *found; }
 
-/* Takes what a queue has, at most `size`, and says of each where it lies. Waits so long for all of them. */
+/* Takes the messages of a queue, at most `size`, and fills one row for each. `timeout_ms` limits the whole wait. */
 long herdmesh_take(void *queue, int timeout_ms, message **messages, row *rows, summary *of_all, long size) {
     long count = (long)kafka.consume_batch_queue(queue, timeout_ms, messages, (size_t)size);
     memset(of_all, 0, sizeof *of_all);
@@ -91,7 +91,7 @@ long herdmesh_take(void *queue, int timeout_ms, message **messages, row *rows, s
         to->time_kind = kind;
         of_all->strangers += one->topic != messages[0]->topic || one->partition != messages[0]->partition;
         of_all->errors += !!one->err;
-        if (one->err) /* whose value is the reason */
+        if (one->err) /* its value is the reason */
             continue;
         of_all->values += !!one->payload;
         of_all->value_bytes += one->payload ? to->value_length : 0;
@@ -107,7 +107,7 @@ void herdmesh_release(message **messages, long count) {
         kafka.message_destroy(messages[at]);
 }
 
-/* Copies the values, each with an LF behind it, and the keys without, and says of each where in the copies it is. */
+/* Copies the values, each followed by an LF, and the keys without one; fills `places` with their places in the copies. */
 void herdmesh_copy(const row *rows, long count, char *values, char *keys, uint64_t *places) {
     char *value = values, *key = keys;
     for (long at = 0; at < count; at++) {
@@ -128,8 +128,8 @@ void herdmesh_copy(const row *rows, long count, char *values, char *keys, uint64
     }
 }
 
-/* The headers of messages, one after the other: how long names and values are (-1: null), and how much memory both take;
- * with `data`, they are copied there, name and value in turn. */
+/* Fills `lengths` with the lengths of header names and values (-1: null), message by message, and returns the bytes of
+ * all; with `data`, copies them there, name and value in turn. */
 long herdmesh_headers(message **messages, long count, int64_t *lengths, char *data) {
     long bytes = 0, found = 0;
     for (long at = 0; at < count; at++) {
@@ -154,7 +154,7 @@ long herdmesh_headers(message **messages, long count, int64_t *lengths, char *da
     return bytes;
 }
 
-/* Queues records with their times; `rows[].error` says of each why it was not. After the first without room, none is. */
+/* Queues records with their times; `rows[].error` has the error of each. None is queued after the first without room. */
 long herdmesh_put(void *client, void *topic, int partition, row *rows, long count) {
     long queued = 0;
     for (long at = 0; at < count; at++) {
