@@ -176,8 +176,9 @@ def committed(
 def forgotten(
     consumer: Consumer, hung: GroupFinisher, scope: CommitScope | None, offsets: Mapping[PartitionId, tuple[Any, str]]
 ) -> set[str]:
-    """The topics in `offsets` whose partitions had other owners before and of which the group no longer has an offset
-    in any partition. Sends queries only for topics without any offset in `offsets`. Raises as `committed`.
+    """The topics in `offsets` that another task of the connector committed before (`CommitScope.elsewhere`), and of
+    which the group no longer has an offset in any partition. Sends queries only for topics without any offset in
+    `offsets`. Raises as `committed`.
     """
     if scope is None or scope.group != hung.group:
         return set()
