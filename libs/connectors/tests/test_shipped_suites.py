@@ -107,7 +107,7 @@ def test_a_connector_without_a_suite_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert missing([Datagen], whole) == ["Datagen has no SourceSuite", "Datagen has no SourceRunSuite"]
     quieter = type("TestQuieter", (SinkSuite,), {**here, "test_tombstones": None})
     skipped = type("TestSkipped", (pytest.mark.skip(type("Base", (SinkRunSuite,), here)),), {"pytestmark": []})
-    off = ["TestQuieter leaves out test_tombstones", "TestSkipped leaves out test_runs_that_are_killed"]
+    off = ["TestQuieter leaves out test_tombstones", "TestSkipped leaves out test_killed_runs_lose_no_record"]
     assert missing([ParquetSink], [quieter, skipped]) == off
     assert missing([ParquetSink], [quieter, skipped], [ParquetSink]) == []
     assert missing([ParquetSink], [], [ParquetSink]) == [
@@ -118,4 +118,6 @@ def test_a_connector_without_a_suite_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         sys.modules[__name__], "pytestmark", pytest.mark.skipif(True, reason="a module's"), raising=False
     )
-    assert missing([ParquetSink], [*whole[1:], quieter])[-1] == "TestWholeRuns leaves out test_runs_that_are_killed"
+    assert (
+        missing([ParquetSink], [*whole[1:], quieter])[-1] == "TestWholeRuns leaves out test_killed_runs_lose_no_record"
+    )

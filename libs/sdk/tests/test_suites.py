@@ -12,12 +12,12 @@ from herdmesh.sdk.testing import SinkRunSuite, SinkSuite, SourceRunSuite, Source
 from libs.sdk.tests import awaiting_examples, counted, examples, reading_examples
 
 KILLS = "test_resume_after_a_kill_at_every_point"
-GOES_ON = "test_a_run_goes_on_where_the_last_one_ended"
+GOES_ON = "test_a_run_continues_where_the_last_one_ended"
 ALL_SENT = "test_all_records_come_once_and_in_order"
 ALL_WRITTEN = "test_all_records_are_written"
 CONFIG = "test_config_errors_name_their_field"
 TASKS = "test_task_configs_are_the_same_at_every_request"
-ONE_BAD = "test_one_bad_record_is_given_up_alone"
+ONE_BAD = "test_one_bad_record_is_skipped_alone"
 LIFECYCLE = "test_lifecycle"
 
 
@@ -173,7 +173,7 @@ def test_a_task_that_makes_records_up_and_breaks_a_promise_is_caught(
         (examples.OtherTasksEachTime, TASKS, "another instance makes other task configs"),
         (examples.UnnamedFields, CONFIG, "validation does not name file"),
         (examples.UnreadConfig, CONFIG, "connector and task start with {'file': None}"),
-        (examples.OwnOffsetsRefused, "test_its_own_offsets_can_be_set", "no offset can be set"),
+        (examples.OwnOffsetsRefused, "test_stored_offsets_can_be_set", "no offset can be set"),
     ],
 )
 def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
@@ -198,9 +198,9 @@ def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
         (examples.LinesSinkTask, examples.PickyWorld, "test_tombstones", "DID NOT RAISE"),
         (examples.FailsForTheBatch, examples.LinesSinkWorld, ONE_BAD, "DataError: a name that is no text"),
         (examples.GivesUpTheBatch, examples.LinesSinkWorld, ONE_BAD, "records [4] that were put are not there"),
-        (examples.FieldsOfTheFirst, examples.LinesSinkWorld, "test_a_schema_that_changes", "no column for"),
+        (examples.FieldsOfTheFirst, examples.LinesSinkWorld, "test_a_schema_changes_within_a_commit", "no column for"),
         (examples.SinkStopNeedsStart, examples.LinesSinkWorld, LIFECYCLE, "AttributeError"),
-        (examples.LinesSinkTask, examples.IdempotentWorld, "test_records_that_come_again", "are there more than once"),
+        (examples.LinesSinkTask, examples.IdempotentWorld, "test_redelivered_records", "are there more than once"),
         (examples.LinesSinkTask, examples.IdempotentWorld, KILLS, "after a kill at flush, "),
         (examples.ShowsWhatIsStaged, examples.StagedWorld, KILLS, "stage() shows records [0, 2] before they are comm"),
         (examples.RecoversNothing, examples.StagedWorld, KILLS, "after a kill at the commit after stage, "),
@@ -213,7 +213,12 @@ def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
             KILLS,
             "put() returned, and records [0, 2] that were",
         ),
-        (examples.PublishAppends, examples.StagedWorld, "test_staged_and_published_once", "are there more than once"),
+        (
+            examples.PublishAppends,
+            examples.StagedWorld,
+            "test_staged_files_are_published_once",
+            "are there more than once",
+        ),
     ],
 )
 def test_a_sink_task_that_breaks_a_promise_is_caught(
@@ -248,4 +253,4 @@ def test_a_broken_sink_is_caught_by_a_real_run(kafka_bootstrap: str, tmp_path: P
 
     suite: Any = type("Suite", (SinkRunSuite,), {"connector": with_task(examples.LinesSink, examples.LosesOnFlush)})
     with pytest.raises(AssertionError, match=r"after a kill at after-offset-commit: records \[0.*\] are lost"):
-        suite().test_runs_that_are_killed(new_world, kafka_bootstrap, tmp_path)
+        suite().test_killed_runs_lose_no_record(new_world, kafka_bootstrap, tmp_path)

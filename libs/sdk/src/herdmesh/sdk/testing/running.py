@@ -61,7 +61,9 @@ class SourceRunSuite(Worlds[SourceWorld]):
 
     connector: ClassVar[type[SourceConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def test_runs_that_are_killed(self, new_world: NewWorld[SourceWorld], kafka_bootstrap: str, tmp_path: Path) -> None:
+    def test_killed_runs_lose_no_record(
+        self, new_world: NewWorld[SourceWorld], kafka_bootstrap: str, tmp_path: Path
+    ) -> None:
         """For each point of the loop: a process dies there, the next run continues; each record is in Kafka once."""
         cases: list[_Case] = []
         for point in [point for point in NAMES if point != _PUBLISH]:
@@ -90,7 +92,9 @@ class SinkRunSuite(Worlds[SinkWorld]):
     """Failpoints of the task in addition to the loop's: for a `LedgerSinkTask`, those of `LEDGER_NAMES` that it hits.
     """
 
-    def test_runs_that_are_killed(self, new_world: NewWorld[SinkWorld], kafka_bootstrap: str, tmp_path: Path) -> None:
+    def test_killed_runs_lose_no_record(
+        self, new_world: NewWorld[SinkWorld], kafka_bootstrap: str, tmp_path: Path
+    ) -> None:
         """For each point of the loop: a process dies there, the next run continues; each record is outside."""
         task = new_task(self.connector)
         stages, keeps_ledger = isinstance(task, StagingSinkTask), isinstance(task, LedgerSinkTask)

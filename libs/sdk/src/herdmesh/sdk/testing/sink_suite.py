@@ -84,7 +84,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         trial.run()
         trial.check_found("after a run that ended with an error", exactly=self._exactly(trial))
 
-    def test_a_run_goes_on_where_the_last_one_ended(self, new_world: NewWorld[SinkWorld]) -> None:
+    def test_a_run_continues_where_the_last_one_ended(self, new_world: NewWorld[SinkWorld]) -> None:
         """New records between runs, and a run without new records."""
         trial = self._trial(new_world())
         for numbers in (range(4), range(0), range(4, RECORDS)):
@@ -92,7 +92,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
             trial.run()
             trial.check_found("after a run that was not the first", exactly=True)
 
-    def test_records_that_come_again(self, new_world: NewWorld[SinkWorld]) -> None:
+    def test_redelivered_records(self, new_world: NewWorld[SinkWorld]) -> None:
         """A new task gets the same batches again, as after a rewind of the group's offsets: nothing fails, nothing is
         lost, and a ledger prevents duplicates.
         """
@@ -103,7 +103,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         trial.run(every=3)
         trial.check_found("after a rewind", exactly=trial.world.is_idempotent or trial.keeps_ledger)
 
-    def test_a_schema_that_changes(self, new_world: NewWorld[SinkWorld]) -> None:
+    def test_a_schema_changes_within_a_commit(self, new_world: NewWorld[SinkWorld]) -> None:
         """Fields appear and disappear in the middle of each partition, within one commit."""
         for form in new_world().forms:
             for every in self.periods:
@@ -127,7 +127,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
             with pytest.raises(DataError):
                 trial.run()
 
-    def test_one_bad_record_is_given_up_alone(self, new_world: NewWorld[SinkWorld]) -> None:
+    def test_one_bad_record_is_skipped_alone(self, new_world: NewWorld[SinkWorld]) -> None:
         """With `errors.tolerance=all` a value that does not fit its schema is written or skipped (`context.give_up`),
         and every other record of its batch is written.
         """
@@ -146,7 +146,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         lost = sorted(set(range(RECORDS)) - found.keys())
         assert not lost, f"records {lost} are lost beside one that was given up"
 
-    def test_staged_and_published_once(self, new_world: NewWorld[SinkWorld]) -> None:
+    def test_staged_files_are_published_once(self, new_world: NewWorld[SinkWorld]) -> None:
         """Committed files may be recovered and published again, also by an owner that was stopped meanwhile."""
         trial = self._trial(new_world())
         if not trial.is_staging:

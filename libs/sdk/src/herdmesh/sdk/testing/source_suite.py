@@ -51,7 +51,7 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
             trial.run(tasks_max=tasks_max, wanted=RECORDS)
             self._check(trial, world, RECORDS, f"after a run of {tasks_max} tasks at most", exactly=True)
 
-    def test_a_run_goes_on_where_the_last_one_ended(self, new_world: NewWorld[SourceWorld]) -> None:
+    def test_a_run_continues_where_the_last_one_ended(self, new_world: NewWorld[SourceWorld]) -> None:
         """New records between runs, and runs without new records."""
         world = new_world()
         trial = self._trial(world)
@@ -89,7 +89,7 @@ class SourceSuite(ConnectorSuite[SourceWorld]):
         trial.run(wanted=RECORDS)
         self._check(trial, world, RECORDS, "with records of two shapes", exactly=True)
 
-    def test_its_own_offsets_can_be_set(self, new_world: NewWorld[SourceWorld]) -> None:
+    def test_stored_offsets_can_be_set(self, new_world: NewWorld[SourceWorld]) -> None:
         """`alter_offsets` accepts the task's own stored offsets (`herd offsets set`), and their deletion."""
         world = new_world()
         world.write(range(RECORDS))

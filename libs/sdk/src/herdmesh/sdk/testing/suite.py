@@ -67,7 +67,7 @@ class Worlds(Generic[W]):
 class ConnectorSuite(Worlds[W]):
     """Tests that every connector has to pass."""
 
-    def test_it_can_be_found_and_described(self, new_world: NewWorld[W]) -> None:
+    def test_the_plugin_can_be_found_and_described(self, new_world: NewWorld[W]) -> None:
         """Its names, its version, a stable definition, and a task class that can be loaded."""
         connector = self.connector
         assert connector.class_name, "class_name is empty"
