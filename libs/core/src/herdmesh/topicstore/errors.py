@@ -40,7 +40,7 @@ class TopicStoreError(Exception):
 
 
 class StartError(TopicStoreError):
-    """`start()` failed."""
+    """`start()` failed and nothing runs; fix the cause and call it again."""
 
 
 class TopicMisconfigured(StartError):

@@ -126,7 +126,7 @@ def _outcome(error: BaseException) -> Written:
             return Written.NOT_APPLIED
         case asyncio.CancelledError():
             return Written.LEFT
-        case _:  # open set: a decision may raise any exception
+        case _:  # open: a decision may raise any exception
             return Written.REFUSED
 
 

@@ -42,7 +42,7 @@ _PAUSE_S = 0.05
 
 
 class SourceTransaction:
-    """The transactions of a run, one after the other, through one `SourceDelivery`. `delivery_reports`: for a task that
+    """The transactions of a run, one after the other, through one `SourceDelivery`. `receipts`: for a task that
     wants to be notified of its records.
     """
 
