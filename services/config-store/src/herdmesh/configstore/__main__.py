@@ -1,9 +1,9 @@
 """The config store's process: wiring only.
 
-Order of start: server (NOT_SERVING, but health and `GetStoreStatus` answer), store (replays, joins the election;
-retries until what keeps it from starting is fixed), roles. Order of stop: NOT_SERVING and campaigns ended; then the
-store (finishes its transaction, leaves the election) and the server's calls. A store that closes itself ends the
-process; its supervisor starts it again.
+Order of start: the server (NOT_SERVING, but health and `GetStoreStatus` answer), then the store (replays the topic,
+joins the election, and retries until the cause of a failed start is fixed), then the roles. Order of stop: NOT_SERVING
+and the campaigns ended; then the store (finishes its transaction, leaves the election) and the server's calls. A store
+that closes itself ends the process; its supervisor starts it again.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 async def serve(
     settings: ConfigStoreSettings, stop: asyncio.Event, on_listening: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Serve until `stop` is set or the store closes itself; `on_listening` is told the port.
+    """Serve until `stop` is set or the store closes itself; calls `on_listening` with the port.
 
-    Raises what ended it, or RuntimeError.
+    Raises the error that ended the store, or RuntimeError.
     """
     store = open_store(settings)
     campaigns = Campaigns(store, monotonic_ms)
@@ -74,7 +74,7 @@ async def serve(
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
-        # Together: closing the store is what ends the watches that the server would otherwise wait for.
+        # At the same time: closing the store ends the watches for which the server would otherwise wait.
         await asyncio.gather(server.stop(_DRAIN_S), store.close())
 
 

@@ -1,7 +1,7 @@
 """Settings of the config store: from environment (`HERDMESH_<NAME>`) and flags (`--<name>`), read once at start.
 
-Owns the names, defaults and meaning of each setting, and what follows from them (topic names, identities). How they are
-read and shown is `herdmesh.rpc.settings`.
+Owns the names, defaults and meaning of each setting, and the values derived from them (topic names, identities).
+`herdmesh.rpc.settings` reads and shows them.
 
 Invariant: the identities derived here are Connect's own, so that a Java leader and this store fence each other.
 """
@@ -18,12 +18,13 @@ from herdmesh.topicstore import TopicSettings
 
 _FOR_EVER = -1
 _AUDIT = "-audit"
-#: Outcomes of requests are told for a day (`state.requests.KEPT_MS`); a writer that takes over reads them from there.
+#: Outcomes of requests are kept for a day (`state.requests.KEPT_MS`); a writer that takes over reads them from the
+#: audit topic.
 _AUDIT_RETENTION_MS_MIN = 2 * DAY_MS
 
 
 class ConfigStoreSettings(ServiceSettings):
-    """All settings of one config store process. Replicas of one store differ in `listen` alone."""
+    """All settings of one config store process. Replicas of one store differ only in `listen`."""
 
     listen: str = Field(default="127.0.0.1:7201", description="host:port to serve gRPC on; port 0 = any free port")
     bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Kafka, host:port,host:port")
@@ -72,16 +73,16 @@ class ConfigStoreSettings(ServiceSettings):
 
     @property
     def client_configs(self) -> Mapping[str, str]:
-        """For Kafka clients; may hold secrets."""
+        """Configs for Kafka clients; may hold secrets."""
         return name_value_pairs(self.kafka_client_configs.get_secret_value())
 
     @property
     def audit_topic(self) -> str:
-        """The topic of who changed what, written in the same transactions."""
+        """Name of the topic of audit records (caller, request, outcome), written in the same transactions."""
         return f"{self.config_storage_topic}{_AUDIT}"
 
     def topic_settings(self) -> TopicSettings:
-        """The store's topic and its identities there."""
+        """The store's topic and the identities of its clients."""
         return TopicSettings(
             topic=self.config_storage_topic,
             transactional_id=f"connect-cluster-{self.group_id}",

@@ -1,9 +1,9 @@
-"""The runner of the leader election: streams and time go in, epoch records and messages come out.
+"""The runner of the leader election: campaign streams and time come in, epoch records and messages go out.
 
-Owns the `Election` machine, its ticks, the outbox of each campaign stream and the writes in flight: of one epoch and of
-one block of generations. The machine decides who leads (`state.election`); the servicer converts messages.
+Owns the `Election` machine, its ticks, the outbox of each campaign stream and the writes in flight: one of an epoch and
+one of a block of generations. The machine decides who leads (`state.election`); the servicer converts messages.
 
-Invariant: everything runs on one event loop and the machine is only ever entered there, so it needs no lock.
+Invariant: everything runs on one event loop and the machine is entered only there, so it needs no lock.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Outbox:
 
 
 class Campaigns:
-    """All campaign streams of this replica. `run()` must be running for anything to happen."""
+    """All campaign streams of this replica. Nothing happens unless `run()` is running."""
 
     def __init__(self, store: ConfigTopicStore, clock_ms: Callable[[], int]) -> None:
         self._store = store
@@ -82,7 +82,7 @@ class Campaigns:
         self._writes: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Let time pass until cancelled; then every stream ends."""
+        """Send ticks to the election until cancelled; then end every stream."""
         try:
             while True:
                 await asyncio.sleep(TICK_MS / 1000)
@@ -94,7 +94,7 @@ class Campaigns:
                 outbox.end(ShuttingDown("the config store stops"))
 
     def become(self, role: StoreRole) -> None:
-        """This replica's role changed: only the writer runs an election."""
+        """Apply a new role of this replica: only the writer runs an election."""
         writes = role is StoreRole.WRITER
         if writes and not self._election.writer:
             self._tell(WriterGained(self._store.state.leadership))
@@ -102,18 +102,20 @@ class Campaigns:
             self._tell(WriterLost())
 
     def join(self, herder_id: str, address: str, held: LeaderToken | None) -> int:
-        """Stand for leadership; returns the number of the session."""
+        """Add a candidate for leadership; returns the number of its session."""
         session = next(self._numbers)
         self._outboxes[session] = _Outbox(asyncio.Queue(_OUTBOX_MAX))
         self._tell(CandidateJoined(session, herder_id, address, held))
         return session
 
     def heartbeat(self, session: int, reserve_above: int = 0) -> None:
-        """The herder of this session is alive; as leader it may want generations from `reserve_above` on (0 = no)."""
+        """Record a heartbeat of this session's herder. A leader may request generations from `reserve_above` on (0 = no
+        request).
+        """
         self._tell(HeartbeatReceived(session, reserve_above))
 
     async def messages(self, session: int) -> AsyncIterator[Message]:
-        """What to tell the herder, until `leave`. Raises `NotWriter`, `ShuttingDown`, `QueueFull`."""
+        """Yield the messages for the herder until `leave`. Raises `NotWriter`, `ShuttingDown`, `QueueFull`."""
         outbox = self._outboxes[session]
         while (message := await outbox.messages.get()) is not None:
             if isinstance(message, HerdmeshError):
@@ -121,14 +123,14 @@ class Campaigns:
             yield message
 
     def leave(self, session: int) -> None:
-        """The stream ended."""
+        """Remove the session of a stream that ended."""
         outbox = self._outboxes.pop(session, None)
         if outbox is not None:
             outbox.end(None)
             self._tell(CandidateLeft(session))
 
     def resign(self, token: LeaderToken) -> None:
-        """Give the epoch up. Raises `NotWriter` where another replica runs the election."""
+        """End the epoch of `token`: its leader resigned. Raises `NotWriter` where another replica runs the election."""
         if not self._election.writer:
             raise NotWriter("this replica does not run the election")
         self._tell(Resigned(token))
@@ -201,5 +203,5 @@ class Campaigns:
 
 
 def _stored_leadership(state: ConfigState, _revision: object) -> Leadership:
-    assert state.leadership is not None  # the record this result follows was an epoch
+    assert state.leadership is not None  # the record of this result was an epoch record
     return state.leadership

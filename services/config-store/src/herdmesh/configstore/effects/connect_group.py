@@ -1,9 +1,9 @@
-"""Connect's own group on the broker: the check for a live Java cluster on the topics that we want to write.
+"""Connect's own group on the broker: the check for a live Java cluster that uses the topics of this store.
 
-Owns an admin client for as long as the query takes. Decides nothing but whether the group has members.
+Owns an admin client for as long as the query takes. Decides only whether the group has members.
 
-Invariant: an unknown answer raises, and the topic store then does not take over. A broker shows an empty list to a
-client that may not describe the group, so the permission is checked first.
+Invariant: if the broker gives no clear answer, the check raises, and the topic store does not take over. A broker shows
+an empty list to a client that may not describe the group, so the permission is checked first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Group(Protocol):
 
 
 class _AdminCalls(Protocol):
-    # The newer describe_consumer_groups refuses groups of another protocol than the consumer's, such as Connect's.
+    # The newer describe_consumer_groups refuses groups whose protocol is not the consumer's, such as Connect's.
     def list_groups(self, group: str, timeout: float) -> Sequence[_Group]: ...
 
 
@@ -45,7 +45,8 @@ class ConnectGroup:
 
     def __init__(self, topic: TopicSettings, group_id: str) -> None:
         self._configs: dict[str, Any] = {
-            # As all clients of a store: with the default of 10 s nobody could write that long after a broker's return.
+            # The same value as in all clients of a store: with the default of 10 s nobody could write for that long
+            # after the broker's return.
             "reconnect.backoff.max.ms": 500,
             **topic.client_configs,
             "bootstrap.servers": topic.bootstrap_servers,
@@ -59,17 +60,18 @@ class ConnectGroup:
         return cast(_AdminCalls, AdminClient(ready(self._configs), logger=client_logger))
 
     async def members(self) -> Sequence[str]:
-        """The live members as `client id (host)`. Raises `NotAuthorized`, `KafkaException` when the broker does not
-        say."""
-        # A client that stood idle while its broker went and came back times out on every description from then on
-        # (librdkafka 2.16), and a broker's return is when this is asked: each question is a new client's.
-        # One that has to fetch a token for its login first takes a second: not on the loop.
+        """The live members as `client id (host)`. Raises `NotAuthorized`, or `KafkaException` when the broker gives no
+        answer.
+        """
+        # A new client for each query: a client that was idle while its broker was down times out on every later
+        # description (librdkafka 2.16), and this query is made just after the broker's return. A client that first
+        # fetches a token for its login takes a second: create it off the event loop.
         admin = [await asyncio.to_thread(self._client)]
         try:
             await self._require_described(admin[0])
             groups = await asyncio.to_thread(admin[0].list_groups, self._group_id, _TIMEOUT_S)
         finally:
-            await asyncio.to_thread(admin.clear)  # destroying one takes time: not on the loop
+            await asyncio.to_thread(admin.clear)  # destroying a client takes time: off the event loop
         return sorted(
             f"{member.client_id} ({member.client_host})"
             for group in groups
@@ -91,6 +93,6 @@ class ConnectGroup:
             error = kafka_error(failure)
             if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 raise refused(Need.DESCRIBE_GROUP, self._group_id, self._topic) from None
-            # What the client says of a group whose protocol is not a consumer's, such as Connect's.
+            # The client's error for a group whose protocol is not a consumer's, such as Connect's.
             if error is None or error.code() != KafkaError._INVALID_ARG:  # pyright: ignore[reportPrivateUsage]
                 raise

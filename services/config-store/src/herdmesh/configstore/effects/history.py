@@ -1,7 +1,7 @@
 """The reader of a connector's changes, from the audit topic.
 
-Owns which records are read: the state's index has their positions (`state.history`), the topic store fetches them. The
-servicers convert them.
+Owns the choice of the records to read: the state's index has their positions (`state.history`), the topic store fetches
+them. The servicers convert them.
 
 Invariant: a page shows the topic as it was at or after the call; a config is returned only for exactly the requested
 revision.
@@ -22,7 +22,9 @@ from herdmesh.topicstore import Revision
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Changes newest first. `next_before` is the audit offset to go on below, None = there are no older ones."""
+    """Changes, newest first. `next_before` is the audit offset below which the next page begins; None = no older
+    changes.
+    """
 
     changes: Sequence[AuditRecord]
     next_before: int | None
@@ -30,7 +32,7 @@ class Page:
 
 async def page(store: ConfigTopicStore, connector: str, before: int | None, size: int) -> Page:
     """Up to `size` changes of `connector` below audit offset `before` (None = from the newest)."""
-    await store.barrier()  # a replica may have applied a write and not yet its audit record
+    await store.barrier()  # a replica may have applied a write but not yet its audit record
     places = store.state.history.before(connector, before, size + 1)
     offsets = [place.audit_offset for place in places[:size]]
     changes = await _read(store, offsets)
@@ -38,7 +40,7 @@ async def page(store: ConfigTopicStore, connector: str, before: int | None, size
 
 
 async def config_at(store: ConfigTopicStore, connector: str, revision: Revision) -> Properties:
-    """The config that the change of this revision wrote, secrets redacted. Raises HistoryNotFound with why not."""
+    """The config that the change of this revision wrote, secrets redacted. Raises HistoryNotFound with the reason."""
     await store.barrier()
     text = revisions.to_text(revision)
     offset = revision.next_offsets[0] if len(revision.next_offsets) == 1 else 0

@@ -1,6 +1,6 @@
-"""The opening of the config topic's store, in Kafka or in memory.
+"""Opening of the config topic's store, in Kafka or in memory.
 
-Owns the choice of engine, and the clock and ids that requests carry. The engines are `herdmesh.topicstore`'s.
+Owns the choice of engine, and the clock and ids for requests. The engines are in `herdmesh.topicstore`.
 
 Invariant: the Kafka engine checks `ConnectGroup` before each take-over; the memory engine has no group to check.
 """
@@ -26,7 +26,7 @@ ConfigTopicStore = TopicStore[ConfigState, Change]
 
 
 def open_store(settings: ConfigStoreSettings) -> ConfigTopicStore:
-    """The store `settings` name, not started yet. Raises `InvalidConfig` for configs no Kafka client knows."""
+    """The store that `settings` name, not started yet. Raises `InvalidConfig` for configs unknown to Kafka clients."""
     topic = settings.topic_settings()
     initial = ConfigState(settings.audit_topic)
     if settings.memory:
@@ -39,15 +39,15 @@ def open_store(settings: ConfigStoreSettings) -> ConfigTopicStore:
 
 
 def wall_clock_ms() -> int:
-    """Epoch milliseconds: what audit records and the age of request ids are told in."""
+    """Epoch milliseconds: the unit of audit records and of the age of request ids."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_ms() -> int:
-    """For leases."""
+    """Monotonic milliseconds, for leases."""
     return time.monotonic_ns() // 1_000_000
 
 
 def fresh_id() -> str:
-    """An id nobody had before: a connector's incarnation."""
+    """A unique id, for a connector's incarnation."""
     return uuid.uuid4().hex

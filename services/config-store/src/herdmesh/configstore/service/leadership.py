@@ -1,8 +1,8 @@
 """`LeadershipService`: campaign streams and resignation. Served by the elected writer.
 
-Owns the translation of a stream into a session of `effects.campaigns` and back.
+Owns the conversion of a stream into a session of `effects.campaigns` and back.
 
-Invariant: a session ends with its stream, whichever side ends it.
+Invariant: a session ends with its stream, whichever side ends the stream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class LeadershipServicer(pb_grpc.LeadershipServiceServicer):
-    """The election as herders see it."""
+    """The RPCs of the election, for herders."""
 
     def __init__(self, store: ConfigTopicStore, campaigns: Campaigns) -> None:
         self._store = store

@@ -1,6 +1,6 @@
 """`ConfigReadService`: snapshot, watch, history, refresh, and the health of this replica. Served by every replica.
 
-Owns nothing but the conversion; content and freshness are the topic store's.
+Owns nothing but the conversion; content and freshness come from the topic store.
 
 Invariant: a watcher can resume from every revision it was given, and from no other.
 """
@@ -38,14 +38,14 @@ from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.topicstore import WatchChange, WatchSnapshot
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-#: What all callers are sent alike is kept for those to come: room for the snapshot of a large cluster.
+#: Cache of encoded views that are equal for all callers: room for the snapshot of a large cluster.
 _VIEWS_BYTES_MAX = 16 * 1024 * 1024
-#: A change is sent to all watchers within a moment; one that is slower has it encoded again.
+#: A change goes to all watchers within a moment; for a slower watcher it is encoded again.
 _CHANGES_BYTES_MAX = 256 * 1024
-#: After so many changes it did not ask for, a watcher is told how far it is, so that it can resume from there.
+#: After this many changes of other connectors, a watcher gets a progress event, so that it can resume from there.
 _SKIPPED_MAX = 100
 _CONNECTORS = pb.GetSnapshotResponse.CONNECTORS_FIELD_NUMBER
-#: Variants of a connector's encoded view: as it is stored, and as one part of the snapshot that opens a watch.
+#: Variants of a connector's encoded view: as stored, and as one part of the snapshot that opens a watch.
 _ENTRY, _PART = "entry", "part"
 _PAGE_SIZE = 100
 _PAGE_SIZE_MAX = 1_000
@@ -53,7 +53,7 @@ _PAGE_TOKEN = re.compile("[0-9]{1,18}")
 
 
 class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
-    """Reads of one replica."""
+    """The read RPCs of one replica."""
 
     def __init__(self, store: ConfigTopicStore) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
 
     async def GetSnapshot(self, request: pb.GetSnapshotRequest, context: _Context) -> pb.GetSnapshotResponse:
         at_least = revisions.from_proto(request.at_least)
-        # Without a revision too, so that a replica that replays or closes refuses.
+        # Wait also if the request names no revision, so that a replica that replays or closes refuses.
         await self._store.wait_for(at_least or self._store.revision)
         if request.linearizable:
             await self._store.barrier()
@@ -90,7 +90,8 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
             elif isinstance(event, WatchChange):
                 told = [position for position, change in enumerate(event.changes) if _is_wanted(change, wanted)]
                 for position in told:
-                    # In between there is no revision: resuming there would skip the rest of the record's changes.
+                    # Only the last change of a record has a revision: resuming between changes would skip the rest of
+                    # the record's changes.
                     yield self._change(event, position, last=position == told[-1])
                 skipped = 0 if told else skipped + 1
             if not isinstance(event, WatchChange | WatchSnapshot) or skipped >= _SKIPPED_MAX:
@@ -160,7 +161,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
 
 
 def _is_wanted(change: Change, wanted: frozenset[str]) -> bool:
-    """What is about one connector is for those who watch it; what is about the cluster is for everybody."""
+    """True if a watch of the connectors `wanted` gets this change. Changes of the whole cluster go to every watch."""
     if not wanted:
         return True
     match change:

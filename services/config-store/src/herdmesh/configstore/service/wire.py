@@ -2,8 +2,8 @@
 
 Owns both directions, and the refusal of malformed requests. Decides nothing.
 
-Invariant: a value of a foreign writer's config that is no string crosses as JSON text and comes back as the same value.
-No record of a foreign writer keeps a message from being made: one odd record must not hide all others.
+Invariant: a value in a foreign writer's config that is not a string crosses the wire as JSON text and comes back as the
+same value. No record of a foreign writer makes a message fail: one odd record must not hide all others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KINDS = WireEnum(_Read.ConnectorChangeKind, ChangeKind)
 
 
 def beside_from_proto(message: offsets_pb2.PreparedOffsets, own_topics: Collection[str]) -> Beside:
-    """What a create brings, in the words of the topic store. Raises RequestInvalid: no offsets can be so."""
+    """The prepared offsets of a create, as a topic store's value. Raises RequestInvalid for impossible offsets."""
     for record in message.records:
         if not record.topic or record.topic in own_topics:
             raise RequestInvalid(f"{record.topic!r} is no topic for offsets", "initial_offsets.records.topic")
@@ -65,7 +65,7 @@ def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
         task_count_record=state.task_count_record,
         pending_fencing=state.pending_fencing,
         foreign=state.foreign,
-        restarts=state.restarts or None,  # to give a map, even an empty one, takes a look at its kind
+        restarts=state.restarts or None,  # setting a map field, even to an empty map, costs a check of its type
         stray_tasks={
             number: properties_to_proto(task.properties)
             for number, task in state.task_configs.items()
@@ -120,8 +120,9 @@ def session_key_from_proto(message: config_pb2.SessionKey) -> SessionKeyRecord:
 
 
 def request_restart_from_proto(message: config_write_service_pb2.RequestRestartRequest) -> RequestRestart:
-    """A restart request. What its caller is told goes through the store as it is: task number or null, state, whether
-    it is restarted, and its worker."""
+    """A restart request. The response for its caller goes through the store unchanged: task number or null, state,
+    whether it is restarted, and its worker.
+    """
     restart, items = message.restart, message.items
     return RequestRestart(
         RestartRecord(restart.connector, restart.include_tasks, restart.only_failed),
@@ -133,8 +134,9 @@ def request_restart_from_proto(message: config_write_service_pb2.RequestRestartR
 
 
 def restart_items_to_proto(told: Any) -> list[config_pb2.RestartItem]:
-    """What the caller of a restart is told, as the outcome of its request keeps it: of an earlier release's, no
-    worker."""
+    """The restart response for a caller, from the stored outcome of the request. Outcomes of an earlier release name no
+    worker.
+    """
     return [
         config_pb2.RestartItem(task=task, state=state, restarted=restarted, worker_id=worker[0] if worker else "")
         for task, state, restarted, *worker in told or ()
@@ -150,7 +152,7 @@ def offset_outcome_from_proto(message: config_pb2.OffsetsTold) -> Mapping[str, A
 
 
 def offset_outcome_to_proto(told: Any) -> config_pb2.OffsetsTold:
-    """As `offset_outcome_from_proto` made it."""
+    """The message from an outcome that `offset_outcome_from_proto` made."""
     offsets = [
         config_pb2.PartitionOffset(partition_json=partition, offset_json=offset)
         for partition, offset in told["offsets"]
@@ -164,13 +166,13 @@ def logger_from_proto(message: config_pb2.LoggerLevel) -> LoggerRecord:
 
 
 def chosen(state: ConfigState, names: Iterable[str]) -> list[ConnectorState]:
-    """The connectors named, sorted; all that are stored where none is named."""
+    """The named connectors, sorted; all stored connectors where none is named."""
     named = [state.connector(name) for name in sorted(set(names))]
     return [connector for connector in named if connector.is_remembered] if named else list(state.stored())
 
 
 def snapshot_head(state: ConfigState, revision: Revision) -> config_read_service_pb2.GetSnapshotResponse:
-    """A snapshot without its connectors."""
+    """The fields of a snapshot other than its connectors."""
     response = _Read.GetSnapshotResponse(meta=revisions.meta(revision), leadership=leadership(state.leadership))
     if state.session_key is not None:
         key = session_key(state.session_key, state.session_key_revision, revision.store_id)
@@ -220,7 +222,9 @@ def snapshot_part(state: ConnectorState, store_id: str) -> config_read_service_p
 
 
 def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
-    """One change as the audit topic tells it. What is not as we write it is left out: others may write there too."""
+    """One change from its audit record. Fields that do not have our format are left out: others may write to that topic
+    too.
+    """
     told = record.changes
     config, changed, state = told.get("config"), told.get("changed"), told.get("target_state")
     count = told.get("tasks", told.get("task_count"))
@@ -259,8 +263,9 @@ def _restart_asked(asked: dict[str, object]) -> config_read_service_pb2.RestartA
 
 
 def properties_to_proto(config: Properties) -> connector_pb2.Properties:
-    """A config; what is neither text nor null goes as JSON, and so does text that is not Unicode (JSON has an escape
-    for half a surrogate pair, UTF-8 has not)."""
+    """A config. A value that is neither text nor null goes as JSON, and so does text that is not Unicode (JSON has an
+    escape for half a surrogate pair, UTF-8 has not).
+    """
     return properties.to_proto(
         {
             java_values.text(name): value
@@ -272,7 +277,7 @@ def properties_to_proto(config: Properties) -> connector_pb2.Properties:
 
 
 def properties_from_proto(message: connector_pb2.Properties) -> Properties:
-    """A config as it will be stored. Raises InvalidConfig where JSON text is not JSON."""
+    """A config as it will be stored. Raises InvalidConfig where text marked as JSON is not JSON."""
     config: dict[str, Any] = {}
     for name, value in properties.from_proto(message).items():
         try:
@@ -283,8 +288,9 @@ def properties_from_proto(message: connector_pb2.Properties) -> Properties:
 
 
 def target_state_from_proto(number: connector_pb2.TargetState.ValueType, field: str) -> TargetState | None:
-    """A target state that a caller asks for, None when unspecified. Raises RequestInvalid for one that only a newer
-    release knows: any other state would not be what the caller asked for."""
+    """The target state of a request, None when unspecified. Raises RequestInvalid for a value that only a newer release
+    knows: any other state would not be the requested one.
+    """
     wanted = _TARGET_STATES.enum_from(number, None)
     if number and wanted is None:
         raise RequestInvalid(f"this release knows no target state {number}; use STARTED, PAUSED or STOPPED", field)
@@ -292,7 +298,7 @@ def target_state_from_proto(number: connector_pb2.TargetState.ValueType, field: 
 
 
 def leader_token(message: identity_pb2.LeaderToken) -> LeaderToken:
-    """Who claims to lead."""
+    """The leader token of a request."""
     return LeaderToken(message.epoch, message.leader_id)
 
 
@@ -301,7 +307,7 @@ def _json_text(value: object) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    """The texts of a JSON list; none of anything else."""
+    """The texts of a JSON list; an empty list for any other value."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [item for item in items if isinstance(item, str)]
 

@@ -34,7 +34,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
-    """What an answer is made of."""
+    """The result of a write, from which the response is made."""
 
     revision: Revision
     connector: ConnectorState
@@ -42,7 +42,7 @@ class _Applied:
 
 
 class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
-    """Writes of one replica. `now_ms` is epoch milliseconds, `fresh_id` an id nobody had before."""
+    """The write RPCs of one replica. `now_ms` returns epoch milliseconds, `fresh_id` a unique id."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             raise RequestInvalid("name the revision whose config is wanted, as GetHistory tells it", "revision")
         past: Properties | None = None
         if not self._store.state.requests.is_known(request.options.request_id):
-            # A retry is answered with its first outcome, also when history has moved on since.
+            # A retry gets its first outcome, also when history has changed since.
             past = await history.config_at(self._store, connector, revision)
         mutation = mutations.RestoreConnector(connector, revision, past, wire.properties_from_proto(request.secrets))
         applied = await self._apply("RestoreConnector", mutation, connector, request.options)
@@ -172,7 +172,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         write_context = self._context(operation, options)
 
         def decide(state: ConfigState) -> WriteDecision[_Applied]:
-            # Only a replica that has replayed its topic knows the id of its store.
+            # A replica knows the id of its store only after it has replayed its topic.
             plan = writes.plan(state, mutation, replace(write_context, store_id=self._store.revision.store_id))
 
             def applied(after: ConfigState, revision: Revision) -> _Applied:
@@ -201,8 +201,9 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
 
 
 def _last_change(state: ConfigState, connector: str, revision: Revision) -> Revision:
-    """Where the connector's last change lies: a retry's own change is no later, and every watch has been told of it.
-    `revision` itself may lie past the end of a transaction, which an idle watch is told seconds later."""
+    """The revision of the connector's last change: a retry's own change is no later, and every watch has received it.
+    `revision` itself may lie past the end of a transaction, and an idle watch receives that one seconds later.
+    """
     places = state.history.before(connector, None, 1)
     if not places or not places[0].revision_offset:
         return revision

@@ -1,8 +1,8 @@
 """The events of a config store watch, one type per kind.
 
-Owns the event types. Owns no rule: `connector` and `config` say which record leads to which change.
+Owns the event types. Owns no rule: `connector` and `config` decide which record leads to which change.
 
-Invariant: a change carries immutable values, so that a watcher may keep it for as long as it likes.
+Invariant: a change carries immutable values, so a watcher may keep it for any time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from herdmesh.connect.topics import LoggerRecord, RestartRecord, SessionKeyRecor
 
 @dataclass(frozen=True, slots=True)
 class ConnectorChanged:
-    """One record changed what is stored under one name.
+    """A change of the records stored under one name, made by one record.
 
     `kinds` are the listeners Connect would have called (docs/reference/connect/config-topic.md, section 4); empty when
-    Connect calls none although what is stored changed, for example a target state of a connector without config.
+    Connect calls none although the stored state changed, for example a target state of a connector without config.
     `before`/`after` are None when nothing is stored under the name.
     """
 
@@ -30,8 +30,9 @@ class ConnectorChanged:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who leads the herders. Generations below `generation_limit` are spent by this epoch or one before it; the newest
-    block reserved, of this epoch in any case, begins at `generation_first`."""
+    """The leadership of one herder. Generations below `generation_limit` are used up by this epoch or an earlier one;
+    the newest reserved block, always of this epoch, begins at `generation_first`.
+    """
 
     epoch: int
     leader_id: str
@@ -42,21 +43,21 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipChanged:
-    """An epoch record was read: a new epoch, or more generations for the one in force."""
+    """The event of an epoch record: a new epoch, or more generations for the current one."""
 
     leadership: Leadership
 
 
 @dataclass(frozen=True, slots=True)
 class RestartRequested:
-    """A restart record was read; meant for those who watch now, never part of a snapshot."""
+    """The event of a restart record. Only current watchers get it; it is never part of a snapshot."""
 
     request: RestartRecord
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKeyChanged:
-    """A session key was read; `revision` is the offset after its record."""
+    """The event of a session key record; `revision` is the offset after the record."""
 
     key: SessionKeyRecord
     revision: int
@@ -64,7 +65,9 @@ class SessionKeyChanged:
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevelChanged:
-    """A logger level was read; `revision` is the offset after its record. A snapshot has the newest of each logger."""
+    """The event of a logger level record; `revision` is the offset after the record. A snapshot has the newest level of
+    each logger.
+    """
 
     level: LoggerRecord
     revision: int
@@ -75,7 +78,7 @@ Change = ConnectorChanged | LeadershipChanged | RestartRequested | SessionKeyCha
 
 @dataclass(frozen=True, slots=True)
 class UndecodableRecord:
-    """A record that no rule could read. `key` is UTF-8 with replacements."""
+    """A record that could not be decoded. `key` is UTF-8 with replacements."""
 
     topic: str
     offset: int

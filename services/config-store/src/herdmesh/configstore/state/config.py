@@ -1,10 +1,10 @@
-"""The whole config topic folded into one state, which the topic store replays, copies and watches.
+"""The state of the whole config topic, folded from its records; the topic store replays, copies and watches it.
 
 Owns `ConfigState`: dispatch of each record to the rules of its kind, leadership, session key, request outcomes,
 positions of the history, and the list of undecodable records. The rules of one connector are in `connector` and
 `manifest`.
 
-Invariant: an undecodable record changes nothing but the count and the list of such records. (One exception, and it is
+Invariant: an undecodable record changes nothing but the count and the list of such records. (One exception is
 Connect's: an unreadable commit for a name without config clears that name's uncommitted tasks,
 docs/reference/connect/config-topic.md, section 4.4.)
 """
@@ -52,8 +52,8 @@ from herdmesh.connect.topics import (
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 from herdmesh.topicstore.layered import Layered
 
-#: Generations reserved at once (docs/design/stores.md, section 5): with a new epoch, and for a leader that is about to
-#: run out of them.
+#: Size of a block of generations (docs/design/stores.md, section 5): reserved with a new epoch, and for a leader whose
+#: block is almost used up.
 GENERATIONS_PER_BLOCK = 1_000
 LOGGERS_MAX = 1_000
 
@@ -66,13 +66,13 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What could not be read so far: how many records, and the latest of them."""
+    """The undecodable records so far: their count, and the latest of them."""
 
     count: int = 0
     latest: tuple[UndecodableRecord, ...] = ()
 
     def and_record(self, record: StoredRecord, reason: str) -> Refused:
-        """With one more."""
+        """A copy with one more undecodable record."""
         entry = UndecodableRecord(record.topic, record.offset, key_text(record.key or b""), reason)
         return Refused(self.count + 1, (*self.latest, entry)[-_UNDECODABLE_MAX:])
 
@@ -86,20 +86,20 @@ class ConfigState:
         self.leadership: Leadership | None = None
         self.session_key: SessionKeyRecord | None = None
         self.session_key_revision = 0
-        #: levels for the whole cluster by logger, set longest ago first, which is the order in which they apply.
+        #: levels for the whole cluster by logger, the oldest setting first, which is the order in which they apply.
         self.logger_levels: Mapping[str, LoggerLevelChanged] = {}
         self.requests = RequestLog()
-        #: changes of offsets that are the last of what the audit topic has of their connectors, by connector.
+        #: offset changes that are the last entry of their connector in the audit topic, by connector.
         self.offsets_begun: Mapping[str, offset_changes.Begun] = {}
         self.history = HistoryIndex()
         self.refused = Refused()
 
     def connector(self, name: str) -> ConnectorState:
-        """What is folded under `name`; an empty state for a name never seen."""
+        """The state of the connector `name`; an empty state for a name without records."""
         return self._connectors.get(name) or ConnectorState(name)
 
     def stored(self) -> Sequence[ConnectorState]:
-        """Every name under which something is stored, sorted."""
+        """The states of every name under which something is stored, sorted."""
         return [state for _, state in sorted(self._connectors.items()) if state.is_stored]
 
     @property
@@ -109,16 +109,16 @@ class ConfigState:
 
     @property
     def connector_count(self) -> int:
-        """Names under which something is folded."""
+        """Number of names with folded state."""
         return len(self._connectors)
 
     @property
     def undecodable_count(self) -> int:
-        """Records that could not be read so far."""
+        """Number of undecodable records so far."""
         return self.refused.count
 
     def copy(self) -> ConfigState:
-        """Independent and shallow: all values are immutable. Costs the same with any number of connectors."""
+        """An independent, shallow copy: all values are immutable. Costs the same with any number of connectors."""
         copied = ConfigState(self._audit_topic)
         copied._connectors = self._connectors.copy()
         copied.leadership = self.leadership
@@ -196,7 +196,8 @@ class ConfigState:
     def _apply_logger(self, change: LoggerLevelChanged) -> Sequence[Change]:
         logger = change.level.namespace
         levels = {name: other for name, other in self.logger_levels.items() if name != logger}
-        # Of more loggers than anybody sets, those set longest ago are told to those who watch now alone.
+        # Levels of the oldest loggers beyond the limit are dropped; only current watchers received them. Nobody sets so
+        # many.
         kept = list(levels.items())[-(LOGGERS_MAX - 1) :]
         self.logger_levels = {**dict(kept), logger: change}
         return [change]
@@ -225,12 +226,12 @@ class ConfigState:
 
 
 def _extends(current: Leadership, epoch: EpochRecord) -> bool:
-    """True for one more block for the leader of the epoch in force."""
+    """True for a record that gives the leader of the current epoch one more block."""
     return (epoch.epoch, epoch.leader_id) == (current.epoch, current.leader_id)
 
 
 def leadership_of(epoch: EpochRecord) -> Leadership:
-    """An epoch's record names the end of its newest block of generations."""
+    """The leadership of an epoch record, which names the end of its newest block of generations."""
     return Leadership(
         epoch.epoch,
         epoch.leader_id,
@@ -241,26 +242,26 @@ def leadership_of(epoch: EpochRecord) -> Leadership:
 
 
 def next_epoch(current: Leadership | None, leader_id: str, leader_address: str) -> EpochRecord:
-    """The epoch after `current`, with a block of generations nobody had: the first ever begins at 1."""
+    """The epoch after `current`, with a block of unused generations: the first block ever begins at 1."""
     epoch = 1 if current is None else current.epoch + 1
     first = 1 if current is None else current.generation_limit
     return EpochRecord(epoch, leader_id, leader_address, first + GENERATIONS_PER_BLOCK)
 
 
 def next_block(current: Leadership) -> EpochRecord:
-    """The epoch in force with one more block of generations: they follow those it has."""
+    """The current epoch with one more block of generations, which follows its last block."""
     limit = current.generation_limit + GENERATIONS_PER_BLOCK
     return EpochRecord(current.epoch, current.leader_id, current.leader_address, limit)
 
 
 def _offset_of(revision: str) -> int:
-    """The offset in the text of a revision of the config topic, which has one partition; 0 when it says none."""
+    """The offset in the text of a revision of the config topic, which has one partition; 0 when the text has none."""
     offset = revision.rpartition("@")[2]
     return int(offset) if offset.isdecimal() else 0
 
 
 def _is_json(value: bytes | None) -> bool:
-    # Connect drops a record whose bytes are no JSON before it looks at the key.
+    # Connect ignores a record whose bytes are not JSON before it checks the key.
     try:
         jackson.loads(value)
     except DataError:

@@ -1,12 +1,12 @@
 """The fold of one connector's records by Connect's rules (docs/reference/connect/config-topic.md, section 4).
 
 Owns `ConnectorState` and the fold of every record kind that names a connector, except the manifest (`manifest`). Knows
-no other connector, no topic and no wire.
+no other connector, no topic and no wire format.
 
-Connect's rules depend on what compaction left: compaction can move a config that was written after its task set behind
-the commit record, and then the commit finds no connector and drops the tasks (KAFKA-17719). That is why `task_records`
-keeps the latest record per task, whatever Connect's rules make of it: a later manifest can name it by its digest and
-put it back in force.
+The result of Connect's rules depends on compaction: compaction can leave a config that was written after its task set
+behind the commit record; then the commit finds no connector and ignores the tasks (KAFKA-17719). Therefore
+`task_records` keeps the latest record of each task, whatever the result of Connect's rules: a later manifest can name
+it by its digest and put it back in force.
 
 Invariant: values are immutable; a fold returns a new state and never raises.
 """
@@ -32,14 +32,14 @@ from herdmesh.connect.topics import (
     task_config_digest,
 )
 
-#: The kinds of tombstone that mean something (`records.Tombstone.kind`); `encode` writes the first two.
+#: The kinds of tombstone that have a meaning (`records.Tombstone.kind`); `encode` writes the first two.
 CONNECTOR_TOMBSTONE = "connector"
 TARGET_STATE_TOMBSTONE = "target-state"
 MANIFEST_TOMBSTONE = "herdmesh-connector"
 
 
 class ChangeKind(Enum):
-    """Which of Connect's listeners a record would have called; MANIFEST is ours."""
+    """The listener of Connect that a record would have called; MANIFEST is ours."""
 
     CONFIG_UPDATED = "config_updated"
     CONFIG_REMOVED = "config_removed"
@@ -50,7 +50,7 @@ class ChangeKind(Enum):
 
 
 class TaskConfig:
-    """A task's config with its digest. Equal to another of equal properties."""
+    """A task's config with its digest. Two with equal properties are equal."""
 
     __slots__ = ("_digest", "properties")
 
@@ -60,7 +60,7 @@ class TaskConfig:
 
     @property
     def digest(self) -> str:
-        """`task_config_digest`, worked out when first asked for: a replay reads many more configs than it compares."""
+        """`task_config_digest`, computed at the first use: a replay reads many more configs than it compares."""
         if not self._digest:
             self._digest = task_config_digest(self.properties)
         return self._digest
@@ -75,9 +75,9 @@ class TaskConfig:
 
 
 class ConnectorState(msgspec.Struct, frozen=True, gc=False):
-    """Everything folded under one connector name. Revisions are the offset after the object's own record, 0 = none.
+    """The folded state of one connector name. Revisions are the offset after the object's own record, 0 = none.
 
-    A msgspec struct because a fold makes one per record; it refers to nothing that refers back to it.
+    A msgspec struct, because a fold creates one per record; it has no reference cycle.
     """
 
     name: str
@@ -85,34 +85,35 @@ class ConnectorState(msgspec.Struct, frozen=True, gc=False):
     config_revision: int = 0
     target_state: TargetState | None = None
     target_state_revision: int = 0
-    #: Committed configs by task number; numbers at or above `task_count` are left-overs of a larger set.
+    #: Committed configs by task number; numbers at or above `task_count` are left over from a larger set.
     task_configs: Mapping[int, TaskConfig] = {}
-    #: Read since the last commit, not in force yet. None = none since start or removal, which Connect tells from empty.
+    #: Task configs read since the last commit, not in force yet. None = none since start or removal; Connect
+    #: distinguishes that from empty.
     deferred: Mapping[int, TaskConfig] | None = None
-    #: Of the last commit; None = none. Foreign counts can be negative.
+    #: The task count of the last commit; None = no commit. Foreign counts can be negative.
     task_count: int | None = None
     tasks_revision: int = 0
     inconsistent: bool = False
     applied_config: Properties | None = None
-    #: Task sets put in force, Connect's generation plus one; 0 = none.
+    #: Number of task sets put in force: Connect's generation plus one; 0 = none.
     task_config_generation: int = 0
     task_count_record: int | None = None
     pending_fencing: bool = False
-    #: From the manifest in force; "" = none.
+    #: The incarnation of the manifest in force; "" = none.
     incarnation: str = ""
-    #: By task number, -1 = the connector itself: what runs below this generation was asked to restart since.
+    #: By task number, -1 = the connector itself: a restart was requested for all runs below this generation.
     restarts: Mapping[int, int] = {}
-    #: Connect's records of this name follow the last manifest that held, or there is none.
+    #: True if Connect's records of this name follow the last valid manifest, or there is no manifest.
     foreign: bool = False
     #: The latest record of each task number, in force or not.
     task_records: Mapping[int, TaskConfig] = {}
-    #: Offsets of the latest commit and of the latest task count record; -1 = none.
+    #: Offset of the latest commit record and of the latest task count record; -1 = none.
     commit_offset: int = -1
     fencing_offset: int = -1
-    #: What the latest commit counted, whatever became of it.
+    #: Task count of the latest commit, even of one that was ignored.
     commit_tasks: int = 0
-    #: What Connect's rules alone make of the same records; None = nothing else than this. Only a manifest says
-    #: otherwise (`manifest.read`), and the next record of Connect's goes on from here.
+    #: The state by Connect's rules alone, where it differs; None = the same as this state. Only a manifest makes it
+    #: differ (`manifest.read`), and Connect's next record is folded into it.
     connects: ConnectorState | None = None
 
     @property
@@ -124,7 +125,7 @@ class ConnectorState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_stored(self) -> bool:
-        """False when nothing a caller could ask for is left under this name."""
+        """False when nothing that a caller could read is left under this name."""
         return (
             self.config is not None
             or self.target_state is not None
@@ -134,12 +135,13 @@ class ConnectorState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_remembered(self) -> bool:
-        """False when this is what a name never seen has. Connect keeps marks of what was deleted
-        (docs/reference/connect/config-topic.md, section 4.9)."""
+        """False when the state equals that of an unknown name. Connect keeps marks of deleted connectors
+        (docs/reference/connect/config-topic.md, section 4.9).
+        """
         return self.is_stored or self.pending_fencing or self.inconsistent or self.task_config_generation > 0
 
     def looks_like(self, other: ConnectorState) -> bool:
-        """True when a reader of the store cannot tell the two apart."""
+        """True when a reader of the store cannot distinguish the two states."""
         return _visible(self) == _visible(other)
 
 
@@ -168,7 +170,7 @@ Folded = tuple[ConnectorState, tuple[ChangeKind, ...]]
 
 
 def fold(state: ConnectorState, record: object, offset: int) -> Folded:
-    """One decoded record of this connector, the manifest apart. A kind that names no connector changes nothing."""
+    """Fold one decoded record of this connector, other than a manifest. Kinds that name no connector change nothing."""
     folder = _FOLDERS.get(type(record))
     if folder is None:
         return state, ()
@@ -178,8 +180,9 @@ def fold(state: ConnectorState, record: object, offset: int) -> Folded:
 
 
 def removed(state: ConnectorState) -> ConnectorState:
-    """Connect's removal of a connector (docs/reference/connect/config-topic.md, section 4.9): not the target state, the
-    inconsistent mark, the task count record, the generation nor pending fencing."""
+    """The state after Connect's removal of a connector (docs/reference/connect/config-topic.md, section 4.9). It keeps
+    the target state, the inconsistent mark, the task count record, the generation and the pending fencing.
+    """
     return replace(
         state,
         config=None,
@@ -196,9 +199,10 @@ def removed(state: ConnectorState) -> ConnectorState:
 
 
 def uncommitted_dropped(state: ConnectorState) -> ConnectorState:
-    """What a commit of a connector without config leaves, readable or not: Connect removes a connector that is not
-    there, which is its uncommitted tasks (docs/reference/connect/config-topic.md, section 4.4, step 1). Nothing that
-    can be seen."""
+    """The state after a commit of a connector without config, readable or not. Connect then removes a connector that
+    does not exist, which clears its uncommitted tasks (docs/reference/connect/config-topic.md, section 4.4, step 1).
+    Callers see no change.
+    """
     if state.connects is not None:
         return replace(state, connects=uncommitted_dropped(state.connects))
     return state if state.config is not None else replace(state, deferred=None)
@@ -219,7 +223,7 @@ def _fold_tombstone(state: ConnectorState, record: Tombstone, _offset: int) -> F
     if record.kind == CONNECTOR_TOMBSTONE:
         return replace(removed(state), foreign=True), (ChangeKind.CONFIG_REMOVED,)
     if record.kind == TARGET_STATE_TOMBSTONE:
-        # A connector always has a target state; Connect tells nobody about this change
+        # A connector always has a target state; Connect calls no listener for this change
         # (docs/reference/connect/config-topic.md, section 4.1).
         target_state = None if state.config is None else TargetState.STARTED
         return replace(state, target_state=target_state, target_state_revision=0, foreign=True), ()
@@ -246,7 +250,8 @@ def _fold_commit(state: ConnectorState, record: CommitRecord, offset: int) -> Fo
     state = replace(state, commit_offset=offset, commit_tasks=record.tasks, foreign=True)
     if state.config is None:
         return uncommitted_dropped(state), ()
-    # range() of a negative count is empty, so that one counts as complete, as in Connect; all() stops at the first gap.
+    # range() of a negative count is empty, so a negative count is complete, as in Connect; all() stops at the first
+    # gap.
     deferred = state.deferred
     if all(task in (deferred or {}) for task in range(record.tasks)):
         state = replace(state, inconsistent=False, applied_config=state.config)

@@ -1,22 +1,22 @@
 """The election of the leading herder: candidates, heartbeats and leases in, instructions out.
 
-Owns who may be granted the next epoch and when; writes nothing and reads no clock. Safety is not decided here: an epoch
-is a durable record written by a fenced writer, and every write that needs it is checked against that record. Leases
-only make a take-over quick.
+Owns the decision who is granted the next epoch and when; writes nothing and reads no clock. Safety is not decided here:
+an epoch is a durable record written by a fenced writer, and every write that needs it is checked against that record.
+Leases only make a take-over quick.
 
-A candidate is one stream. Legal moves of the whole: FOLLOWING (not the writer) -> WAITING (an incumbent is stored, its
-lease runs, it may come back) or OPEN (nobody leads) -> WRITING (an epoch record is under way) -> LED -> OPEN ...;
+A candidate is one stream. Transitions of the machine: FOLLOWING (not the writer) -> WAITING (an incumbent is stored,
+its lease runs, it may come back) or OPEN (nobody leads) -> WRITING (an epoch record is in flight) -> LED -> OPEN ...;
 anything -> FOLLOWING when another replica writes.
 
-A fail-over of the store keeps the incumbent: to the new writer it is a leader whose stream broke, and the herder that
-comes back with its epoch in `held` goes on with it; no record is written and no task notices.
+A fail-over of the store keeps the incumbent: for the new writer it is a leader whose stream broke. The herder that
+comes back with its epoch in `held` continues to lead with it; no record is written and no task is affected.
 
-A leader that is about to run out of generations requests the next block of its epoch with its heartbeats, until it is
-granted one. That is one more record under the same epoch; it changes nothing else of the leadership, whatever its
+A leader whose generations are almost used up requests the next block of its epoch with its heartbeats, until it is
+granted one. The block is one more record under the same epoch; it changes nothing else of the leadership, whatever its
 outcome.
 
-Invariants: at most one epoch record and at most one block are under way; a herder learns of an epoch, or of a block,
-only after its record was applied.
+Invariants: at most one epoch record and at most one block are in flight; a herder is told of an epoch or a block only
+after its record was applied.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from herdmesh.configstore.state.changes import Leadership
 from herdmesh.configstore.state.mutations import LeaderToken
 
 LEASE_MS = 4_000
-#: What is left of the lease once the leader's stream broke, or another replica took over. A herder that lives is back
-#: within a second; a killed one is replaced after this instead of after the whole lease. The herder counts in the same
+#: Maximum rest of the lease after the leader's stream broke or another replica took over. A live herder is back within
+#: a second; a killed one is replaced after this time instead of after the whole lease. The herder counts in the same
 #: way (its campaign).
 RETURN_MS = 2_000
-#: A pause of our own longer than this is not held against the herders, whose heartbeats we could not hear.
+#: A pause of this process longer than this does not count against the herders, whose heartbeats could not arrive.
 STALL_MS = 1_000
 RETRY_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class WriterGained:
-    """This replica writes now; `stored` is the leadership in the topic."""
+    """This replica became the writer; `stored` is the leadership in the topic."""
 
     stored: Leadership | None
 
 
 @dataclass(frozen=True, slots=True)
 class WriterLost:
-    """Another replica may write now."""
+    """This replica is no longer the writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateJoined:
-    """A stream opened. `held` is the epoch it says it leads with."""
+    """A stream opened. `held` is the epoch that the herder claims to lead with."""
 
     session: int
     herder_id: str
@@ -62,8 +62,9 @@ class CandidateJoined:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReceived:
-    """A further message of a stream. `reserve_above` is the limit of generations that a leader knows and wants raised,
-    0 = it has enough."""
+    """A later message of a stream. `reserve_above` is the limit of generations that a leader knows and wants raised, 0
+    = it has enough.
+    """
 
     session: int
     reserve_above: int = 0
@@ -71,21 +72,21 @@ class HeartbeatReceived:
 
 @dataclass(frozen=True, slots=True)
 class CandidateLeft:
-    """A stream ended. The herder may come back: its lease runs on, but not longer than `RETURN_MS`."""
+    """A stream ended. The herder may come back: its lease continues, for at most `RETURN_MS`."""
 
     session: int
 
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """A herder gives its epoch up."""
+    """A herder resigned from its epoch."""
 
     token: LeaderToken
 
 
 @dataclass(frozen=True, slots=True)
 class EpochWritten:
-    """The epoch record asked for by `session` was applied."""
+    """The epoch record requested for `session` was applied."""
 
     session: int
     leadership: Leadership
@@ -93,26 +94,26 @@ class EpochWritten:
 
 @dataclass(frozen=True, slots=True)
 class EpochNotWritten:
-    """The epoch record was refused, or nobody knows."""
+    """The epoch record was refused, or its outcome is unknown."""
 
     session: int
 
 
 @dataclass(frozen=True, slots=True)
 class BlockWritten:
-    """The block asked for was reserved, now or before."""
+    """The requested block is reserved, by this request or an earlier one."""
 
     leadership: Leadership
 
 
 @dataclass(frozen=True, slots=True)
 class BlockNotWritten:
-    """The block asked for was refused, or nobody knows."""
+    """The requested block was refused, or its outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passed. Comes several times a second."""
+    """Time passed. Sent several times a second."""
 
 
 Event = (
@@ -132,7 +133,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class WriteEpoch:
-    """Write the next epoch for this candidate; answer with EpochWritten or EpochNotWritten."""
+    """Write the next epoch for this candidate; the reply is EpochWritten or EpochNotWritten."""
 
     session: int
     leader_id: str
@@ -141,8 +142,9 @@ class WriteEpoch:
 
 @dataclass(frozen=True, slots=True)
 class WriteBlock:
-    """Reserve more generations than those below `above` for the leader, whose stream `session` is; answer with
-    BlockWritten or BlockNotWritten."""
+    """Reserve more generations than those below `above` for the leader of stream `session`; the reply is BlockWritten
+    or BlockNotWritten.
+    """
 
     session: int
     leader: LeaderToken
@@ -151,7 +153,7 @@ class WriteBlock:
 
 @dataclass(frozen=True, slots=True)
 class SendGranted:
-    """Tell the stream that its herder leads."""
+    """Notify the stream that its herder leads."""
 
     session: int
     leadership: Leadership
@@ -159,7 +161,7 @@ class SendGranted:
 
 @dataclass(frozen=True, slots=True)
 class SendFollowing:
-    """Tell the stream who leads."""
+    """Notify the stream of the current leader."""
 
     session: int
     leadership: Leadership
@@ -174,7 +176,7 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class SendReserved:
-    """Tell the leader of more generations."""
+    """Notify the leader of more generations."""
 
     session: int
     leadership: Leadership
@@ -182,7 +184,7 @@ class SendReserved:
 
 @dataclass(frozen=True, slots=True)
 class SendLost:
-    """Tell the stream that its herder's epoch is over."""
+    """Notify the stream that its herder's epoch has ended."""
 
     session: int
     reason: str
@@ -190,14 +192,16 @@ class SendLost:
 
 @dataclass(frozen=True, slots=True)
 class EndSession:
-    """End the stream: `not_writer` sends the herder to another replica, else a newer stream of it took its place."""
+    """End the stream. With `not_writer` the herder looks for another replica; else a newer stream of it replaced this
+    one.
+    """
 
     session: int
     not_writer: bool
 
 
 Message = SendGranted | SendFollowing | SendHeartbeat | SendReserved | SendLost
-"""What a stream is told."""
+"""The messages to a stream."""
 Instruction = WriteEpoch | WriteBlock | Message | EndSession
 
 
@@ -223,18 +227,18 @@ class _Incumbent:
 
 @dataclass(slots=True)
 class Election:
-    """The machine. `handle` is its only mutator; `now_ms` is monotonic."""
+    """The election's state machine. `handle` is its only mutator; `now_ms` is monotonic."""
 
     writer: bool = False
     _stored: Leadership | None = None
-    #: an epoch may have been written that `_stored` does not know of.
+    #: an epoch that `_stored` does not have may have been written.
     _unsure: bool = False
     _incumbent: _Incumbent | None = None
     _writing: int | None = None
     _reserving: bool = False
     _retry_at_ms: int = 0
     _heard_of_time_ms: int | None = None
-    # In order of joining: the longest waiting is elected first.
+    # In order of joining: the one that waited longest is elected first.
     _candidates: dict[int, _Candidate] = field(default_factory=dict[int, _Candidate])
 
     @property
@@ -243,7 +247,7 @@ class Election:
         return None if self._incumbent is None else self._incumbent.leadership
 
     def handle(self, event: Event, now_ms: int) -> Sequence[Instruction]:
-        """Take one event in and say what to do."""
+        """Apply one event and return the instructions that follow from it."""
         self._forgive_stall(now_ms)
         instructions: list[Instruction] = []
         match event:
@@ -280,7 +284,7 @@ class Election:
         return instructions
 
     def _forgive_stall(self, now_ms: int) -> None:
-        """The clock of the leases stands still while this process does."""
+        """Extend the leases by a pause of this process: the time of a pause does not count."""
         silent_ms = 0 if self._heard_of_time_ms is None else now_ms - self._heard_of_time_ms
         self._heard_of_time_ms = now_ms
         if silent_ms <= STALL_MS:
@@ -316,14 +320,15 @@ class Election:
             return [*instructions, SendGranted(event.session, self._stored)]
         incumbent = self._incumbent
         if incumbent is not None and incumbent.leadership.leader_id == event.herder_id:
-            self._incumbent = None  # it is the incumbent and does not claim its epoch: it gave it up
+            self._incumbent = None  # it is the incumbent and does not claim its epoch: it has resigned
         elif incumbent is not None:
             instructions.append(SendFollowing(event.session, incumbent.leadership))
         return instructions
 
     def _takes_up_again(self, event: CandidateJoined) -> bool:
-        """True when surely nobody was granted an epoch since the one this candidate holds: not while a write of another
-        one is under way, nor after one whose outcome is unknown, which may be in the topic."""
+        """True when certainly no epoch was granted since the one this candidate holds. False while another epoch is
+        being written, and after a write of unknown outcome, which may be in the topic.
+        """
         stored = self._stored
         return (
             stored is not None
@@ -356,14 +361,14 @@ class Election:
         return [WriteBlock(event.session, incumbent.token, event.reserve_above)]
 
     def _extend(self, leadership: Leadership) -> Sequence[Instruction]:
-        """An epoch has more generations; told to its leader if it still leads."""
+        """Add the generations of a new block to the leadership; notify its leader if it still leads."""
         stored, incumbent = self._stored, self._incumbent
         if (
             stored is None
             or (stored.epoch, stored.leader_id) != (leadership.epoch, leadership.leader_id)
             or stored.generation_limit > leadership.generation_limit
         ):
-            return []  # asked for before this replica lost and regained its place, or before another epoch
+            return []  # requested before this replica lost and regained its role, or before another epoch
         self._stored = leadership
         if incumbent is None:
             return []
@@ -380,7 +385,7 @@ class Election:
     def _resign(self, token: LeaderToken) -> Sequence[Instruction]:
         incumbent = self._incumbent
         if incumbent is None or incumbent.token != token:
-            return []  # over already, which is what the caller wants
+            return []  # the epoch has already ended, which is what the caller wants
         return self._depose(incumbent, "resigned", electable=False)
 
     def _expire(self, now_ms: int) -> Sequence[Instruction]:
@@ -394,7 +399,7 @@ class Election:
         candidate = None if incumbent.session is None else self._candidates.pop(incumbent.session, None)
         if candidate is None:
             return []
-        # To the end of the line: others have waited longer.
+        # To the end of the queue: others have waited longer.
         candidate.electable = electable
         self._candidates[candidate.session] = candidate
         return [SendLost(candidate.session, reason)]
@@ -410,11 +415,11 @@ class Election:
 
     def _install(self, event: EpochWritten, now_ms: int) -> Sequence[Instruction]:
         if self._writing != event.session:
-            return []  # asked for before this replica lost and regained its place; the topic has told us since
+            return []  # requested before this replica lost and regained its role; the topic has the result
         self._writing = None
         self._stored, self._unsure = event.leadership, False
         if event.session not in self._candidates:
-            return []  # it left before it knew; nobody leads with this epoch
+            return []  # the candidate left before the grant; nobody leads with this epoch
         self._incumbent = _Incumbent(event.leadership, event.session, now_ms + LEASE_MS)
         told: list[Instruction] = [SendGranted(event.session, event.leadership)]
         others = [session for session in self._candidates if session != event.session]

@@ -1,11 +1,11 @@
 """The index of each connector's changes: their positions in the audit topic.
 
-Owns an index, not the changes: they are read again from the audit topic on request (`effects.history`), so that a long
-history costs no memory. Knows nothing of a change's content.
+Owns an index, not the changes: they are read from the audit topic on request (`effects.history`), so a long history
+costs no memory. Does not know the content of a change.
 
-Invariant: the positions of one connector rise; the newest `changes_max` of each are kept, and at most `places_max` of
-all connectors together. Beyond that each connector loses its older half, and if there are still too many, the
-connectors that changed longest ago lose all.
+Invariant: the positions of one connector rise. The newest `changes_max` of each are kept, and at most `places_max` of
+all connectors together. Beyond that each connector loses its older half; if there are still too many, the connectors
+whose last change is oldest lose all.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PLACES_MAX = 200_000
 
 
 class HistoryPosition(NamedTuple):
-    """One audit record: its offset, and the offset of the revision its change led to (0 = it says none)."""
+    """One audit record: its offset, and the offset of the revision its change led to (0 = the record has none)."""
 
     audit_offset: int
     revision_offset: int
 
 
 class HistoryIndex:
-    """Places by connector, the one that changed last at the end. Not thread-safe, like all state."""
+    """Positions by connector, ordered by last change, the newest last. Not thread-safe, like all state."""
 
     def __init__(self, changes_max: int = CHANGES_MAX, places_max: int = PLACES_MAX) -> None:
         self._changes_max = changes_max
@@ -36,7 +36,7 @@ class HistoryIndex:
         self._count = 0
 
     def add(self, connector: str, place: HistoryPosition) -> None:
-        """Remember where a change of `connector` lies."""
+        """Add the position of a change of `connector`."""
         known = self._places.get(connector, ())
         kept = (*known[-(self._changes_max - 1) :], place)
         self._places[connector] = kept
@@ -45,7 +45,8 @@ class HistoryIndex:
             self._make_room()
 
     def _make_room(self) -> None:
-        # The older half of each history goes, so that the room made is worth the walk and no connector loses all.
+        # The older half of each history goes: enough to be worth the pass over all histories, and no connector loses
+        # all.
         halves = {name: places[len(places) // 2 :] for name, places in self._places.items()}
         self._count = sum(map(len, halves.values()))
         for name in list(halves):
@@ -56,19 +57,20 @@ class HistoryIndex:
         self._places.update(halves)
 
     def before(self, connector: str, audit_offset: int | None, count: int) -> Sequence[HistoryPosition]:
-        """Up to `count` places below `audit_offset` (None = from the newest), newest first."""
+        """Up to `count` positions below `audit_offset` (None = from the newest), newest first."""
         newest_first = reversed(self._places.get(connector, ()))
         found = [place for place in newest_first if audit_offset is None or place.audit_offset < audit_offset]
         return found[:count]
 
     def at(self, connector: str, revision_offset: int) -> Sequence[int]:
-        """Audit offsets of the changes that led to this offset, newest first. More than one only where the config
-        topic was made anew beside an older audit topic: the records tell which store each was of."""
+        """Audit offsets of the changes that led to this offset, newest first. There is more than one only where the
+        config topic was created again beside an older audit topic: the records name their store.
+        """
         places = reversed(self._places.get(connector, ()))
         return [place.audit_offset for place in places if place.revision_offset == revision_offset]
 
     def copy(self) -> HistoryIndex:
-        """An independent copy, sharing the places."""
+        """An independent copy that shares the positions."""
         copied = HistoryIndex(self._changes_max, self._places_max)
         copied._places = self._places.copy()
         copied._count = self._count

@@ -1,28 +1,28 @@
-"""The manifest: reading it against what was folded, and making the one that ends a transaction (docs/design/stores.md,
-section 4).
+"""The manifest: the rules to read it against the folded state, and to build the one that ends a transaction
+(docs/design/stores.md, section 4).
 
-Owns the rule when our own word on a connector decides and when Connect's rules do. Writes nothing.
+Owns the choice between our manifest and Connect's rules for a connector. Writes nothing.
 
-Reading. A manifest is last in its transaction, so everything it speaks of was read before it:
-1. It says `deleted`: the connector is gone, whatever compaction brought back.
-2. What it names is what was read last of each key, and the latest commit counts as many tasks as it says: it decides.
+Reading. A manifest is last in its transaction, so all records that it names were read before it:
+1. If it has `deleted`, the connector is deleted, whatever compaction brought back.
+2. If each record it names is the latest of its key, and the latest commit has its task count, the manifest decides.
    Config source, task set, left-overs of a larger set, generation and incarnation are the manifest's, even where
    compaction made Connect's rules lose them.
-3. It is not: a foreign writer's record lies between what the manifest's writer knew and the manifest (a task set, a
-   commit, a config), or a record it names is gone. Connect's rules stand, and the connector stays foreign.
-Any record of Connect's that follows makes the connector foreign: what is shown then is what Connect's rules make of
-all its records since the first, as if there were no manifest (`ConnectorState.connects`), until the next one holds.
+3. Otherwise a foreign writer's record (a task set, a commit, a config) lies between the state that the manifest's
+   writer knew and the manifest, or a record it names is gone. Connect's rules apply, and the connector stays foreign.
+Any later record of Connect makes the connector foreign. Readers then see the result of Connect's rules over all its
+records since the first, as if there were no manifest (`ConnectorState.connects`), until the next valid manifest.
 
-Writing. `continued` is what a write of ours goes on from, and `restated` what it has to say again, so that each record
-a manifest names is the latest of its key: compaction cannot remove it.
+Writing. `continued` is the state from which a write of ours starts, and `restated` the records that it writes again, so
+that each record a manifest names is the latest of its key: compaction cannot remove it.
 
-What any legal compaction leaves unchanged: everything a caller can see of a connector that is not foreign, and all that
-is written on top of it. What it may change, as it does in Connect:
+No legal compaction changes what a caller can see of a connector that is not foreign, nor any state written on top of
+it. Compaction may change, as it does in Connect:
 - a foreign connector: it reads as Connect reads the records that are left;
-- whether a foreign writer deleted a connector before it wrote its config anew: the deletion may be gone, and then the
-  incarnation goes on;
-- what an unreadable record under the same key stands for: the readable one before it is gone. A task set stays in force
-  without its commit, a config does not outlive its record.
+- whether a foreign writer deleted a connector before it wrote its config again: the deletion may be gone, and then the
+  incarnation continues;
+- the meaning of an unreadable record: the readable record before it under the same key is gone. A task set stays in
+  force without its commit; a config does not outlive its record.
 
 Invariant: reading back `build(state)` right after the records it was made from gives `state` again, `foreign` cleared.
 """
@@ -36,23 +36,23 @@ from msgspec.structs import replace
 from herdmesh.configstore.state.connector import ConnectorState, TaskConfig, removed
 from herdmesh.connect.topics import ManifestRecord, TaskConfigRecord, task_config_digest
 
-#: Records not in the topic yet are folded with offsets from here on (`topicstore.writes.PROVISIONAL_OFFSET`).
+#: Records that are not in the topic yet are folded with offsets from here on (`topicstore.writes.PROVISIONAL_OFFSET`).
 IN_FLIGHT_OFFSET = 1 << 62
-#: The revision of the latest commit record, and its value where that is of the manifest's own transaction.
+#: The key of the latest commit record's revision, and its value where that commit is in the manifest's own transaction.
 _COMMIT, _OWN_COMMIT = "commit", -1
 
 
 def continued(state: ConnectorState) -> ConnectorState:
-    """The state a transaction of ours goes on from: what is shown, not what Connect's rules alone make of it.
+    """The state from which a transaction of ours starts: the visible state, not the result of Connect's rules alone.
 
-    A connector that is gone is created anew by the next config, whoever removed it.
+    The next config creates a removed connector again, whoever removed it.
     """
     return replace(state, connects=None, incarnation="" if state.config is None else state.incarnation)
 
 
 def restated(state: ConnectorState) -> Sequence[TaskConfigRecord]:
-    """The task records to write once more in the transaction whose other records are folded into `state`: those in
-    force that are not the latest of their number, because a Java leader died between its task records and the commit.
+    """The task records to write again in the transaction whose other records are folded into `state`: those in force
+    that are not the latest of their number, because a Java leader died between its task records and the commit.
     """
     return [
         TaskConfigRecord(state.name, number, task.properties)
@@ -64,8 +64,8 @@ def restated(state: ConnectorState) -> Sequence[TaskConfigRecord]:
 def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
     """The manifest that ends a transaction whose other records are folded into `state`.
 
-    `new_incarnation` names the connector if nothing does yet. An inconsistent task set is written as a count without
-    digests: nobody can vouch for it.
+    `new_incarnation` is used if the connector has no incarnation yet. An inconsistent task set is written as a count
+    without digests: nobody can confirm its configs.
     """
     if state.config is None:
         return ManifestRecord(
@@ -80,7 +80,7 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
         connector=state.name,
         incarnation=state.incarnation or new_incarnation,
         applied_config=state.applied_config,
-        task_count=max(state.task_count or 0, 0),  # a foreign count below zero is adopted as none
+        task_count=max(state.task_count or 0, 0),  # a negative foreign count is adopted as zero
         task_digests=tuple(task.digest for task in tasks),
         stray_digests={
             number: task.digest
@@ -105,7 +105,7 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
 
 
 def read(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
-    """`state` after the manifest was read; see the rules above."""
+    """`state` after the manifest was read, by the rules in the module's docstring."""
     state = state.connects or state
     if manifest.deleted:
         gone = replace(_gone(state), pending_fencing=_pending_fencing(state, manifest))
@@ -130,11 +130,12 @@ def read(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
         state,
         inconsistent=inconsistent,
         task_configs={**tasks, **strays},
-        # Connect tells "no task record yet" from "none since the commit"; so do our writes, wherever they go on.
+        # Connect distinguishes "no task record yet" from "none since the commit"; so do our writes that start from this
+        # state.
         deferred={} if manifest.task_config_generation else None,
         task_count=manifest.task_count if committed else None,
         tasks_revision=_tasks_revision(state, manifest) if committed else 0,
-        # Nearly always the config itself: then one mapping is enough.
+        # Nearly always the config itself: then both share one mapping.
         applied_config=state.config if manifest.applied_config == state.config else manifest.applied_config,
         pending_fencing=_pending_fencing(state, manifest),
     )
@@ -151,17 +152,21 @@ def _gone(state: ConnectorState) -> ConnectorState:
 
 
 def _is_raced(state: ConnectorState, manifest: ManifestRecord) -> bool:
-    """Whether a commit record that the manifest's writer did not know lies before the manifest. Behind a commit of its
-    own transaction one cannot be told from that; it met the same config and waits for the same fence."""
+    """True if a commit record that the manifest's writer did not know lies before the manifest. If the manifest's own
+    transaction has a commit, a foreign commit before it cannot be detected; it met the same config and waits for the
+    same fence.
+    """
     known = manifest.revisions.get(_COMMIT, _OWN_COMMIT)
     return known != _OWN_COMMIT and state.commit_offset + 1 > known
 
 
 def _pending_fencing(state: ConnectorState, manifest: ManifestRecord) -> bool:
-    """Of a commit and a task count record the later one decides. Compaction may have moved the config behind a commit
-    that had met one, so what Connect's rules made of the commit at its place does not count; that a commit never met a
-    config (Connect ignores it, docs/reference/connect/config-topic.md, section 4.4 step 1) is known from the manifest
-    alone. Of a commit that the manifest's writer did not know, Connect's rules say it."""
+    """True if the task set waits for a fence: the later of commit and task count record decides. Compaction may have
+    moved the config behind a commit that had met one, so the result of Connect's rules at the commit's position does
+    not count. Only the manifest shows that a commit never met a config (Connect ignores it,
+    docs/reference/connect/config-topic.md, section 4.4 step 1). For a commit that the manifest's writer did not know,
+    Connect's rules decide.
+    """
     if _is_raced(state, manifest):
         return state.pending_fencing
     return state.commit_offset > state.fencing_offset and state.commit_offset != manifest.orphan_commit_offset
@@ -173,8 +178,9 @@ def _orphan_commit_offset(state: ConnectorState) -> int:
 
 
 def _in_force(shown: ConnectorState, connects: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
-    """`shown` by the manifest, with what Connect's rules say kept beside it where that is something else. Generations
-    are counted from the manifest on: Connect's own count begins wherever a worker began to read."""
+    """The state `shown` by the manifest, with the state by Connect's rules beside it where that differs. Generations
+    are counted from the manifest on: Connect's own count begins at the record where a worker began to read.
+    """
     common = {
         "incarnation": "" if manifest.deleted else manifest.incarnation,
         "task_config_generation": manifest.task_config_generation,
@@ -186,12 +192,12 @@ def _in_force(shown: ConnectorState, connects: ConnectorState, manifest: Manifes
 
 
 def _refused(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
-    # Compaction may have moved the config behind this manifest; it is the same connector still.
+    # Compaction may have moved the config behind this manifest; it is still the same connector.
     return replace(state, incarnation=state.incarnation or manifest.incarnation, foreign=True)
 
 
 def _named_tasks(state: ConnectorState, manifest: ManifestRecord) -> Mapping[int, TaskConfig] | None:
-    """The task configs the digests name, or None if one is not the latest of its number."""
+    """The task configs of the manifest's digests, or None if one is not the latest of its number."""
     if len(manifest.task_digests) != manifest.task_count:
         return None
     named: dict[int, TaskConfig] = {}
@@ -204,7 +210,7 @@ def _named_tasks(state: ConnectorState, manifest: ManifestRecord) -> Mapping[int
 
 
 def _tasks_revision(state: ConnectorState, manifest: ManifestRecord) -> int:
-    # The commit record of the set in force is the latest of its key, which compaction keeps.
+    # The commit record of the task set in force is the latest of its key, and compaction keeps that.
     return state.commit_offset + 1 if state.commit_offset >= 0 else manifest.revisions["tasks"]
 
 
@@ -218,5 +224,5 @@ def _known_commit(state: ConnectorState) -> int:
 
 
 def _known(revision: int) -> int:
-    """A revision as the manifest may state it: 0 = of this transaction, whose offsets nobody knows yet."""
+    """A revision as the manifest may name it: 0 = of this transaction, whose offsets are not known yet."""
     return revision if revision < IN_FLIGHT_OFFSET else 0

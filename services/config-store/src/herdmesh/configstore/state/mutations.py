@@ -1,9 +1,10 @@
 """The mutations of the config store, and the fields that all of them carry.
 
-Owns the values, and which of them tell a retry from another request. `writes` has their checks and records.
+Owns the values, and the choice of those that distinguish a retry from another request. `writes` has their checks and
+records.
 
-Invariant: each mutation describes its write as plain JSON without its secrets; a retry must describe the same. The
-condition of a write is not part of it.
+Invariant: each mutation describes its write as plain JSON without its secrets; a retry must have the same description.
+The condition of a write is not part of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from herdmesh.topicstore.contract import Beside, Revision
 
 @dataclass(frozen=True, slots=True)
 class LeaderToken:
-    """Epoch and herder that a caller claims to lead with."""
+    """The epoch and the herder that a caller claims to lead with."""
 
     epoch: int
     leader_id: str
@@ -27,11 +28,11 @@ class LeaderToken:
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """What every mutation brings along.
+    """The fields that every mutation carries.
 
-    `expected_revision` is of the object's own record, None = unconditional. With `retry_only` nothing but the outcome
-    of an earlier request of the same id is wanted. `now_ms` is the wall clock and `new_incarnation` a fresh id, both
-    taken when the request came: a plan may be made several times and must come out the same.
+    `expected_revision` is of the object's own record, None = unconditional. `retry_only` requests only the outcome of
+    an earlier request of the same id. `now_ms` is the wall clock and `new_incarnation` a unique id, both taken when the
+    request arrived: a plan may be made several times and must give the same result each time.
     """
 
     operation: str
@@ -48,8 +49,9 @@ class WriteContext:
 
 @dataclass(frozen=True, slots=True)
 class PutConnectorConfig:
-    """Create or replace a config. The initial target state goes before it in the same transaction, and the offsets that
-    a create brings are in it, too. `patch` is what the config was merged from, None = it was asked for as it is."""
+    """Create or replace a config. The same transaction has the initial target state, before the config, and the offsets
+    of a create. `patch` is the patch that gave the config, None = the caller sent the whole config.
+    """
 
     connector: str
     config: Properties
@@ -66,8 +68,9 @@ class PutConnectorConfig:
 
 @dataclass(frozen=True, slots=True)
 class RestoreConnector:
-    """Write the config of an earlier revision again. `past` is that config as history keeps it (None = not looked for,
-    because the request is known already), `secrets` are values for what history does not keep."""
+    """Write the config of an earlier revision again. `past` is that config as history keeps it (None = not read,
+    because the request is already known); `secrets` are values for the properties that history does not keep.
+    """
 
     connector: str
     revision: Revision
@@ -90,7 +93,7 @@ class DeleteConnector:
 
 @dataclass(frozen=True, slots=True)
 class SetTargetState:
-    """Store what the user wants of an existing connector."""
+    """Store the target state of an existing connector."""
 
     connector: str
     target_state: TargetState
@@ -101,8 +104,10 @@ class SetTargetState:
 
 @dataclass(frozen=True, slots=True)
 class CommitTaskConfigs:
-    """Replace the task set; `config_revision` is of the config the tasks were made from, None = not checked. With
-    `fenced_generation`, which must be the generation of the set in force, the count of its producers is written too."""
+    """Replace the task set; `config_revision` is of the config from which the tasks were made, None = not checked. With
+    `fenced_generation`, which must be the generation of the set in force, the transaction also has the count of its
+    producers.
+    """
 
     connector: str
     tasks: Sequence[Properties]
@@ -116,7 +121,7 @@ class CommitTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class PutTaskCount:
-    """Store how many transactional producers may be alive. Connect asks for no connector of that name, nor do we."""
+    """Store the number of transactional producers that may be alive. As in Connect, the connector need not exist."""
 
     connector: str
     task_count: int
@@ -127,9 +132,10 @@ class PutTaskCount:
 
 @dataclass(frozen=True, slots=True)
 class RequestRestart:
-    """Store a restart request for whoever watches, and from which `generation` on what is restarted is to run (0 =
-    nothing of the kind). `task` None = as `request` says. `restarted` are task numbers, -1 = the connector itself;
-    `response` is the caller's answer, as plain JSON."""
+    """Store a restart request for watchers, and the `generation` from which the restarted units must run (0 = none).
+    `task` None = all that `request` covers. `restarted` are task numbers, -1 = the connector itself; `response` is the
+    response to the caller, as plain JSON.
+    """
 
     request: RestartRecord
     task: int | None = None
@@ -164,7 +170,7 @@ class PutLoggerLevel:
 
 @dataclass(frozen=True, slots=True)
 class RecordDrain:
-    """Keep that a worker has taken note of a drain, or of its end: for whoever asks again."""
+    """Record that a worker acknowledged a drain or its end, for retries of the request."""
 
     worker_id: str
     draining: bool
@@ -175,8 +181,9 @@ class RecordDrain:
 
 @dataclass(frozen=True, slots=True)
 class RecordOffsets:
-    """Keep that a change of a connector's offsets begins, or (`ended`) what its caller is told: for whoever asks again.
-    `change` is a digest of what was asked for; `response` are offsets and a message, as plain JSON."""
+    """Record the start of a change of a connector's offsets, or (`ended`) the response to its caller, for retries of
+    the request. `change` is a digest of the request; `response` has offsets and a message, as plain JSON.
+    """
 
     connector: str
     change: str

@@ -1,11 +1,11 @@
-"""The progress of offset changes, as the audit topic has it: what is remembered, and returned to a retry.
+"""The progress of offset changes, from the audit topic: what is kept, and returned to a retry.
 
-Owns the outcome of RecordOffsets as plain JSON, and which changes are the last recorded step of their connector. The
-offsets themselves are Kafka's and the workers'; the rules of a change are the herder's.
+Owns the outcome of RecordOffsets as plain JSON, and the set of changes that are the last recorded step of their
+connector. The offsets themselves are in Kafka, the workers change them; the rules of a change are the herder's.
 
-Invariant: a change that was begun and did not end counts as overtaken as soon as anything else is recorded of its
-connector, except the count of its producers, which gives it no tasks. So does a change whose connector Java workers
-wrote since, which the audit topic does not show.
+Invariant: a change that began and did not end counts as overtaken as soon as any other step of its connector is
+recorded, except the count of its producers, which starts no tasks. A later write of Java workers to the connector
+overtakes it too; the audit topic does not show such writes.
 """
 
 from __future__ import annotations
@@ -24,36 +24,37 @@ _HARMLESS: Final = "PutTaskCount"
 
 
 class Begun(NamedTuple):
-    """A change that was begun: its request, and the offset in the config topic after what was written with it, 0 = that
-    is on its way, or older than such records tell."""
+    """A change that began: its request id, and the offset in the config topic after its records. 0 = those are in
+    flight, or the release that wrote it recorded no offset.
+    """
 
     request_id: str
     revision: int
 
 
 def outcome(mutation: RecordOffsets) -> Mapping[str, Any]:
-    """What the audit record keeps of a change."""
+    """The outcome that the audit record of a change keeps."""
     return {"ended": mutation.ended, "told": dict(mutation.response)}
 
 
 def has_ended(known: Mapping[str, Any]) -> bool:
-    """By an outcome that `outcome` made."""
+    """True if an outcome made by `outcome` is of a change that ended."""
     return known.get("ended") is True
 
 
 def again(state: ConfigState, connector: str, request_id: str, known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a retry is told."""
+    """The outcome that is returned to a retry."""
     overtaken = not has_ended(known) and not _is_last(state, connector, request_id)
     return {**known, "repeated": True, "overtaken": overtaken}
 
 
 def ends(record: AuditRecord) -> bool:
-    """True for what the caller of a change was told: it is no change of its own."""
+    """True for the record of a change's end, which is no change of its own."""
     return record.operation == OPERATION and has_ended(record.outcome)
 
 
 def begun_after(begun: Mapping[str, Begun], record: AuditRecord, revision: int) -> Mapping[str, Begun]:
-    """The changes that were begun last, by connector, once `record` is applied, which was written at `revision`."""
+    """The changes that began last, by connector, after `record`, written at `revision`, is applied."""
     name = record.connector
     if record.operation == OPERATION and not ends(record):
         return {**begun, name: Begun(record.request_id, revision)}

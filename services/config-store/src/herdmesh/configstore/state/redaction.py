@@ -1,10 +1,10 @@
-"""Redaction of a config for the audit topic: everything but secrets.
+"""Redaction of a config for the audit topic: all values are kept but secrets.
 
-Owns the judgement whether a property is a secret, by its name and by its value. When unsure it redacts: a value that is
-wrongly kept out of history has to be given again at a restore; a value that is wrongly kept in it has leaked.
+Owns the decision whether a property is a secret, by its name and by its value. In doubt it redacts: a value that is
+wrongly redacted must be given again at a restore; a value that is wrongly kept has leaked.
 
-Invariant: a redacted value leaves nothing of itself behind, not its length and no digest. The time is proportional to a
-value's length, whatever is in it.
+Invariant: a redacted value leaves no trace, neither its length nor a digest. The time is proportional to a value's
+length, whatever its content.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from herdmesh.connect.topics import Properties
 
 REDACTED = "[redacted]"
 
-#: `${provider:key}` or `${provider:path:key}` (Connect's ConfigTransformer): says where a secret is, and is none.
+#: `${provider:key}` or `${provider:path:key}` (Connect's ConfigTransformer): a reference to a secret, not a secret.
 _PLACEHOLDER = re.compile(r"\$\{[^${}:]*:[^${}]*\}")
-#: On a name of lower-case words with a dot between them.
+#: Matched against a name in lower-case words with a dot between them.
 _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|passcode|pwd|pass$|\bpass\b|secret|token|credential|jaas|bearer|cookie|signature"
     r"|authorization|auth\.?header|user\.?info|connection\.?string|\bdsn\b|\bsas\b|\bpat\b|\bpin\b|\bpem\b|\bkeys?$"
@@ -39,7 +39,7 @@ _ASSIGNED = re.compile(
     rf"(?:\b|_|(?<=[a-z]))(?:{_WORDS})[\\\"']*\s*(?:=>|[=:>]|%3[AD])\s*[\\\"']*[^\s\\\"'&;,}}]", re.IGNORECASE
 )
 _ASSIGNMENTS = ("=", ":", ">", "%3")
-#: What is a secret by its own form; looked for only where the beginning of one, in lower case, is found.
+#: Secrets with a recognizable form; searched only where their beginning, in lower case, is found.
 _BEGINNINGS = (
     *("-----begin", "loginmodule", "bearer", "basic", "eyj", "akia", "asia", "xox", "glpat-", "github_pat_"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
@@ -50,7 +50,7 @@ _TELLTALE = re.compile(
     re.IGNORECASE,
 )
 _CACHED_CHARACTERS_MAX = 200
-#: What is left of `scheme://${user}:${password}@host` without its placeholders.
+#: The rest of `scheme://${user}:${password}@host` without its placeholders.
 _EMPTY_USER_INFO = re.compile(r"([:/]):?@")
 
 
@@ -60,12 +60,12 @@ def redacted(config: Properties) -> dict[str, Any]:
 
 
 def redacted_names(config: Properties) -> Sequence[str]:
-    """The properties of a redacted config whose values are not kept, sorted."""
+    """The properties of a redacted config whose values were replaced, sorted."""
     return sorted(name for name, value in config.items() if value == REDACTED)
 
 
 def is_secret(name: str, value: Any) -> bool:
-    """True when this property's value must not be told. Members of a JSON value are judged as properties."""
+    """True when this property's value is a secret. Members of a JSON value are checked as properties."""
     if value is None or isinstance(value, bool):
         return False
     if isinstance(value, dict):
@@ -74,7 +74,7 @@ def is_secret(name: str, value: Any) -> bool:
     if isinstance(value, list):
         return any(is_secret(name, item) for item in cast("list[Any]", value))
     text = value if isinstance(value, str) else jackson.dumps(value).decode()
-    # The same names and values come again and again: with every write of a connector, and twice in each.
+    # The same names and values repeat: with every write of a connector, and twice in each write.
     judge = _is_secret_text if len(text) <= _CACHED_CHARACTERS_MAX else _is_secret_text.__wrapped__
     return judge(name, text)
 
@@ -99,7 +99,7 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _has_user_info(text: str) -> bool:
-    """`scheme://user:password@host`, `jdbc:oracle:thin:user/password@host`, `user:password@host`."""
+    """True for `scheme://user:password@host`, `jdbc:oracle:thin:user/password@host`, `user:password@host`."""
     if "@" not in text:
         return False
     before_host = text[: text.rfind("@")]
@@ -107,5 +107,7 @@ def _has_user_info(text: str) -> bool:
 
 
 def _words(name: str) -> str:
-    """`sslKeystorePassword` and `SSL_KEYSTORE-PASSWORD` alike: lower case, one dot between the words."""
+    """A name in lower case with one dot between its words: the same for `sslKeystorePassword` and
+    `SSL_KEYSTORE-PASSWORD`.
+    """
     return re.sub(r"[\s._\-:/]+", ".", _CAMEL.sub(".", name)).lower()

@@ -1,15 +1,14 @@
-"""The outcomes of mutations by request id, so that a retry is answered and not applied again (docs/design/stores.md,
-section 3).
+"""The outcomes of mutations by request id: a retry gets its first outcome and is not applied again
+(docs/design/stores.md, section 3).
 
-Owns the memory of the audit topic that `request_id` needs: each request and its outcome. Knows no clock: the age of an
+Owns the memory of the audit topic that `request_id` needs: each request and its outcome. Has no clock: the age of an
 entry comes from record timestamps, from the caller's `now_ms`, and from ids that carry a time (UUID version 7, as
-`herdmesh.rpc.request_ids` makes them).
+`herdmesh.rpc.request_ids` creates them).
 
 Invariants: an outcome is found for `KEPT_MS`; after that its id is refused, never applied again. Memory is bounded: by
 `REMEMBERED_MS`, by `_CHUNKS_MAX` x `_CHUNK_SIZE` requests, and, because an outcome can have some hundreds of offsets,
-by `_CHUNKS_MAX` x `_CHUNK_BYTES` (64 MiB) of packed outcomes. An id with a time is refused even when nothing is
-remembered of it any more, because it is older than `KEPT_MS` or than the last forgotten entry; any other id then counts
-as new.
+by `_CHUNKS_MAX` x `_CHUNK_BYTES` (64 MiB) of packed outcomes. An id with a time is refused even when its entry is gone,
+because it is older than `KEPT_MS` or than the last discarded entry; any other id then counts as new.
 """
 
 from __future__ import annotations
@@ -41,8 +40,9 @@ _WHAT_NOW = "read what is stored, then ask again under a new id"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One applied mutation. `payload` is the digest of what was asked, `outcome` what its first answer said beyond the
-    state it can be read from: `kept` has it, packed when it may be large."""
+    """One applied mutation. `payload` is the digest of the request. `outcome` is the part of the first response that
+    the state does not have; `kept` holds it, packed when it may be large.
+    """
 
     operation: str
     connector: str
@@ -58,10 +58,12 @@ class Request:
 
 
 class _Chunk(NamedTuple):
-    """Requests of a while, packed: a retry is rare, so they take a tenth of the memory and are unpacked for one."""
+    """A chunk of consecutive requests, packed into a tenth of the memory. Retries are rare, so unpacking one is rare
+    too.
+    """
 
     newest_ms: int
-    #: of the ids, sorted: whether one may be here is told without unpacking.
+    #: of the ids, sorted: a lookup that finds none here needs no unpacking.
     fingerprints: array[int]
     packed: bytes
 
@@ -98,7 +100,7 @@ class RequestLog:
         self._forgotten_ms = 0
 
     def add(self, record: AuditRecord, timestamp_ms: int) -> None:
-        """Remember one audit record; one without request id has nothing to find it by."""
+        """Add one audit record. A record without request id is ignored: it could not be found."""
         self._newest_ms = max(self._newest_ms, timestamp_ms)
         if not record.request_id:
             return
@@ -109,15 +111,15 @@ class RequestLog:
             self._seal()
 
     def is_known(self, request_id: str) -> bool:
-        """True when `find` has something to say of this id beyond its age."""
+        """True when an entry of this id is kept; `find` then returns its outcome or refuses the request."""
         return bool(request_id) and self._remembered(request_id) is not None
 
     def find(self, request_id: str, asked: tuple[str, str, str], now_ms: int) -> Request | None:
         """The first outcome of `request_id`, None if it is new. `asked` = operation, connector, payload.
 
         Raises:
-            RequestIdExpired: made or applied so long ago that its outcome is no longer told.
-            RequestInvalid: the id was used for something else.
+            RequestIdExpired: the id was created or applied so long ago that its outcome is no longer kept.
+            RequestInvalid: the id was used for another request.
         """
         if not request_id:
             return None
@@ -140,7 +142,7 @@ class RequestLog:
         return request
 
     def copy(self) -> RequestLog:
-        """An independent copy, sharing what is sealed."""
+        """An independent copy that shares the sealed chunks."""
         copied = RequestLog()
         copied._sealed = self._sealed
         copied._open = dict(self._open)
@@ -170,7 +172,7 @@ class RequestLog:
         self._sealed, self._open, self._open_bytes = chunks[first:], {}, 0
 
     def _forget(self, requests: Mapping[str, Request]) -> None:
-        # By the ids' own times too: they are made by other clocks than the broker's.
+        # Check the time in the ids too: callers' clocks make them, not the broker's.
         for request_id, request in requests.items():
             self._forgotten_ms = max(self._forgotten_ms, request.timestamp_ms, time_ms_of(request_id) or 0)
 
@@ -185,7 +187,7 @@ def _kept_to_json(kept: Mapping[str, Any] | bytes) -> tuple[Any, bool]:
 
 
 def _packed(outcome: Mapping[str, Any]) -> Mapping[str, Any] | bytes:
-    """An outcome as it is remembered: offsets of 500 partitions are 140 KB as values, and 5 KB packed."""
+    """An outcome as it is kept: offsets of 500 partitions are 140 KB as values, and 5 KB packed."""
     if not any(isinstance(member, dict | list) for member in outcome.values()):
         return outcome
     return zlib.compress(jackson.dumps(dict(outcome)), _FASTEST)

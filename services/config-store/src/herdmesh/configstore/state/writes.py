@@ -9,8 +9,8 @@ state (SetTargetState), the task set (CommitTaskConfigs; PutTaskCount, which cou
 key (PutSessionKey). Logger levels, drains and offsets have no revision of their own, so PutLoggerLevel, RecordDrain and
 RecordOffsets refuse one.
 
-A plan is made on the scratch state of the group commit, so it sees everything decided before it. It may be made again
-on a later state if it refused, so it must depend on nothing but its arguments.
+A plan is made on the scratch state of the group commit, so it sees all earlier decisions. A refused plan may be made
+again on a later state, so it must depend on nothing but its arguments.
 
 Invariant: a transaction that touches a connector ends with its manifest, built from exactly the records before it.
 """
@@ -84,8 +84,9 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Records of one transaction; none when a retry found its first outcome. `outcome` is told by the answer, `beside`
-    is in the transaction."""
+    """Records of one transaction; none when a retry found its first outcome. `outcome` goes into the response, `beside`
+    into the transaction.
+    """
 
     records: Sequence[NewRecord]
     outcome: Mapping[str, Any]
@@ -94,7 +95,7 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A mutation that passed its checks: what to write, and what to tell of it."""
+    """A mutation that passed its checks: the records to write, and the outcome to return."""
 
     records: Sequence[NewRecord]
     changes: Mapping[str, Any]
@@ -103,7 +104,7 @@ class _Decided:
 
 
 def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> WritePlan:
-    """Check `mutation` against `state` and say what to write.
+    """Check `mutation` against `state` and return the records to write.
 
     Raises (all of `herdmesh.rpc.errors`): RequestInvalid, InvalidConfig, ConnectorNotFound, ConnectorExists,
     RevisionMismatch, RevisionForeign, StaleEpoch, RequestIdExpired, RequestIdUnknown.
@@ -111,7 +112,7 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Write
     connector = _connector_of(mutation)
     payload = audit.payload(mutation.request_json()) if context.request_id else ""
     if isinstance(mutation, RecordOffsets) and not mutation.ended and not context.retry_only:
-        # Before it is known again: whoever begins has a worker change offsets next.
+        # Before the lookup of a retry: the caller that begins a change has a worker change offsets next.
         _require_leader(state, context)
     first = state.requests.find(context.request_id, (context.operation, connector, payload), context.now_ms)
     if first is not None and not _ends(mutation, first, context):
@@ -136,13 +137,14 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Write
 
 
 def plan_epoch(state: ConfigState, leader_id: str, leader_address: str) -> Sequence[NewRecord]:
-    """The record that hands leadership to `leader_id`, with the epoch and generations after those in `state`."""
+    """The record that gives leadership to `leader_id`, with the epoch and generations after those in `state`."""
     return [_encoded(next_epoch(state.leadership, leader_id, leader_address))]
 
 
 def plan_block(state: ConfigState, leader: LeaderToken, above: int) -> Sequence[NewRecord]:
-    """The record that reserves more generations for the leader's epoch; nothing when it has some from `above` on, which
-    the answer to an earlier request of its was lost about. Raises StaleEpoch when another epoch is in force."""
+    """The record that reserves more generations for the leader's epoch; no record when it already has some from `above`
+    on, because the response to its earlier request was lost. Raises StaleEpoch when another epoch is in force.
+    """
     _require_epoch(state, leader)
     assert state.leadership is not None
     return [_encoded(next_block(state.leadership))] if state.leadership.generation_limit <= above else []
@@ -215,7 +217,7 @@ def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: Write
 
 
 def _restore(state: ConfigState, mutation: RestoreConnector, context: WriteContext) -> _Decided:
-    """What history keeps, with each secret given or, when it is not, as it is in force."""
+    """The config that history keeps, with each secret from the request or else from the config in force."""
     before = _named(state, mutation.connector)
     if mutation.past is None:
         raise RequestIdExpired(f"request_id {context.request_id!r} is no longer known; ask again under a new id")
@@ -274,7 +276,7 @@ def _commit_tasks(state: ConfigState, mutation: CommitTaskConfigs, context: Writ
     records.append(CommitRecord(before.name, len(mutation.tasks)))
     if mutation.fenced_generation is not None:
         if mutation.fenced_generation != before.task_config_generation:
-            # Tasks of a set that the caller did not know of may run: they would own what the new ones own.
+            # Tasks of a set that the caller did not know may run: they would own the same resources as the new ones.
             stored = Revision(context.store_id, (before.tasks_revision,)) if before.tasks_revision else None
             raise RevisionMismatch(revisions.to_text(stored), "another task set is in force by now")
         records.append(TaskCountRecord(before.name, len(mutation.tasks)))
@@ -293,7 +295,7 @@ def _request_restart(state: ConfigState, mutation: RequestRestart, context: Writ
         return _Decided([_encoded(request)], {"restart": changes})
     if mutation.task is not None:
         changes["task"] = mutation.task
-    # Connect keeps a record of a restart that is for the whole cluster to carry out, not of one of a single instance.
+    # Connect keeps a record of a restart that the whole cluster carries out, not of the restart of a single instance.
     whole = mutation.task is None and (request.include_tasks or request.only_failed)
     kept = {task: at for task, at in before.restarts.items() if task < (before.task_count or 0)}
     after = replace(before, restarts={**kept, **dict.fromkeys(mutation.restarted, mutation.generation)})
@@ -320,13 +322,13 @@ def _record_offsets(state: ConfigState, mutation: RecordOffsets, context: WriteC
     size_bytes = len(jackson.dumps(dict(mutation.response)))
     if size_bytes > RECORD_BYTES_MAX:
         raise errors.too_large(f"the record of a change of the offsets of {name}", size_bytes, RECORD_BYTES_MAX)
-    # A worker that was asked for an earlier change, and is late, finds this manifest and leaves the offsets alone.
+    # A late worker that was sent an earlier change finds this manifest and does not change the offsets.
     records = () if mutation.ended else _transaction(_existing(state, name), [], context)
     return _Decided(records, {"offsets": "changed" if mutation.ended else "begun"}, offset_changes.outcome(mutation))
 
 
 def _ends(mutation: Mutation, first: Request, context: WriteContext) -> bool:
-    """True for the end of a change whose beginning is all that is known of its id."""
+    """True for the end of a change of which only the beginning is recorded under its id."""
     ends = isinstance(mutation, RecordOffsets) and mutation.ended and not context.retry_only
     return ends and not offset_changes.has_ended(first.outcome)
 
@@ -386,7 +388,7 @@ def _require_equal(expected: Revision | None, actual: int, context: WriteContext
 
 
 def _require_leader(state: ConfigState, context: WriteContext) -> None:
-    """Only the epoch that was granted last may write this; leases decide nothing here."""
+    """Raise unless the leader token is of the epoch granted last; leases do not matter here."""
     if context.leader is None:
         raise errors.leader_missing(context.operation)
     _require_epoch(state, context.leader)
