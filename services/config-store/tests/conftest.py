@@ -1,4 +1,6 @@
-"""Config stores in this process: `cluster` makes replicas of one store, `writer` is one that writes."""
+"""Fixtures with config stores in this process: `cluster` creates replicas of one store, `writer` is a replica that
+writes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.support.configstore_replica import Cluster, Replica, Replicas
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    """Makes replicas of one store."""
+    """Yield a factory of replicas of one store."""
     replicas = Replicas(MemoryBroker(), wall_clock_ms)
     yield replicas.add
     await replicas.close()
@@ -22,7 +24,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def writer(cluster: Cluster) -> Replica:
-    """One replica that writes and runs the election."""
+    """Return one replica that writes and runs the election."""
     one = await cluster()
     await one.until_serving(LEADERSHIP_SERVICE)
     return one

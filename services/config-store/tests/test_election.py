@@ -1,4 +1,6 @@
-"""The election of the leading herder: one epoch at a time, durable before it is told, kept when the store moves."""
+"""Tests of the election of the leading herder: one epoch at a time, durable before it is granted, kept when the store
+fails over.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ from herdmesh.configstore.state.mutations import LeaderToken
 
 
 class Judge:
-    """An election with its clock and the topic it writes epochs to."""
+    """An election with its clock and the topic to which it writes epochs."""
 
     def __init__(self, stored: Leadership | None = None) -> None:
         self.election = Election()
@@ -56,13 +58,13 @@ class Judge:
         return self.tell(CandidateJoined(session, herder, f"{herder}:1", held))
 
     def write(self, wanted: Instruction) -> Sequence[Instruction]:
-        """The epoch record asked for is applied."""
+        """Apply the requested epoch record."""
         assert isinstance(wanted, WriteEpoch)
         self.stored = leadership_of(next_epoch(self.stored, wanted.leader_id, wanted.leader_address))
         return self.tell(EpochWritten(wanted.session, self.stored))
 
     def wait(self, duration_ms: int, *alive: int) -> list[Instruction]:
-        """Time passes in ticks; the sessions `alive` send heartbeats."""
+        """Advance the time in ticks; the sessions `alive` send heartbeats."""
         said: list[Instruction] = []
         for _ in range(0, duration_ms, 250):
             self.now_ms += 250
@@ -88,13 +90,13 @@ def held(judge: Judge) -> LeaderToken:
 def test_the_first_candidate_is_granted_the_first_epoch_once_it_is_written() -> None:
     judge = Judge()
     assert judge.join(1, "a") == [WriteEpoch(1, "a", "a:1")]
-    assert judge.join(2, "b") == []  # nobody leads before the record is there
+    assert judge.join(2, "b") == []  # nobody leads before the record is in the topic
     leadership = Leadership(1, "a", "a:1", 1, 1001)
     assert judge.tell(EpochWritten(1, leadership)) == [SendGranted(1, leadership), SendFollowing(2, leadership)]
     assert judge.election.leader == leadership
 
 
-def test_heartbeats_keep_the_lease_and_followers_hear_who_leads() -> None:
+def test_heartbeats_keep_the_lease_and_followers_are_told_of_the_leader() -> None:
     judge = led_by("a")
     judge.join(2, "b")
     said = judge.wait(3 * LEASE_MS, 1, 2)
@@ -102,7 +104,7 @@ def test_heartbeats_keep_the_lease_and_followers_hear_who_leads() -> None:
     assert held(judge).epoch == 1
 
 
-def test_silence_loses_the_epoch_to_the_longest_waiting() -> None:
+def test_a_silent_leader_loses_its_epoch_to_the_longest_waiting_candidate() -> None:
     judge = led_by("a")
     judge.join(2, "b")
     judge.join(3, "c")
@@ -111,12 +113,12 @@ def test_silence_loses_the_epoch_to_the_longest_waiting() -> None:
         SendLost(1, f"no heartbeat for {LEASE_MS} ms"),
         WriteEpoch(2, "b", "b:1"),
     ]
-    assert judge.tell(HeartbeatReceived(1)) == []  # too late; it waits in line now
+    assert judge.tell(HeartbeatReceived(1)) == []  # too late; it is now in the queue
     granted = judge.write(WriteEpoch(2, "b", "b:1"))
     assert granted[0] == SendGranted(2, Leadership(2, "b", "b:1", 1001, 2001))
 
 
-def test_a_broken_stream_keeps_the_lease_and_comes_back_with_its_epoch() -> None:
+def test_a_leader_that_reconnects_within_the_lease_keeps_its_epoch() -> None:
     judge = led_by("a")
     judge.join(2, "b")
     assert judge.tell(CandidateLeft(1)) == []
@@ -153,7 +155,7 @@ def test_resigning_hands_over_at_once_and_does_not_elect_the_same_again() -> Non
     judge.join(2, "b")
     assert judge.tell(Resigned(held(judge))) == [SendLost(1, "resigned"), WriteEpoch(2, "b", "b:1")]
     judge.write(WriteEpoch(2, "b", "b:1"))
-    assert judge.tell(Resigned(LeaderToken(1, "a"))) == []  # over already
+    assert judge.tell(Resigned(LeaderToken(1, "a"))) == []  # the epoch has already ended
     alone = led_by("a")
     assert alone.tell(Resigned(held(alone))) == [SendLost(1, "resigned")]
     assert alone.wait(LEASE_MS, 1) == []
@@ -163,7 +165,7 @@ def test_a_new_writer_waits_for_the_incumbent() -> None:
     stored = Leadership(7, "a", "a:1", 6001, 7001)
     judge = Judge(stored)
     assert judge.join(1, "b") == [SendFollowing(1, stored)]
-    assert judge.join(2, "a", LeaderToken(7, "a")) == [SendGranted(2, stored)]  # its epoch, no record
+    assert judge.join(2, "a", LeaderToken(7, "a")) == [SendGranted(2, stored)]  # its epoch, without a new record
     assert judge.wait(LEASE_MS, 1, 2)[1] == SendHeartbeat(2)
 
     alone = Judge(stored)
@@ -173,14 +175,14 @@ def test_a_new_writer_waits_for_the_incumbent() -> None:
     assert alone.write(WriteEpoch(1, "b", "b:1"))[0] == SendGranted(1, Leadership(8, "b", "b:1", 7001, 8001))
 
 
-def test_an_epoch_nobody_took_over_goes_on_even_after_its_lease() -> None:
+def test_an_incumbent_keeps_its_epoch_after_its_lease_if_nobody_took_over() -> None:
     stored = Leadership(7, "a", "a:1", 6001, 7001)
     judge = Judge(stored)
     judge.wait(2 * LEASE_MS)
     assert judge.join(2, "a", LeaderToken(7, "a")) == [SendGranted(2, stored)]
 
 
-def test_an_old_epoch_is_not_taken_up_again() -> None:
+def test_an_old_epoch_cannot_be_claimed_again() -> None:
     stored = Leadership(7, "a", "a:1", 6001, 7001)
     assert Judge(stored).join(1, "b", LeaderToken(6, "b")) == [SendFollowing(1, stored)]
     assert Judge(stored).join(1, "b", LeaderToken(7, "a")) == [SendFollowing(1, stored)]  # another herder's token
@@ -191,15 +193,15 @@ def test_an_incumbent_that_does_not_claim_its_epoch_gets_a_new_one() -> None:
     assert judge.join(1, "a") == [WriteEpoch(1, "a", "a:1")]
 
 
-def test_a_write_that_failed_is_tried_again_later() -> None:
+def test_a_failed_epoch_write_is_retried_later() -> None:
     judge = Judge()
     judge.join(1, "a")
     assert judge.tell(EpochNotWritten(1)) == []
     assert judge.wait(RETRY_MS, 1) == [WriteEpoch(1, "a", "a:1")]
 
 
-def test_an_epoch_is_not_taken_up_again_while_a_newer_one_may_have_been_written() -> None:
-    """The write of epoch 8 has an unknown outcome: confirming 7 would be for ever, if 8 is in the topic."""
+def test_an_epoch_cannot_be_claimed_again_while_a_newer_one_may_have_been_written() -> None:
+    """The write of epoch 8 has an unknown outcome: if 8 is in the topic, epoch 7 must not be confirmed."""
     judge = Judge(Leadership(7, "a", "a:1", 6001, 7001))
     judge.join(2, "b")
     assert judge.wait(RETURN_MS, 2)[-1] == WriteEpoch(2, "b", "b:1")
@@ -230,20 +232,20 @@ def test_a_replica_that_no_longer_writes_ends_every_stream() -> None:
 
 
 def reserving(judge: Judge, above: int = 1_001, session: int = 1) -> list[Instruction]:
-    """What a heartbeat that wants more generations leads to, besides its answer."""
+    """Send a heartbeat that requests generations; return the instructions other than its confirmation."""
     said = judge.tell(HeartbeatReceived(session, above))
     assert said[0] == SendHeartbeat(session)
     return list(said[1:])
 
 
 def extended(judge: Judge) -> Leadership:
-    """The block asked for is in the topic."""
+    """Apply the requested block to the topic."""
     assert judge.stored is not None
     judge.stored = leadership_of(next_block(judge.stored))
     return judge.stored
 
 
-def test_a_leader_is_told_of_the_next_block_once_it_is_written() -> None:
+def test_a_leader_is_notified_of_the_next_block_once_it_is_written() -> None:
     judge = led_by("a")
     judge.join(2, "b")
     assert reserving(judge) == [WriteBlock(1, LeaderToken(1, "a"), 1_001)]
@@ -261,14 +263,14 @@ def test_only_the_leader_gets_a_block() -> None:
     assert judge.tell(HeartbeatReceived(2, 1_001)) == [SendFollowing(2, judge.stored)]
 
 
-def test_a_block_that_was_not_written_is_asked_for_with_the_next_heartbeat() -> None:
+def test_a_block_that_was_not_written_is_requested_with_the_next_heartbeat() -> None:
     judge = led_by("a")
     assert reserving(judge)
     assert judge.tell(BlockNotWritten()) == []
     assert reserving(judge) == [WriteBlock(1, LeaderToken(1, "a"), 1_001)]
 
 
-def test_a_block_whose_leader_was_away_is_its_own_when_it_comes_back() -> None:
+def test_a_block_whose_leader_was_disconnected_is_granted_when_it_reconnects() -> None:
     judge = led_by("a")
     assert reserving(judge)
     judge.tell(CandidateLeft(1))
@@ -277,7 +279,7 @@ def test_a_block_whose_leader_was_away_is_its_own_when_it_comes_back() -> None:
     assert judge.join(2, "a", held(judge)) == [SendGranted(2, stored)]
 
 
-def test_a_block_written_before_a_fail_over_is_told_by_the_next_writer() -> None:
+def test_a_block_written_before_a_fail_over_is_granted_by_the_next_writer() -> None:
     judge = led_by("a")
     assert reserving(judge)
     stored = extended(judge)
@@ -300,7 +302,7 @@ def test_the_next_epoch_begins_where_the_last_block_ends() -> None:
     assert judge.election.leader == judge.stored
 
 
-def test_a_pause_of_the_store_is_not_held_against_the_herders() -> None:
+def test_a_pause_of_the_store_does_not_count_against_the_herders() -> None:
     judge = led_by("a")
     judge.join(2, "b")
     judge.now_ms += 60_000  # stopped and continued
@@ -317,7 +319,7 @@ _EVENTS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(steps=_EVENTS)
-def test_epochs_rise_and_two_herders_are_never_told_the_same(steps: list[tuple[str, int, int]]) -> None:
+def test_epochs_rise_and_each_is_granted_to_one_herder(steps: list[tuple[str, int, int]]) -> None:
     judge = Judge()
     sessions = iter(range(1, 10_000))
     latest: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Snapshots and watches are encoded once for all callers, and say what is stored."""
+"""Tests of encoded views: snapshots and watches are encoded once for all callers and equal the stored state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _watched(servicer: ConfigReadServicer) -> list[str]:
     return names
 
 
-async def test_any_number_of_readers_cost_what_one_costs(writer: Replica) -> None:
+async def test_more_readers_cause_no_more_encoding(writer: Replica) -> None:
     names = [f"c{number:02}" for number in range(20)]
     for name in names:
         await writer.put(name, {"name": name})
@@ -49,7 +49,7 @@ async def test_any_number_of_readers_cost_what_one_costs(writer: Replica) -> Non
     assert servicer.views.made_count == made + 1, "what changed, and nothing else"
 
 
-async def test_a_connector_that_changes_often_takes_one_place(writer: Replica) -> None:
+async def test_a_connector_that_changes_often_has_one_cached_view(writer: Replica) -> None:
     servicer = ConfigReadServicer(writer.store)
     for number in range(50):
         await writer.put("c", {"name": "c", "note": str(number)})

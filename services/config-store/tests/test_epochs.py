@@ -1,4 +1,4 @@
-"""Epochs as a fence: what a herder that leads no longer may still do, which is nothing, in whatever order it tries."""
+"""Tests of epochs as a fence: no write of a herder that lost the leadership is applied, in any order of events."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _COMMITS = 40
 
 
 async def test_no_write_of_an_old_epoch_lies_behind_the_next_one(writer: Replica) -> None:
-    """The leader commits task sets all the time while its successor is elected, in the same group commits. Each answer
-    is true, and in the topic everything of the old leader lies before the new epoch."""
+    """The leader commits task sets continuously while its successor is elected, in the same group commits. Each
+    response is true, and all records of the old leader lie before the new epoch in the topic.
+    """
     await writer.put("c1")
     first, second = Campaign(writer, "first"), Campaign(writer, "second")
     epoch = (await first.until("granted")).granted.leadership.epoch
@@ -72,15 +73,16 @@ async def test_no_write_of_an_old_epoch_lies_behind_the_next_one(writer: Replica
 
 
 async def test_a_leader_on_a_deposed_writer_is_refused_there_too(writer: Replica, cluster: Cluster) -> None:
-    """The writer is frozen, another takes over and elects another herder; the old herder still talks to the old writer,
-    which does not know yet that it is none."""
+    """The writer is frozen, another takes over and elects another herder. The old herder still talks to the old writer,
+    which does not know yet that it was deposed.
+    """
     replica = await cluster()
     await writer.put("c1")
     old = Campaign(writer, "old")
     token = identity_pb2.LeaderToken(epoch=(await old.until("granted")).granted.leadership.epoch, leader_id="old")
     writer.store.freeze()
     await replica.until_serving(WRITE_SERVICE)
-    # As its election does; the incumbent's lease, for which it would wait, is not what keeps the old herder out.
+    # As the new writer's election does; it would first wait for the incumbent's lease, which this test does not need.
     await replica.store.write(lambda state: WriteDecision(plan_epoch(state, "new", "new:1"), lambda _, at: at))
     assert replica.store.state.leadership is not None
     assert replica.store.state.leadership.epoch == token.epoch + 1
@@ -159,9 +161,9 @@ async def test_a_leader_reserves_blocks_over_its_campaign_and_across_a_fail_over
 @pytest.mark.parametrize(
     "forged",
     [
-        {"epoch": 2, "leader_id": "x", "leader_address": "y", "next_generation": 5_000},  # the epoch in force again
+        {"epoch": 2, "leader_id": "x", "leader_address": "y", "next_generation": 5_000},  # the current epoch again
         {"epoch": 2, "leader_id": "second", "leader_address": "y", "next_generation": 2_001},  # no more generations
-        {"epoch": 3, "leader_id": "x", "leader_address": "y", "next_generation": 2_001},  # those of another epoch
+        {"epoch": 3, "leader_id": "x", "leader_address": "y", "next_generation": 2_001},  # generations of another epoch
         {"epoch": 1, "leader_id": "x", "leader_address": "y", "next_generation": 5_000},
         {"epoch": 3, "leader_id": "x", "leader_address": "y", "next_generation": 2**31},
         {"epoch": 3, "leader_id": "x", "leader_address": "y", "next_generation": -5},
@@ -169,7 +171,7 @@ async def test_a_leader_reserves_blocks_over_its_campaign_and_across_a_fail_over
         None,
     ],
 )
-def test_a_forged_epoch_deposes_nobody(forged: object) -> None:
+def test_a_forged_epoch_record_deposes_nobody(forged: object) -> None:
     topic = ConfigTopic()
     topic.lead("first")
     leader = topic.lead("second")

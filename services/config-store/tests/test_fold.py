@@ -1,7 +1,7 @@
-"""The fold by Connect's rules: every scenario of docs/reference/connect/config-topic.md, section 10. The rules one by
-one: `test_rules`.
+"""Tests of the fold by Connect's rules: every scenario of docs/reference/connect/config-topic.md, section 10. Tests of
+single rules are in `test_rules`.
 
-| `KafkaConfigBackingStoreTest` | Test here, or why there is none |
+| `KafkaConfigBackingStoreTest` | Test here, or the reason why there is none |
 |---|---|
 | testPutConnectorConfig | test_put_connector_config |
 | testPutConnectorConfigWithTargetState | test_put_connector_config_with_target_state |
@@ -13,7 +13,7 @@ one: `test_rules`.
 | testRecordToRestartRequest | test_restart_requests_are_events_and_logger_levels_are_kept |
 | testRecordToRestartRequestOnlyFailedInconsistent | the same |
 | testRecordToRestartRequestIncludeTasksInconsistent | `test_rules` test_restart_flags |
-| testPutRestartRequestOnlyFailed | `test_service` test_the_small_records |
+| testPutRestartRequestOnlyFailed | `test_service` test_restart_requests_session_keys_and_logger_levels |
 | testPutRestartRequestOnlyFailedIncludingTasks | `test_rules` test_restart_flags |
 | testRestoreRestartRequestInconsistentState | test_restart_requests_are_events_and_logger_levels_are_kept |
 | testBackgroundConnectorDeletion | test_background_connector_deletion |
@@ -21,20 +21,22 @@ one: `test_rules`.
 | testPutTaskConfigsZeroTasks | test_put_task_configs_zero_tasks |
 | testBackgroundUpdateTargetState | test_background_update_target_state |
 | testSameTargetState | test_same_target_state |
-| testPutLogLevel | test_restart_requests_are_events_and_logger_levels_are_kept; `test_service` test_the_small_records |
+| testPutLogLevel | test_restart_requests_are_events_and_logger_levels_are_kept; |
+| | `test_service` test_restart_requests_session_keys_and_logger_levels |
 | testTaskCountRecordsAndGenerations | test_task_count_records_and_generations |
 | testPutTaskConfigs | test_put_task_configs_of_two_connectors |
 | testPutTaskConfigsStartsOnlyReconfiguredTasks | the same |
 | testSnapshotCannotMutateInternalState | test_copies_are_independent |
-| testWritePrivileges | ours are epochs and the writer's fence: `test_writes` test_what_only_the_leader_may_write, and |
+| testWritePrivileges | ours are epochs and the writer's fence: |
+| | `test_writes` test_writes_that_only_the_leader_may_do, |
 | | `tests/contract/test_topicstore.py` test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed |
 | testStartStop | `test_settings` (topic settings); creating the topic is the topic store's |
 | testExceptionOnStartWhenConfigTopicHasMultiplePartitions | the topic store's: TopicMisconfigured |
 | testPutConnectorConfigProducerError | the topic store's: its errors say whether a write was applied |
-| testRemoveConnectorConfigSlowProducer | none: a write has no time of its own, the caller's deadline bounds it |
+| testRemoveConnectorConfigSlowProducer | none: a write has no time-out of its own, the caller's deadline bounds it |
 | testFencableProducerProperties... (2) | `test_settings` test_identities_are_connects_own |
-| testConsumerProperties... (4) | none: the reader is read_committed always |
-| testClientIds | none: client ids are ours and nobody's contract |
+| testConsumerProperties... (4) | none: the reader is always read_committed |
+| testClientIds | none: client ids are no contract with users |
 """
 
 from __future__ import annotations
@@ -137,7 +139,7 @@ def test_restore_connector_deletion() -> None:
     made = topic(config(), task(0), task(1), GONE, TARGET_GONE, COMMIT)
     assert not made.state.connectors
     assert not made.state.stored()
-    assert made.kinds("c1") == ["config_updated", "config_removed"]  # the commit after it calls nobody
+    assert made.kinds("c1") == ["config_updated", "config_removed"]  # the commit after it calls no listener
 
 
 def test_restore_zero_tasks() -> None:
@@ -185,7 +187,9 @@ def test_background_update_target_state() -> None:
 def test_same_target_state() -> None:
     made = topic(config(), target(TargetState.STARTED))
     assert made.kinds("c1") == ["config_updated"]
-    assert made.connector("c1").target_state_revision == 2  # the record moved all the same, and watchers are told
+    assert (
+        made.connector("c1").target_state_revision == 2
+    )  # the record is newer all the same, and watchers get the change
 
 
 def test_restart_requests_are_events_and_logger_levels_are_kept() -> None:
@@ -220,7 +224,7 @@ def test_task_count_records_and_generations() -> None:
     made.java(TaskCountRecord("c1", 4))
     state = made.connector("c1")
     assert (state.pending_fencing, state.task_count_record, state.task_config_generation) == (False, 4, 1)
-    made.java(CommitRecord("c1", 0))  # an empty deferred map still counts
+    made.java(CommitRecord("c1", 0))  # an empty deferred map counts too
     assert made.connector("c1").task_config_generation == 2
 
 
@@ -231,7 +235,7 @@ def test_put_task_configs_of_two_connectors() -> None:
     assert made.kinds("c2") == ["config_updated", "tasks_committed"]
 
 
-def test_a_shrunken_set_keeps_left_overs_out_of_sight() -> None:
+def test_left_over_tasks_of_a_larger_set_are_not_shown() -> None:
     made = topic(config(), task(0), task(1), COMMIT, task(0, {"new": "0"}), CommitRecord("c1", 1))
     assert tasks_of(made) == [{"new": "0"}]
     assert set(made.connector("c1").task_configs) == {0, 1}
@@ -247,7 +251,10 @@ def test_a_removed_connector_keeps_what_connect_keeps() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ({"state": "PAUSED", "state.v2": "NEW"}, TargetState.STARTED),  # an unknown v2 alone decides: refused
+        (
+            {"state": "PAUSED", "state.v2": "NEW"},
+            TargetState.STARTED,
+        ),  # an unknown state.v2 decides alone: the record is refused
         ({"state": "PAUSED", "state.v2": 5}, TargetState.PAUSED),
         ({"state": "PAUSED", "state.v2": None}, TargetState.PAUSED),
         ({"state": "paused"}, TargetState.STARTED),
@@ -311,7 +318,7 @@ def test_an_unreadable_commit_without_config_clears_uncommitted_tasks() -> None:
     made.raw("commit-c1", {"tasks": "1"})
     assert made.connector("c1").deferred is None
     made = topic(task(0))
-    made.raw("commit-c1", b"{")  # no JSON: Connect does not come as far as the key
+    made.raw("commit-c1", b"{")  # not JSON: Connect does not reach the check of the key
     assert set(made.connector("c1").deferred or {}) == {0}
 
 

@@ -1,11 +1,12 @@
-"""Replay of the config topics a real Java cluster wrote, scenario by scenario, against what its REST API then said.
+"""Replay of the config topics that a real Java cluster wrote, scenario by scenario, compared with the responses of its
+REST API.
 
-Compared, for every connector of `GET /connectors?expand=info`: that it is listed at all, `config` and the task ids;
-for every `GET /connectors/<n>/tasks`: ids and configs in order. The target state is compared with the connector's state
+Compared, for every connector of `GET /connectors?expand=info`: its presence in the list, `config` and the task ids; for
+every `GET /connectors/<n>/tasks`: ids and configs in order. The target state is compared with the connector's state
 where that is RUNNING, PAUSED or STOPPED.
 
-Left out, because the config topic does not decide it: the state of what is FAILED, UNASSIGNED or RESTARTING, traces,
-worker ids, versions, the states of tasks, `/offsets` and `/topics`, and `type`, which is the plugin's.
+Not compared, because the config topic does not decide it: the states FAILED, UNASSIGNED and RESTARTING, traces, worker
+ids, versions, the states of tasks, `/offsets` and `/topics`, and `type`, which depends on the plugin.
 HERDMESH_GOLDEN_DIR names another recording.
 """
 
@@ -35,7 +36,7 @@ def _stored(line: Line) -> StoredRecord:
 
 
 def _until(expected: Line) -> list[StoredRecord]:
-    """The worker's records up to and including the scenario, those of scenarios without a view among them too."""
+    """The worker's records up to and including the scenario, with those of scenarios that have no view."""
     scenarios = [line["scenario"] for line in _EXPECTED if line["worker"] == expected["worker"]]
     so_far = set(scenarios[: scenarios.index(expected["scenario"]) + 1])
     lines = [line for line in _RECORDS if line["worker"] == expected["worker"]]
@@ -66,7 +67,7 @@ def _compare(connector: ConnectorState, listed: Line) -> None:
 
 
 @pytest.mark.parametrize("expected", _EXPECTED, ids=lambda expected: expected["id"])
-def test_every_scenario_reads_as_java_answered(expected: Line) -> None:
+def test_every_scenario_reads_as_javas_rest_api_answered(expected: Line) -> None:
     if not _RECORDS:
         pytest.skip("this recording has no config-topic.jsonl")
     state = _replay(_until(expected))
@@ -86,8 +87,8 @@ def test_every_scenario_reads_as_java_answered(expected: Line) -> None:
             assert told == body
 
 
-def test_the_recording_in_the_tree_is_whole() -> None:
-    """So that the test above cannot pass by comparing nothing."""
+def test_the_recording_in_the_repository_is_complete() -> None:
+    """Without this check the test above could pass by comparing nothing."""
     if golden.is_own():
         tasks = [path for expected in _EXPECTED for path in _views(expected) if path.endswith("/tasks")]
         assert (len(_EXPECTED), len(_RECORDS), len(tasks)) == (122, 235, 318)
@@ -95,7 +96,7 @@ def test_the_recording_in_the_tree_is_whole() -> None:
 
 @pytest.mark.parametrize("worker", _WORKERS)
 def test_java_puts_every_config_back_after_compaction(worker: str) -> None:
-    """What Connect itself survives we survive: configs and target states never depend on compaction."""
+    """Herdmesh keeps what Connect itself keeps: configs and target states never depend on compaction."""
     records = [_stored(line) for line in _RECORDS if line["worker"] == worker]
     whole = _replay(records)
     state = _replay(compacted(records, records[-1].offset + 1))

@@ -1,11 +1,11 @@
 """The operations behind the recorded config topics, played through our write path, give the recorded records: the same
 keys, values and partitions in the same order.
 
-The operations are read off the records (`_operations`), and checked against the REST requests that are known to have
-made them. They go through `plan` into a topic in memory, and through the write service and `KafkaTopicStore` into a
-topic on the broker. Left out of the comparison is what is ours on top: manifests (`herdmesh-connector-`), epochs
-(`herdmesh-leader`) and the audit topic. Compared byte by byte; the order of members inside `properties`, which is
-unspecified, is kept from the recording by `plan`, and on the way over the wire put aside by comparing what is read.
+The operations are derived from the records (`_operations`), and checked against the REST requests that are known to
+have caused them. They go through `plan` into a topic in memory, and through the write service and `KafkaTopicStore`
+into a topic on the broker. Not compared are our additional records: manifests (`herdmesh-connector-`), epochs
+(`herdmesh-leader`) and the audit topic. Compared byte by byte. The order of members inside `properties` is unspecified:
+`plan` keeps it from the recording, and after the way over the wire the decoded values are compared instead.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LINES = [line for line in golden.lines("config-topic.jsonl") if line["committed
 _WORKERS = list(dict.fromkeys(line["worker"] for line in _LINES))
 _OURS = b"herdmesh-"
 _TARGETS = {"pause": TargetState.PAUSED, "resume": TargetState.STARTED, "stop": TargetState.STOPPED}
-#: The three message numbers of `TargetState`, for requests.
+#: The numbers of `TargetState` in the protos, for requests.
 _NUMBERS: dict[TargetState, Any] = {TargetState.STARTED: 1, TargetState.PAUSED: 2, TargetState.STOPPED: 3}
 
 Raw = tuple[bytes, bytes | None, int]
@@ -78,8 +78,9 @@ def _recorded(worker: str) -> list[Raw]:
 
 
 def _operations(worker: str) -> Iterator[Played]:
-    """Scenario and mutation. A task set ends with its commit; a target state before the config of a connector that is
-    not there is its initial one; the two tombstones of a connector are one deletion."""
+    """Scenario and mutation. A commit ends a task set; a target state before the config of a connector that does not
+    exist is its initial one; the two tombstones of a connector are one deletion.
+    """
     lines = [line for line in _LINES if line["worker"] == worker]
     records = [config_topic.decode(*golden.key_and_value(line)) for line in lines]
     there: set[str] = set()
@@ -143,7 +144,7 @@ def test_planned_writes_are_the_recorded_records(worker: str) -> None:
 
 
 @pytest.mark.parametrize("worker", _WORKERS)
-def test_the_operations_are_what_was_asked_for(worker: str) -> None:
+def test_the_operations_match_the_recorded_rest_requests(worker: str) -> None:
     """Each request that changed a config, a target state or a logger is among the operations of its scenario."""
     played = list(_operations(worker))
     checked = 0
@@ -158,7 +159,7 @@ def test_the_operations_are_what_was_asked_for(worker: str) -> None:
 
 
 def _asked(step: Line) -> Mutation | None:
-    """What a request asked the store for; None where its outcome is held out or it asked for something else."""
+    """The mutation that a REST request caused; None where its outcome is unknown or it caused no mutation."""
     if not 200 <= (step.get("status") or 0) < 300:
         return None
     parts = [unquote(part) for part in step["path"].split("?")[0].split("/")[1:]]
@@ -185,10 +186,12 @@ def _asked(step: Line) -> Mutation | None:
 
 
 @pytest.mark.kafka
-async def test_written_to_kafka_they_are_the_recorded_records(
+async def test_operations_written_to_kafka_give_the_recorded_records(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """One worker's recording: of exactly-once source support where there is one, for it has every kind of record."""
+    """Plays one worker's recording: one with exactly-once source support if there is one, because it has every kind of
+    record.
+    """
     if not _WORKERS:
         pytest.skip("this recording has no config-topic.jsonl")
     worker = "eos" if "eos" in _WORKERS else _WORKERS[0]
@@ -219,10 +222,10 @@ async def test_written_to_kafka_they_are_the_recorded_records(
 
 
 async def _call(servicer: ConfigWriteServicer, mutation: Mutation) -> None:
-    """The request that asks for a mutation."""
+    """Send the request of a mutation."""
     leader = identity_pb2.LeaderToken(epoch=1, leader_id="herder")
     options = pb.WriteOptions(leader=leader)
-    context: Any = None  # the servicer takes nothing from it
+    context: Any = None  # the servicer does not use it
     match mutation:
         case PutConnectorConfig():
             initial = mutation.initial_target_state
@@ -263,14 +266,14 @@ async def _call(servicer: ConfigWriteServicer, mutation: Mutation) -> None:
 
 
 def _readable(raw: Raw) -> tuple[bytes, object, int]:
-    """A record whose `properties` may have any order: everything else stays bytes."""
+    """A record whose `properties` may have any order; all other values stay bytes."""
     key, value, partition = raw
     decoded = config_topic.decode(key, value)
     return key, decoded if isinstance(decoded, ConnectorRecord | TaskConfigRecord) else value, partition
 
 
 def _read(bootstrap: str, topic: str) -> Sequence[Raw]:
-    """Every committed record that Connect knows, in order."""
+    """All committed records of the kinds that Connect knows, in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

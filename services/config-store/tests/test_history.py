@@ -1,5 +1,6 @@
-"""History and restore over gRPC on the memory engine: who, when, what and at which revision; what is kept and what not;
-and the same on a real broker, with the bytes of the audit topic looked through for secrets."""
+"""Tests of history and restore over gRPC on the memory engine: caller, time, change and revision, and the properties
+that are kept or redacted. The same on a real broker, with a search for secrets in the bytes of the audit topic.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def config_of(message: connector_pb2.Properties) -> Config:
     return properties.from_proto(message)
 
 
-async def test_a_history_tells_who_did_what_when_and_at_which_revision(writer: Replica) -> None:
+async def test_history_lists_caller_time_change_and_revision(writer: Replica) -> None:
     ann, herder = write_pb.WriteOptions(caller="ann", request_id="r1"), await writer.epoch()
     made = await writer.put("c1", {"a": "1", "b": "2", **_SECRETS}, options=ann, initial_target_state=3)
     changed = {"a": "1", "b": "3", **_SECRETS, "db.password": "other-planted"}
@@ -86,7 +87,7 @@ async def test_a_history_tells_who_did_what_when_and_at_which_revision(writer: R
     assert list(create.redacted_properties) == ["db.password", "url"]
     assert list(create.changed_properties) == ["a", "b", "db.password", "plain", "url"]
     assert create.target_state_after == connector_pb2.TARGET_STATE_STOPPED
-    assert list(update.changed_properties) == ["b", "db.password"]  # a redacted value that changed counts
+    assert list(update.changed_properties) == ["b", "db.password"]  # a changed redacted value counts
     assert not target.HasField("config_after")
     assert target.target_state_after == connector_pb2.TARGET_STATE_STARTED
     assert (commit.task_count, count.task_count, create.HasField("task_count")) == (2, 7, False)
@@ -113,7 +114,7 @@ async def test_a_history_is_paged_newest_first(writer: Replica) -> None:
         await history(writer, "")
 
 
-async def test_a_restart_tells_what_it_was_for(writer: Replica) -> None:
+async def test_history_of_a_restart_names_what_was_restarted(writer: Replica) -> None:
     options = write_pb.WriteOptions(leader=await writer.epoch(), caller="ann")
     await writer.put("c1", {"a": "1"})
     asked = config_pb2.RestartRequest(connector="c1")
@@ -133,14 +134,14 @@ async def test_a_restart_tells_what_it_was_for(writer: Replica) -> None:
     assert (failed.operation, failed.caller) == ("RequestRestart", "ann")
 
 
-async def test_every_replica_tells_the_same_history(writer: Replica, cluster: Cluster) -> None:
+async def test_every_replica_returns_the_same_history(writer: Replica, cluster: Cluster) -> None:
     replica = await cluster()
     await writer.put("c1", {"a": "1"})
     assert await history(replica, "c1") == await history(writer, "c1")
     assert len(await history(replica, "c1")) == 1
 
 
-async def test_a_config_of_the_past_is_written_again(writer: Replica) -> None:
+async def test_an_earlier_config_can_be_restored(writer: Replica) -> None:
     first = await writer.put("c1", {"a": "1", "gone": "x"})
     second = await writer.put("c1", {"a": "2"})
     with pytest.raises(RevisionMismatch):
@@ -156,7 +157,7 @@ async def test_a_config_of_the_past_is_written_again(writer: Replica) -> None:
     assert newest.restored_revision == first.meta.revision
     assert not (await history(writer, "c1"))[1].HasField("restored_revision")
     assert list(newest.changed_properties) == ["a", "gone"]
-    back = await restore(writer, "c1", second.meta.revision)  # a restore can be undone like any change
+    back = await restore(writer, "c1", second.meta.revision)  # a restore can be reverted like any change
     assert config_of(back.connector.config) == {"a": "2"}
 
 
@@ -175,7 +176,7 @@ async def test_a_deleted_connector_is_restored(writer: Replica) -> None:
         await restore(writer, "c1", restored.meta.revision, request_id="r1")
 
 
-async def test_secrets_are_given_or_taken_from_the_config_in_force(writer: Replica) -> None:
+async def test_a_restore_takes_secrets_from_the_request_or_from_the_config_in_force(writer: Replica) -> None:
     first = await writer.put("c1", {"a": "1", **_SECRETS})
     await writer.put("c1", {"db.password": "newest", "url": "https://host"})
     with pytest.raises(InvalidConfig) as refusal:
@@ -194,7 +195,7 @@ async def test_secrets_are_given_or_taken_from_the_config_in_force(writer: Repli
     assert (whole.created, list(whole.secrets_from_current)) == (True, [])
 
 
-async def test_what_is_not_in_history_is_not_found_and_why(writer: Replica) -> None:
+async def test_a_change_missing_from_history_is_not_found_and_the_error_names_the_reason(writer: Replica) -> None:
     made = await writer.put("c1", {"a": "1"})
     paused = await writer.write.SetTargetState(write_pb.SetTargetStateRequest(connector="c1", target_state=_PAUSED))
     other = await writer.put("c2", {})
@@ -208,13 +209,13 @@ async def test_what_is_not_in_history_is_not_found_and_why(writer: Replica) -> N
             await restore(writer, "c1", revision)
     with pytest.raises(RequestInvalid, match="revision"):
         await restore(writer, "c1", revision_pb2.Revision())
-    writer.broker.topics[SETTINGS.audit_topic].partitions[0].records.clear()  # what retention does
+    writer.broker.topics[SETTINGS.audit_topic].partitions[0].records.clear()  # the effect of retention
     with pytest.raises(HistoryNotFound, match="does not have that change any more"):
         await restore(writer, "c1", made.meta.revision)
     assert list(await history(writer, "c1")) == []
 
 
-async def test_a_forged_audit_record_hides_no_other(writer: Replica) -> None:
+async def test_a_forged_audit_record_hides_no_other_record(writer: Replica) -> None:
     forged: dict[str, Any] = {
         "caller": "\ud800", "time_ms": 2**62, "operation": "X", "connector": "c1", "outcome": {}, "revision": "garbage",
         "changes": {"config": [], "changed": 1, "target_state": "?", "tasks": 2**40, "deleted": "yes",
@@ -235,7 +236,7 @@ async def test_a_forged_audit_record_hides_no_other(writer: Replica) -> None:
     assert answer.status.undecodable_count == 1
 
 
-def test_the_index_is_bounded_and_forgets_who_changed_longest_ago() -> None:
+def test_the_index_is_bounded_and_discards_the_connectors_that_changed_longest_ago() -> None:
     index = HistoryIndex(changes_max=10, places_max=50)
     for number in range(15):
         index.add("busy", HistoryPosition(number, number + 1))
@@ -252,7 +253,7 @@ def test_the_index_is_bounded_and_forgets_who_changed_longest_ago() -> None:
     assert index.before("busy", None, 100) == []
     assert len(index.before("d-199", None, 100)) == 1
     assert sum(len(index.before(f"d-{number}", None, 100)) for number in range(200)) <= 50
-    assert kept.at("busy", 8) == [7]  # a copy keeps what it had
+    assert kept.at("busy", 8) == [7]  # a copy keeps its positions
 
 
 @pytest.mark.parametrize(
@@ -271,7 +272,7 @@ def test_the_index_is_bounded_and_forgets_who_changed_longest_ago() -> None:
         ("producer.override.sasl.jaas.config", "x"), ("http.headers", "Authorization: Basic dTpw"),
     ],
 )  # fmt: skip
-def test_what_may_be_a_secret_is_one(name: str, value: object) -> None:
+def test_possible_secrets_are_redacted(name: str, value: object) -> None:
     assert is_secret(name, value)
 
 
@@ -287,17 +288,17 @@ def test_what_may_be_a_secret_is_one(name: str, value: object) -> None:
         ("region", "asia-southeast1"), ("mode", "basic"), ("topic.regex", "a=b:c"), ("when", "12:30"), ("x", "a@b"),
     ],
 )  # fmt: skip
-def test_what_is_no_secret_is_told(name: str, value: object) -> None:
+def test_values_that_are_no_secrets_are_kept(name: str, value: object) -> None:
     assert not is_secret(name, value)
 
 
 @pytest.mark.parametrize("hostile", ["${" * 200_000, ":" * 400_000, "${" + ":" * 400_000, "password" * 50_000])
-def test_a_hostile_value_takes_no_longer_than_its_length(hostile: str) -> None:
-    is_secret("x", hostile)  # quadratic time would meet the time-out of the test
+def test_redaction_time_is_linear_in_the_length_of_a_hostile_value(hostile: str) -> None:
+    is_secret("x", hostile)  # quadratic time would exceed the test's time-out
 
 
 @pytest.mark.kafka
-async def test_the_audit_topic_holds_no_secret_and_history_survives_the_process(
+async def test_the_audit_topic_has_no_secret_and_history_survives_a_restart(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = tmp_topic("configs")
@@ -324,7 +325,7 @@ async def test_the_audit_topic_holds_no_secret_and_history_survives_the_process(
     for secret in (b"hunter2", b"s3cr3t", b"second-planted", b"third-planted"):
         assert secret not in written
     config_topic = await asyncio.to_thread(_bytes_of, kafka_bootstrap, topic)
-    assert b"hunter2-planted" in config_topic  # the search itself would find one
+    assert b"hunter2-planted" in config_topic  # proves that the search finds a secret where there is one
 
 
 def _bytes_of(bootstrap: str, topic: str) -> bytes:

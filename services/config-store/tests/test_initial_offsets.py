@@ -1,5 +1,6 @@
-"""A create that brings its connector's offsets: both are there or neither, over real gRPC on the memory engine. That
-Kafka keeps them together is `tests/contract/test_topicstore_beside.py`'s."""
+"""Tests of a create with offsets: connector and offsets are stored both or neither, over real gRPC on the memory
+engine. `tests/contract/test_topicstore_beside.py` tests that Kafka keeps them together.
+"""
 
 from __future__ import annotations
 
@@ -53,21 +54,21 @@ def stored(broker: MemoryBroker) -> list[tuple[bytes | None, bytes | None]]:
     return [(one.key, one.value) for partition in partitions for one in partition.since(0, 100)]
 
 
-async def test_offsets_are_there_with_the_connector(writer: Replica, broker: MemoryBroker) -> None:
+async def test_initial_offsets_are_stored_with_the_connector(writer: Replica, broker: MemoryBroker) -> None:
     made = await writer.put("c1", must_not_exist=True, initial_offsets=brought())
     assert made.created
     assert sorted(stored(broker), key=repr) == [(KEY, VALUE), (b'["c1",{"filename":"b"}]', None)]
     assert broker.group_offsets == {"connect-c1": {("t", 2): (9, "m")}}
 
 
-async def test_a_name_that_is_taken_gets_no_offsets(writer: Replica, broker: MemoryBroker) -> None:
+async def test_a_create_of_an_existing_name_stores_no_offsets(writer: Replica, broker: MemoryBroker) -> None:
     await writer.put("c1")
     with pytest.raises(ConnectorExists):
         await writer.put("c1", must_not_exist=True, initial_offsets=brought())
     assert (stored(broker), broker.group_offsets) == ([], {})
 
 
-async def test_offsets_that_kafka_does_not_take_leave_no_connector(writer: Replica, broker: MemoryBroker) -> None:
+async def test_a_create_whose_offsets_kafka_refuses_stores_no_connector(writer: Replica, broker: MemoryBroker) -> None:
     with pytest.raises(OffsetsRefused, match="nowhere"):
         await writer.put("c1", must_not_exist=True, initial_offsets=brought("nowhere"))
     assert (stored(broker), broker.group_offsets) == ([], {})
@@ -75,7 +76,7 @@ async def test_offsets_that_kafka_does_not_take_leave_no_connector(writer: Repli
     assert (await writer.put("c1", must_not_exist=True, initial_offsets=brought())).created, "and the name is free"
 
 
-async def test_only_a_create_brings_offsets(writer: Replica, broker: MemoryBroker) -> None:
+async def test_only_a_create_may_have_offsets(writer: Replica, broker: MemoryBroker) -> None:
     with pytest.raises(RequestInvalid, match="must_not_exist"):
         await writer.put("c1", initial_offsets=brought())
     assert stored(broker) == []
@@ -90,7 +91,7 @@ async def test_only_a_create_brings_offsets(writer: Replica, broker: MemoryBroke
         ({"group": "g", "group_offsets": [offsets_pb2.GroupOffset(topic="t", offset=-1)]}, "group_offsets"),
     ],
 )
-async def test_what_can_be_no_offsets_is_refused_by_its_field(
+async def test_impossible_offsets_are_refused_with_the_name_of_their_field(
     writer: Replica, wrong: dict[str, object], field: str
 ) -> None:
     with pytest.raises(RequestInvalid) as refused:
@@ -99,8 +100,10 @@ async def test_what_can_be_no_offsets_is_refused_by_its_field(
     assert writer.store.role is StoreRole.WRITER
 
 
-async def test_a_retry_has_its_first_outcome_and_writes_nothing(writer: Replica, broker: MemoryBroker) -> None:
-    """Another worker may have prepared other offsets for it."""
+async def test_a_retried_create_gets_its_first_outcome_and_writes_nothing(
+    writer: Replica, broker: MemoryBroker
+) -> None:
+    """Another worker may have prepared other offsets for the retry."""
     options = config_write_service_pb2.WriteOptions(request_id="r1")
     for value in (VALUE, b'{"position":8}'):
         made = await writer.put("c1", must_not_exist=True, options=options, initial_offsets=brought(value=value))

@@ -1,4 +1,4 @@
-"""The manifest: it decides whatever compaction did, as long as no record of another writer follows it."""
+"""Tests of the manifest: it decides after any compaction, as long as no record of another writer follows it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write(topic: ConfigTopic, mutation: Mutation) -> None:
 
 
 def view(state: ConfigState) -> list[tuple[Any, ...]]:
-    """All a caller can see of every stored name."""
+    """Everything that a caller can read of every stored name."""
     return [
         (
             one.name, one.config, one.config_revision, one.target_state, one.target_state_revision, one.tasks,
@@ -68,7 +68,7 @@ def view(state: ConfigState) -> list[tuple[Any, ...]]:
 
 
 def test_a_config_written_after_its_tasks_survives_compaction() -> None:
-    """KAFKA-17719, with a manifest."""
+    """The case of KAFKA-17719, with a manifest."""
     topic = led()
     write(topic, PutConnectorConfig("c1", config("1")))
     write(topic, CommitTaskConfigs("c1", tasks("a", "b")))
@@ -103,7 +103,7 @@ def test_a_manifest_ends_every_transaction_of_a_connector() -> None:
     ]  # fmt: skip
 
 
-def test_a_foreign_record_hands_the_connector_to_connects_rules_until_the_next_write() -> None:
+def test_a_foreign_record_makes_connects_rules_apply_until_our_next_write() -> None:
     topic = led()
     write(topic, PutConnectorConfig("c1", config("1")))
     write(topic, CommitTaskConfigs("c1", tasks("a")))
@@ -114,13 +114,13 @@ def test_a_foreign_record_hands_the_connector_to_connects_rules_until_the_next_w
     topic.java(CommitRecord("c1", 1))
     assert [task.properties for task in topic.connector("c1").tasks] == tasks("java")
     assert topic.connector("c1").task_config_generation == 2
-    write(topic, SetTargetState("c1", TargetState.PAUSED))  # any write of ours adopts what it finds
+    write(topic, SetTargetState("c1", TargetState.PAUSED))  # any write of ours adopts the state it finds
     state = topic.connector("c1")
     assert (state.foreign, state.incarnation, state.task_config_generation) == (False, incarnation, 2)
     assert view(replay(compacted(topic.records, topic.next_offset))) == view(topic.state)
 
 
-def test_a_foreign_config_before_the_manifest_of_a_writer_that_did_not_know_it() -> None:
+def test_a_foreign_config_unknown_to_the_manifests_writer_makes_connects_rules_apply() -> None:
     """1. The writer decides. 2. A plain producer appends. 3. The writer's transaction follows: its digest is wrong."""
     topic = led()
     write(topic, PutConnectorConfig("c1", config("1")))
@@ -153,7 +153,7 @@ def test_a_task_record_without_commit_does_not_replace_the_one_in_force() -> Non
     assert not topic.connector("c1").foreign
 
 
-def test_a_connector_made_anew_is_another_incarnation_and_counts_anew() -> None:
+def test_a_recreated_connector_has_a_new_incarnation_and_restarts_its_counts() -> None:
     topic = led()
     write(topic, PutConnectorConfig("c1", config("1")))
     write(topic, CommitTaskConfigs("c1", tasks("a")))
@@ -167,7 +167,7 @@ def test_a_connector_made_anew_is_another_incarnation_and_counts_anew() -> None:
     assert second.target_state is TargetState.STARTED
 
 
-def test_a_deleted_connector_does_not_come_back_from_what_java_never_tombstones() -> None:
+def test_records_that_java_never_deletes_do_not_bring_back_a_deleted_connector() -> None:
     topic = led()
     write(topic, PutConnectorConfig("c1", config("1")))
     write(topic, CommitTaskConfigs("c1", tasks("a")))
@@ -176,11 +176,11 @@ def test_a_deleted_connector_does_not_come_back_from_what_java_never_tombstones(
     end = topic.next_offset
     after = replay(compacted(topic.records, end, tombstones_to=end))
     assert view(after) == view(topic.state)
-    assert after.connector("c1").task_count_record == 1  # as in Connect: the next one is fenced against it
+    assert after.connector("c1").task_count_record == 1  # as in Connect: the next set is fenced against it
     assert not after.connectors
 
 
-def test_a_removed_manifest_leaves_connects_rules() -> None:
+def test_after_the_manifest_is_removed_connects_rules_apply() -> None:
     topic = led()
     write(topic, PutConnectorConfig("c1", config("1")))
     topic.raw("herdmesh-connector-c1", None)
@@ -188,7 +188,7 @@ def test_a_removed_manifest_leaves_connects_rules() -> None:
     assert topic.connector("c1").incarnation == ""
 
 
-def test_revisions_state_what_was_known_and_zero_for_what_is_written_along() -> None:
+def test_a_manifest_has_known_revisions_and_zero_for_records_of_its_own_transaction() -> None:
     topic = led()
     write(topic, PutConnectorConfig("c1", config("1")))
     state = topic.connector("c1")
@@ -202,7 +202,7 @@ def test_revisions_state_what_was_known_and_zero_for_what_is_written_along() -> 
     assert b'"revisions":{"commit":-1,' in (topic.records[-2].value or b"")
 
 
-def test_reading_back_a_manifest_changes_nothing_but_foreign() -> None:
+def test_reading_back_a_manifest_clears_foreign_and_changes_nothing_else() -> None:
     topic = ConfigTopic()
     topic.java(
         ConnectorRecord("c1", config("1")), TaskConfigRecord("c1", 0, {"a": "1"}), CommitRecord("c1", 1),
@@ -218,8 +218,10 @@ def test_reading_back_a_manifest_changes_nothing_but_foreign() -> None:
 
 
 @pytest.mark.parametrize("deleted_before", [False, True])
-def test_a_commit_that_met_no_config_leaves_nothing_to_fence(deleted_before: bool) -> None:
-    """Java wrote a task set of a connector that is not there; the connector we then create waits for no fence."""
+def test_a_commit_without_config_requires_no_fence(deleted_before: bool) -> None:
+    """Java wrote a task set of a connector that does not exist; the connector that we create afterwards waits for no
+    fence.
+    """
     topic = led()
     if deleted_before:
         write(topic, PutConnectorConfig("c1", config("0")))
@@ -241,8 +243,8 @@ def test_a_commit_that_met_no_config_leaves_nothing_to_fence(deleted_before: boo
 
 
 @pytest.mark.parametrize("met_the_config", [False, True])
-def test_a_commit_that_races_into_a_creation_waits_for_a_fence_if_it_met_the_config(met_the_config: bool) -> None:
-    """The manifest's writer did not know it: Connect's rules stand, until the next write of ours."""
+def test_a_commit_that_races_with_a_create_requires_a_fence_if_it_met_the_config(met_the_config: bool) -> None:
+    """The manifest's writer did not know the commit: Connect's rules apply until our next write."""
     topic = led()
     leadership = topic.state.leadership
     assert leadership is not None
@@ -261,10 +263,11 @@ def test_a_commit_that_races_into_a_creation_waits_for_a_fence_if_it_met_the_con
     assert (state.foreign, state.pending_fencing) == (False, met_the_config)
 
 
-def test_a_fence_that_compaction_hid_before_we_wrote_is_read_by_nobody_after() -> None:
-    """A commit met its config and waits for a fence; the connector is deleted, and a later commit, which meets none,
-    takes its place in the topic. Java's readers disagree from then on: one that has read the first commit knows of the
-    fence, a new one does not. What our writer has read when it writes next is what all of ours read."""
+def test_a_fence_that_compaction_hid_before_our_write_is_hidden_from_all_readers() -> None:
+    """A commit met its config and waits for a fence. The connector is deleted, and a later commit, which meets no
+    config, replaces the first in the topic. Java's readers disagree from then on: one that has read the first commit
+    knows of the fence, a new one does not. All our readers see the state that our writer had at its next write.
+    """
     topic = led()
     topic.java(ConnectorRecord("c1", {"v": "1"}), CommitRecord("c1", 0), Tombstone("connector", "c1"))
     topic.java(CommitRecord("c1", 0))
@@ -295,7 +298,7 @@ _MUTATIONS: st.SearchStrategy[_ConnectorMutation] = st.one_of(
     st.builds(PutTaskCount, _NAMES, st.integers(0, 3)),
     st.builds(DeleteConnector, _NAMES),
 )
-# A cleaner that has come to the end removes most, one that stopped on the way leaves the oddest mixtures.
+# A cleaner that has reached the end removes most records; one that stopped earlier leaves the oddest mixtures.
 _CUTS = st.just(1.0) | st.floats(0, 1)
 _STEPS = st.lists(_MUTATIONS, min_size=4, max_size=16)
 
@@ -326,7 +329,7 @@ def _play(steps: list[_ConnectorMutation]) -> ConfigTopic:
     cut=1.0,
     tombstones=1.0,
 )
-def test_the_fold_after_any_legal_compaction_is_the_fold_before(
+def test_legal_compaction_does_not_change_the_folded_state(
     steps: list[_ConnectorMutation], cut: float, tombstones: float
 ) -> None:
     topic = _play(steps)
@@ -342,7 +345,7 @@ def test_the_fold_after_any_legal_compaction_is_the_fold_before(
     cut=_CUTS,
 )
 @example(steps=[], java=[("c1", "config", "x"), ("c1", "tasks", "y"), ("c1", "config", "z")], cut=1.0)
-def test_so_it_is_for_what_java_wrote_once_it_was_adopted(
+def test_legal_compaction_does_not_change_adopted_records_of_java(
     steps: list[_ConnectorMutation], java: list[tuple[str, str, str]], cut: float
 ) -> None:
     topic = _play(steps)

@@ -1,5 +1,6 @@
-"""What the config store remembers of changes of offsets: the end of each for its retries, and of those that did not end
-whether their connector was left alone since."""
+"""Tests of the config store's record of offset changes: the outcome that retries get, and, for a change that did not
+end, whether its connector was changed since.
+"""
 
 from __future__ import annotations
 
@@ -68,13 +69,13 @@ def told(topic: ConfigTopic, mutation: Mutation = BEGINS, request_id: str = "r1"
 
 
 def leader(topic: ConfigTopic) -> LeaderToken:
-    """Who leads now."""
+    """The token of the current leader."""
     leads = topic.state.leadership
     assert leads is not None
     return LeaderToken(leads.epoch, leads.leader_id)
 
 
-def test_a_retry_is_told_the_end_and_before_that_how_it_began(topic: ConfigTopic) -> None:
+def test_a_retry_gets_the_final_outcome_and_before_the_end_the_initial_one(topic: ConfigTopic) -> None:
     assert told(topic) == {"ended": False, "told": BEFORE}
     begun = {"ended": False, "told": BEFORE, "repeated": True, "overtaken": False}
     later = RecordOffsets("c1", "digest", ended=False, response=TOLD)
@@ -106,7 +107,7 @@ def _asked(topic: ConfigTopic) -> tuple[str, str, str]:
         (RecordOffsets("c2", "another", ended=False, response=TOLD), False),
     ],
 )
-def test_what_was_begun_is_overtaken_by_whatever_is_done_to_its_connector(
+def test_a_begun_change_is_overtaken_by_any_other_write_to_its_connector(
     topic: ConfigTopic, mutation: Mutation, overtaken: bool
 ) -> None:
     told(topic)
@@ -127,10 +128,10 @@ def test_what_was_begun_is_overtaken_by_whatever_is_done_to_its_connector(
     ],
 )
 @pytest.mark.parametrize("adopted", [False, True])
-def test_what_was_begun_is_overtaken_by_what_java_workers_do(
+def test_a_begun_change_is_overtaken_by_writes_of_java_workers(
     topic: ConfigTopic, wrote: list[ConfigRecord | Tombstone], *, adopted: bool
 ) -> None:
-    """They leave no audit, and the offsets may be what their tasks committed."""
+    """Java workers write no audit record, and their tasks may have committed other offsets."""
     told(topic)
     topic.java(*wrote)
     if adopted:
@@ -141,7 +142,7 @@ def test_what_was_begun_is_overtaken_by_what_java_workers_do(
 
 
 def test_a_retry_in_the_same_transaction_is_not_overtaken(topic: ConfigTopic) -> None:
-    """The revision of what is on its way is not known yet."""
+    """The revision of records in flight is not known yet."""
     ahead = topic.state.copy()
     begun = plan(ahead, BEGINS, topic.context(BEGINS, request_id="r1", leader=leader(topic)))
     for place, record in enumerate(begun.records, 1 << 50):
@@ -150,8 +151,8 @@ def test_a_retry_in_the_same_transaction_is_not_overtaken(topic: ConfigTopic) ->
     assert (again.records, again.outcome["overtaken"]) == ((), False)
 
 
-def test_who_does_not_lead_any_more_begins_nothing_but_may_tell_an_end(topic: ConfigTopic) -> None:
-    """Also nothing that was begun before: a worker would be asked next."""
+def test_a_deposed_leader_cannot_begin_a_change_but_may_record_its_end(topic: ConfigTopic) -> None:
+    """It cannot begin again a change that it began before either: a worker would change offsets next."""
     old = leader(topic)
     told(topic)
     topic.lead("another")
@@ -177,7 +178,7 @@ def test_who_does_not_lead_any_more_begins_nothing_but_may_tell_an_end(topic: Co
         (RecordOffsets("c1", "d", ended=True, response={"offsets": [["x" * RECORD_BYTES_MAX, ""]]}), {}, InvalidConfig),
     ],
 )
-def test_what_is_not_recorded(
+def test_refused_changes_are_not_recorded(
     topic: ConfigTopic, mutation: Mutation, more: dict[str, Any], error: type[Exception]
 ) -> None:
     before = list(topic.records)
@@ -186,7 +187,7 @@ def test_what_is_not_recorded(
     assert topic.records == before
 
 
-def test_an_id_is_for_one_change_and_for_a_day(topic: ConfigTopic) -> None:
+def test_a_request_id_serves_one_change_for_one_day(topic: ConfigTopic) -> None:
     told(topic)
     for other in (RecordOffsets("c1", "another", ended=True, response=TOLD), SetTargetState("c1", TargetState.PAUSED)):
         with pytest.raises(RequestInvalid, match="used for another"):
@@ -208,7 +209,7 @@ def test_history_has_each_change_once(topic: ConfigTopic) -> None:
     assert len(places()) == len(before) + 1
 
 
-def test_a_beginning_is_a_manifest_that_says_what_it_said_before_and_an_end_is_nothing(topic: ConfigTopic) -> None:
+def test_the_beginning_writes_an_unchanged_manifest_and_the_end_writes_only_audit(topic: ConfigTopic) -> None:
     before, end = topic.connector("c1"), len(topic.records)
     told(topic)
     manifest, audit = topic.records[end:]
@@ -220,7 +221,7 @@ def test_a_beginning_is_a_manifest_that_says_what_it_said_before_and_an_end_is_n
 
 
 @pytest.mark.asyncio
-async def test_the_service_tells_what_it_keeps(writer: Replica) -> None:
+async def test_the_service_returns_the_recorded_outcome(writer: Replica) -> None:
     await writer.put("c1")
     known, forgotten = (config_pb2.PartitionOffset(partition_json=name) for name in ("p", "q"))
     known.offset_json = "o"

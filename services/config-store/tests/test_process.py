@@ -1,4 +1,6 @@
-"""The config store as a process on a real broker: kill -9 loses nothing acknowledged, a Java cluster keeps it out."""
+"""Tests of the config store as a process on a real broker: kill -9 loses no acknowledged write, and a live Java cluster
+keeps the store from writing.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,10 @@ _ACKNOWLEDGED_BEFORE_KILL = 100
 async def test_kill_9_loses_no_acknowledged_write(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """1. Eight callers create connectors as fast as they can. 2. The process is killed in the middle. 3. It comes back:
-    everything acknowledged is there, nothing half written is, and a retry of what was in flight is applied once."""
+    """1. Eight callers create connectors as fast as they can. 2. The process is killed meanwhile. 3. After its restart
+    every acknowledged connector is there, no transaction is there in part, and a retry of a write in flight is applied
+    once.
+    """
     store = ConfigStoreProcess(kafka_bootstrap, tmp_topic("configs"), tmp_path / "store.log", more=SHORT_SESSION)
     await store.start()
     await store.until_writing()
@@ -54,7 +58,7 @@ async def test_kill_9_loses_no_acknowledged_write(
     await enough.wait()
     await store.kill()
     for failed in await asyncio.gather(*writers, return_exceptions=True):
-        assert isinstance(failed, HerdmeshError | asyncio.CancelledError)  # its call ended with the channel
+        assert isinstance(failed, HerdmeshError | asyncio.CancelledError)  # the call ended with the channel
     assert in_flight
 
     await store.start()
@@ -71,7 +75,7 @@ async def test_kill_9_loses_no_acknowledged_write(
         assert {entry.name for entry in snapshot.connectors} == set(acknowledged) | set(in_flight)
         assert not any(entry.foreign or not entry.incarnation for entry in snapshot.connectors)
         token = identity_pb2.LeaderToken(epoch=granted.leadership.epoch, leader_id="herder-1")
-        assert await _campaign(store, "herder-1", token) == granted  # the store was gone, its epoch was not
+        assert await _campaign(store, "herder-1", token) == granted  # the epoch survives the store's restart
         await store.lead.Resign(lead_pb.ResignRequest(leader=token))
         after = await _campaign(store, "herder-2")
         assert after.leadership.epoch == granted.leadership.epoch + 1
@@ -118,14 +122,14 @@ async def test_a_live_member_of_connects_group_keeps_the_store_from_writing(
         assert members == ["java-worker (/127.0.0.1)"]
         with pytest.raises(ForeignWriter, match="java-worker"):
             await group.is_empty()
-    assert await group.is_empty()  # it left as it closed
+    assert await group.is_empty()  # the consumer left the group when it closed
 
 
 @pytest.mark.filterwarnings("ignore:list_groups:DeprecationWarning")
-async def test_asking_a_broker_that_is_away_is_told_by_the_error_alone(
+async def test_a_query_to_an_unreachable_broker_writes_nothing_to_standard_error(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A client without a logger writes a line to standard error for each connection it could not make."""
+    """A client without a logger writes a line to standard error for each failed connection."""
     monkeypatch.setattr(connect_group, "_TIMEOUT_S", 0.3)
     with pytest.raises(KafkaException):
         await ConnectGroup(TopicSettings("", "", "", bootstrap_servers="127.0.0.1:1"), "g").members()

@@ -1,4 +1,6 @@
-"""Compare-and-set of every mutation; request ids: retries over fail-over and compaction, other payloads, old ids."""
+"""Tests of compare-and-set of every mutation, and of request ids: retries after fail-over and compaction, other
+payloads, old ids.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ RESTART = RequestRestart(RestartRecord("c1", include_tasks=True, only_failed=Fal
 KEY = PutSessionKey(SessionKeyRecord(b"key", "HmacSHA256", 1))
 LEVEL = PutLoggerLevel(LoggerRecord("org", "DEBUG"))
 DRAIN = RecordDrain("w1:7204", draining=True)
-#: Each mutation with the attribute that its expected revision is of.
+#: Each mutation with the attribute that its expected revision refers to.
 COMPARED: list[tuple[Mutation, str]] = [
     (PutConnectorConfig("c1", CONFIG), "config_revision"),
     (RestoreConnector("c1", revision(1), CONFIG), "config_revision"),
@@ -64,7 +66,7 @@ COMPARED: list[tuple[Mutation, str]] = [
 
 @pytest.fixture
 def topic() -> ConfigTopic:
-    """A connector c1 with everything it can have, each at a revision of its own, under epoch 1 of `herder`."""
+    """A connector c1 with all objects, each at a revision of its own, under epoch 1 of `herder`."""
     made = ConfigTopic()
     leader = made.lead()
     made.write(PutConnectorConfig("c1", CONFIG))
@@ -75,7 +77,9 @@ def topic() -> ConfigTopic:
 
 
 @pytest.mark.parametrize(("mutation", "of"), COMPARED, ids=[type(mutation).__name__ for mutation, _ in COMPARED])
-def test_every_mutation_compares_with_its_own_object(topic: ConfigTopic, mutation: Mutation, of: str) -> None:
+def test_every_mutation_compares_the_revision_of_its_own_object(
+    topic: ConfigTopic, mutation: Mutation, of: str
+) -> None:
     leader = topic.lead()
     state = topic.connector("c1")
     held = {
@@ -96,7 +100,7 @@ def test_every_mutation_compares_with_its_own_object(topic: ConfigTopic, mutatio
 
 
 @pytest.mark.parametrize("mutation", [LEVEL, DRAIN], ids=["level", "drain"])
-def test_what_is_not_kept_has_no_revision_to_expect(topic: ConfigTopic, mutation: Mutation) -> None:
+def test_an_expected_revision_is_refused_for_objects_without_revision(topic: ConfigTopic, mutation: Mutation) -> None:
     with pytest.raises(RequestInvalid) as refusal:
         topic.write(mutation, request_id="r1", expected_revision=revision(1))
     assert refusal.value.violations[0].field == "options.expected_revision"
@@ -112,8 +116,8 @@ def test_a_drain_needs_a_worker_and_an_id(topic: ConfigTopic, worker_id: str, re
 
 
 @pytest.mark.parametrize("retry_only", [True, False])
-def test_too_old_to_tell_is_not_never_applied(topic: ConfigTopic, retry_only: bool) -> None:
-    """Who looks back before doing a thing may do it only when it was never done."""
+def test_an_expired_id_is_not_reported_as_never_applied(topic: ConfigTopic, retry_only: bool) -> None:
+    """A caller may act again only if the request was certainly never applied."""
     topic.write(DRAIN, request_id="r1")
     topic.now_ms += KEPT_MS + 1
     made_by_a_clock_behind = _id_of(topic.now_ms - KEPT_MS - 1)
@@ -125,13 +129,13 @@ def test_too_old_to_tell_is_not_never_applied(topic: ConfigTopic, retry_only: bo
             topic.write(DRAIN, request_id=new, retry_only=True)
 
 
-def test_a_count_for_a_task_set_that_moved_on_is_refused(topic: ConfigTopic) -> None:
+def test_a_task_count_for_an_older_task_set_is_refused(topic: ConfigTopic) -> None:
     leader = topic.lead()
     fenced_for = revision(topic.connector("c1").tasks_revision)
     topic.write(CommitTaskConfigs("c1", [{}, {}]), leader=leader)
     with pytest.raises(RevisionMismatch):
         topic.write(PutTaskCount("c1", 1), leader=leader, expected_revision=fenced_for)
-    assert topic.connector("c1").pending_fencing  # the new set is still to be fenced
+    assert topic.connector("c1").pending_fencing  # the new set still waits for its fence
 
 
 OTHERS: list[tuple[Mutation, Mutation]] = [
@@ -157,7 +161,7 @@ OTHERS: list[tuple[Mutation, Mutation]] = [
 @pytest.mark.parametrize(
     ("mutation", "other"), OTHERS, ids=[f"{type(one).__name__}-{number}" for number, (one, _) in enumerate(OTHERS)]
 )
-def test_an_id_is_for_one_request(topic: ConfigTopic, mutation: Mutation, other: Mutation) -> None:
+def test_a_request_id_serves_one_request(topic: ConfigTopic, mutation: Mutation, other: Mutation) -> None:
     leader = topic.lead()
     topic.write(mutation, leader=leader, request_id="r1")
     with pytest.raises(RequestInvalid, match="used for another") as refusal:
@@ -166,8 +170,8 @@ def test_an_id_is_for_one_request(topic: ConfigTopic, mutation: Mutation, other:
     assert topic.write(mutation, leader=leader, request_id="r1").records == ()
 
 
-def test_what_a_retry_may_differ_in(topic: ConfigTopic) -> None:
-    """What a write is conditional on, who leads by now, the order of members, and secrets, which leave no trace."""
+def test_a_retry_may_differ_in_condition_leader_member_order_and_secrets(topic: ConfigTopic) -> None:
+    """Secrets leave no trace in the digest of a request."""
     first = PutConnectorConfig("c1", {"a": "1", "b": {"x": 1, "y": 2}, "password": "one"})
     topic.write(first, request_id="r1")
     again = PutConnectorConfig("c1", {"password": "two", "b": {"y": 2, "x": 1}, "a": "1"}, must_not_exist=True)
@@ -180,7 +184,7 @@ def test_what_a_retry_may_differ_in(topic: ConfigTopic) -> None:
         topic.write(PutTaskCount("c1", 1), request_id="r3", leader=leader)
 
 
-def test_a_patch_is_known_again_whatever_it_is_merged_into_by_then(topic: ConfigTopic) -> None:
+def test_a_retried_patch_is_recognized_whatever_it_is_merged_into(topic: ConfigTopic) -> None:
     patch = {"v": "2"}
     topic.write(PutConnectorConfig("c1", {**CONFIG, **patch}, must_exist=True, patch=patch), request_id="r1")
     topic.write(PutConnectorConfig("c1", {"name": "c1", "other": "x"}))
@@ -193,7 +197,7 @@ def test_a_patch_is_known_again_whatever_it_is_merged_into_by_then(topic: Config
 
 
 @pytest.mark.parametrize("cleaned", range(0, 30, 3))
-def test_retries_are_known_after_any_compaction(topic: ConfigTopic, cleaned: int) -> None:
+def test_retries_are_recognized_after_any_compaction(topic: ConfigTopic, cleaned: int) -> None:
     leader = topic.lead()
     first = {
         f"r{number}": topic.write(mutation, leader=leader, request_id=f"r{number}").outcome
@@ -213,8 +217,8 @@ def test_retries_are_known_after_any_compaction(topic: ConfigTopic, cleaned: int
         plan(left, delete, topic.context(delete, request_id="new"))
 
 
-async def test_a_retry_meets_its_first_outcome_on_the_next_writer(writer: Replica, cluster: Cluster) -> None:
-    """The answer of the first try is lost with its writer; what happened since changes nothing."""
+async def test_a_retry_on_the_next_writer_gets_its_first_outcome(writer: Replica, cluster: Cluster) -> None:
+    """The first response is lost with its writer; later changes do not matter."""
     replica = await cluster()
     create = write_pb.WriteOptions(request_id=new_request_id())
     drop = write_pb.WriteOptions(request_id=new_request_id())
@@ -226,7 +230,7 @@ async def test_a_retry_meets_its_first_outcome_on_the_next_writer(writer: Replic
     await replica.until_serving(WRITE_SERVICE)
     again = await replica.put("c1", {"v": "1"}, must_not_exist=True, options=create)
     assert again.created == made.created
-    assert again.connector == await replica.entry("c1")  # the state is told as it is now
+    assert again.connector == await replica.entry("c1")  # the response has the current state
     await replica.write.DeleteConnector(write_pb.DeleteConnectorRequest(connector="c1", options=drop))
     assert (await replica.entry("c1")).has_config  # deleted once, not twice
     with pytest.raises(RequestInvalid):
@@ -235,8 +239,8 @@ async def test_a_retry_meets_its_first_outcome_on_the_next_writer(writer: Replic
         await replica.put("c1", {"v": "1"}, must_not_exist=True)
 
 
-async def test_a_lost_answer_is_found_by_its_id(writer: Replica) -> None:
-    """The broker's answer is lost, and the writer is cut off at once: callers of one id see one create."""
+async def test_a_write_whose_answer_was_lost_is_found_by_its_id(writer: Replica) -> None:
+    """The broker's answer is lost, and the writer is cut off at once: all callers of one id see one create."""
     options = write_pb.WriteOptions(request_id=new_request_id())
     writer.store.lose_next_answer(applied=True)
     tries = [writer.put("c1", {"v": "1"}, must_not_exist=True, options=options) for _ in range(5)]
@@ -260,11 +264,11 @@ def _find(log: RequestLog, request_id: str, now_ms: int) -> Any:
 
 
 def _id_of(made_ms: int, number: int = 0) -> str:
-    """A UUID of version 7 made at a time."""
+    """A UUID of version 7 with the given time."""
     return f"{made_ms:012x}7{number:03x}8{number:015x}"
 
 
-def test_an_id_says_when_it_was_made() -> None:
+def test_the_time_of_a_request_id_is_read() -> None:
     assert time_ms_of(_id_of(1_700_000_000_123)) == 1_700_000_000_123
     assert (time_ms_of(new_request_id()) or 0) > 1_700_000_000_000
     assert len({new_request_id() for _ in range(1_000)}) == 1_000
@@ -272,20 +276,20 @@ def test_an_id_says_when_it_was_made() -> None:
         assert time_ms_of(other) is None
 
 
-def test_an_id_with_a_time_is_refused_when_nothing_is_remembered_of_it() -> None:
-    """Retention of the audit topic, or a bound of memory, took the record: the id is too old to be a new one."""
+def test_an_expired_id_is_refused_even_without_an_entry() -> None:
+    """Retention of the audit topic, or the bound of memory, removed the entry: the id is too old to be new."""
     now_ms = 1_700_000_000_000
     log = RequestLog()
     assert _find(log, _id_of(now_ms - KEPT_MS), now_ms) is None
-    assert _find(log, _id_of(now_ms + 60_000), now_ms) is None  # made by a clock that is ahead
+    assert _find(log, _id_of(now_ms + 60_000), now_ms) is None  # from a clock that is ahead
     with pytest.raises(RequestIdExpired, match="too old"):
         _find(log, _id_of(now_ms - KEPT_MS - 1), now_ms)
     assert _find(log, "says-no-time", now_ms) is None
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 40 * KEPT_MS, -40 * KEPT_MS])
-def test_what_was_forgotten_is_never_applied_again(monkeypatch: pytest.MonkeyPatch, ahead_ms: int) -> None:
-    """Whatever clock made the ids: everything is remembered or refused, and memory stays bounded."""
+def test_a_discarded_id_is_never_applied_again(monkeypatch: pytest.MonkeyPatch, ahead_ms: int) -> None:
+    """For ids from any clock: each entry is kept or its id refused, and memory stays bounded."""
     monkeypatch.setattr(requests, "_CHUNK_SIZE", 4)
     monkeypatch.setattr(requests, "_CHUNKS_MAX", 3)
     log, now_ms = RequestLog(), 1_700_000_000_000
@@ -302,7 +306,7 @@ def test_what_was_forgotten_is_never_applied_again(monkeypatch: pytest.MonkeyPat
                 _find(log.copy(), request_id, now_ms + 100)
 
 
-def test_ids_are_forgotten_by_age_and_refused_until_then() -> None:
+def test_entries_are_discarded_by_age_and_refused_before() -> None:
     log, now_ms = RequestLog(), 1_700_000_000_000
     _add(log, "old", now_ms)
     later_ms = now_ms + REMEMBERED_MS
@@ -325,7 +329,7 @@ def _of_offsets(request_id: str, partitions: int) -> AuditRecord:
     return AuditRecord(request_id, "", 1, "RecordOffsets", "c1", {"ended": True, "told": told}, payload="p")
 
 
-def test_what_is_remembered_of_offsets_costs_a_fraction_of_what_is_told_of_them() -> None:
+def test_kept_offset_outcomes_take_a_tenth_of_their_unpacked_size() -> None:
     log, now_ms = RequestLog(), 1_700_000_000_000
     ids = [_id_of(now_ms, number) for number in range(20)]
     tracemalloc.start()
@@ -341,8 +345,8 @@ def test_what_is_remembered_of_offsets_costs_a_fraction_of_what_is_told_of_them(
     assert first.outcome == _of_offsets(ids[0], 500).outcome
 
 
-def test_large_outcomes_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their ids are refused then, as those of too many requests are."""
+def test_large_outcomes_are_discarded_within_the_memory_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their ids are then refused, as those of discarded requests are."""
     monkeypatch.setattr(requests, "_CHUNK_BYTES", 2_000)
     monkeypatch.setattr(requests, "_CHUNKS_MAX", 3)
     log, now_ms = RequestLog(), 1_700_000_000_000
@@ -357,8 +361,8 @@ def test_large_outcomes_are_forgotten_before_they_fill_the_memory(monkeypatch: p
         log.find(ids[0], ("RecordOffsets", "c1", "p"), now_ms + 100)
 
 
-def test_requests_that_are_packed_are_told_as_they_were_and_take_a_tenth() -> None:
-    """Creates and deletes over and over must not be seen in a store's memory."""
+def test_packed_requests_are_unpacked_unchanged_and_take_under_200_bytes() -> None:
+    """Repeated creates and deletes must not grow a store's memory noticeably."""
     count = 5_000
     ids = [new_request_id() for _ in range(count)]
     outcomes: list[dict[str, Any]] = [{"created": True, "revision": "s@1"}, {}, {"told": [[1, "x", True, "w"]] * 50}]

@@ -1,5 +1,6 @@
-"""Restarts as the store keeps them: Connect's record where Connect writes one, the generation from which on what was
-restarted is to run, and the first outcome for a retry, whoever leads by then."""
+"""Tests of restarts in the store: Connect's record where Connect writes one, the generation from which the restarted
+units must run, and the first outcome for a retry under any leader.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def topic() -> ConfigTopic:
     return made
 
 
-def test_what_an_earlier_release_told_names_no_worker() -> None:
+def test_outcomes_of_an_earlier_release_name_no_worker() -> None:
     old, new = ([one[:3] for one in TOLD], TOLD)
     assert [(item.state, item.worker_id) for item in wire.restart_items_to_proto(old)] == [(5, ""), (4, ""), (5, "")]
     assert [item.worker_id for item in wire.restart_items_to_proto(new)] == ["w1", "w2", ""]
@@ -58,7 +59,7 @@ def restart_records(topic: ConfigTopic) -> int:
     ("include_tasks", "only_failed", "task", "records"),
     [(True, False, None, 1), (False, True, None, 1), (False, False, None, 0), (False, False, 1, 0)],
 )
-def test_connects_record_is_written_where_connect_writes_one(
+def test_a_restart_record_is_written_exactly_where_connect_writes_one(
     topic: ConfigTopic, include_tasks: bool, only_failed: bool, task: int | None, records: int
 ) -> None:
     leader = topic.lead()
@@ -67,7 +68,7 @@ def test_connects_record_is_written_where_connect_writes_one(
     assert topic.connector("c1").restarts == ({1: 7} if task is not None else {-1: 7, 1: 7})
 
 
-def test_restarts_of_several_requests_add_up_and_outlive_replay_compaction_and_other_writes(topic: ConfigTopic) -> None:
+def test_restarts_add_up_and_survive_replay_compaction_and_other_writes(topic: ConfigTopic) -> None:
     leader = topic.lead()
     topic.write(restart(task=0, generation=5), leader=leader)
     topic.write(restart(generation=7), leader=leader)
@@ -80,7 +81,7 @@ def test_restarts_of_several_requests_add_up_and_outlive_replay_compaction_and_o
     assert not topic.connector("c1").foreign
 
 
-def test_tasks_that_are_gone_are_forgotten_and_so_is_a_deleted_connector(topic: ConfigTopic) -> None:
+def test_restarts_of_removed_tasks_and_deleted_connectors_are_discarded(topic: ConfigTopic) -> None:
     leader = topic.lead()
     topic.write(restart(), leader=leader)
     topic.write(CommitTaskConfigs("c1", [{}]), leader=leader)
@@ -91,7 +92,7 @@ def test_tasks_that_are_gone_are_forgotten_and_so_is_a_deleted_connector(topic: 
     assert topic.connector("c1").restarts == {}
 
 
-def test_a_retry_is_told_what_the_first_was_told_by_another_leader_too(topic: ConfigTopic) -> None:
+def test_a_retry_gets_the_first_outcome_under_another_leader_too(topic: ConfigTopic) -> None:
     first = topic.write(restart(), leader=topic.lead("first"), request_id="r1")
     assert first.outcome == {"items": TOLD}
     later = RequestRestart(restart().request, None, [-1], 1_007, [[None, 5, True]])
@@ -102,7 +103,7 @@ def test_a_retry_is_told_what_the_first_was_told_by_another_leader_too(topic: Co
         topic.write(restart(task=1), leader=topic.lead("third"), request_id="r1")
 
 
-def test_an_outcome_can_be_asked_for_without_writing(topic: ConfigTopic) -> None:
+def test_an_outcome_can_be_read_without_writing(topic: ConfigTopic) -> None:
     pause = SetTargetState("c1", TargetState.PAUSED)
     with pytest.raises(RequestIdUnknown):
         topic.write(pause, request_id="p1", retry_only=True)
@@ -112,13 +113,15 @@ def test_an_outcome_can_be_asked_for_without_writing(topic: ConfigTopic) -> None
     assert topic.write(pause, request_id="p1", retry_only=True).records == ()
 
 
-def test_a_task_is_restarted_from_a_generation_on(topic: ConfigTopic) -> None:
+def test_a_restart_without_generation_is_refused(topic: ConfigTopic) -> None:
     with pytest.raises(RequestInvalid):
         topic.write(restart(task=0, generation=0), leader=topic.lead())
 
 
-async def test_a_retry_is_answered_at_a_revision_that_an_idle_watch_knows(writer: Replica) -> None:
-    """The applied revision lies past the end of the last transaction, which a watch is told only when it is idle."""
+async def test_a_retry_is_answered_at_a_revision_that_an_idle_watch_has_received(writer: Replica) -> None:
+    """The applied revision lies past the end of the last transaction, and a watch receives that one only when it is
+    idle.
+    """
     options = write_pb.WriteOptions(request_id=new_request_id())
     first = await writer.put("c1", {"v": "1"}, options=options)
     await writer.store.barrier()

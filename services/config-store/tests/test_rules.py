@@ -1,28 +1,28 @@
-"""Connect's rules one by one (docs/reference/connect/config-topic.md, sections 2 to 9 and 11); whole scenarios are in
-`test_fold`.
+"""Tests of Connect's rules, one by one (docs/reference/connect/config-topic.md, sections 2 to 9 and 11); whole
+scenarios are in `test_fold`.
 
 | Section | Rule | Test |
 |---|---|---|
 | 2 | keys and bytes of each kind | `libs/core/tests/connect` test_golden_topics, test_config_topic |
 | 3 | the records of each operation, in order; no tasks; tombstones | `test_golden_write` |
-| 3.2 | who may write | `test_writes` test_what_only_the_leader_may_write, `test_epochs` |
-| 4 | order of prefixes, whole keys, unknown keys | test_which_kind_a_key_is |
-| 4.1 | null, with and without config | test_a_target_state_that_is_removed |
+| 3.2 | who may write | `test_writes` test_writes_that_only_the_leader_may_do, `test_epochs` |
+| 4 | order of prefixes, whole keys, unknown keys | test_the_kind_of_each_key |
+| 4.1 | null, with and without config | test_a_removed_target_state |
 | 4.1 | `state.v2`, fallback to `state`, enum names | `test_fold` test_target_state_values |
-| 4.1 | listener: differs, and config exists | test_who_is_told_of_a_target_state |
-| 4.2 | null, not a map, properties not a map | test_a_config_that_is_removed; test_what_is_ignored |
-| 4.2 | what an update leaves alone; always told | test_a_config_update_touches_nothing_else |
+| 4.1 | listener: differs, and config exists | test_which_target_state_changes_call_a_listener |
+| 4.2 | null, not a map, properties not a map | test_a_removed_config; test_ignored_records |
+| 4.2 | what an update keeps; listener always called | test_a_config_update_touches_nothing_else |
 | 4.3 | task keys | `test_fold` test_odd_task_keys |
 | 4.3 | deferred, overwritten, null removes nothing, no config needed | test_task_configs_wait_for_their_commit |
 | 4.4 | step 1, no config | test_a_commit_without_config_removes |
-| 4.4 | steps 2, 3: value not a map, `tasks` no integer; deferred kept | test_an_unreadable_commit_keeps_what_waits |
-| 4.4 | steps 4a, 4b, 5, 6 | test_what_a_commit_does (incomplete, complete, zero, extra numbers) |
+| 4.4 | steps 2, 3: value not a map, `tasks` no integer | test_an_unreadable_commit_keeps_the_deferred_tasks |
+| 4.4 | steps 4a, 4b, 5, 6 | test_the_effects_of_a_commit (incomplete, complete, zero, extra numbers) |
 | 4.4 | generation: map absent, empty, filled | test_generations_count_task_sets |
-| 4.4 | step 7, also with an empty set | test_what_a_commit_does |
+| 4.4 | step 7, also with an empty set | test_the_effects_of_a_commit |
 | 4.5 | flags, defaults | test_restart_flags |
 | 4.6 | record, pending fencing, no connector needed | test_task_count_records |
-| 4.7 | order of checks, last one wins | test_session_keys; test_what_is_ignored |
-| 4.8 | level | test_what_is_ignored; `test_fold` |
+| 4.7 | order of checks, last one wins | test_session_keys; test_ignored_records |
+| 4.8 | level | test_ignored_records; `test_fold` |
 | 4.9 | what removal clears and keeps | test_what_a_removal_clears_and_keeps |
 | 5 | the example, the shrink example, resolution | test_an_inconsistent_set; test_a_shrunken_set_is_complete |
 | 6 | accessors | `test_snapshot` |
@@ -30,12 +30,12 @@
 | 9 | standalone | `test_snapshot` test_the_memory_engine_is_the_same_store |
 | 11 | added members, unknown keys | test_added_members_are_ignored |
 | 11 | task keys, counts | `test_fold` test_odd_task_keys, test_counts_are_cut_to_32_bits_and_negative_ones_... |
-| 11 | empty session key | test_what_is_ignored |
+| 11 | empty session key | test_ignored_records |
 | 11 | UTF-16, Infinity, lone surrogates; what is refused | test_what_jackson_accepts_and_refuses |
 
-We depart where Connect breaks: an exception out of its callback drops the rest of the poll batch (4.4 step 3, 4.6) or
-kills its thread (4.7, null keys). Here such a record is counted and the next one is read. And a live worker acts only
-on what it reads after its start ("started"): here a watch says which changes come after its snapshot.
+We differ where Connect fails: an exception from its callback drops the rest of the poll batch (4.4 step 3, 4.6) or
+kills its thread (4.7, null keys). Here such a record is counted and the next one is read. A live worker of Connect acts
+only on records that it reads after its start ("started"): here a watch marks the changes that come after its snapshot.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ONE, TWO = {"name": "c1", "v": "1"}, {"name": "c1", "v": "2"}
 
 
 def of(*records: Any) -> ConfigTopic:
-    """A topic with these records of Java's."""
+    """A topic with these records, written as Java writes them."""
     topic = ConfigTopic()
     topic.java(*records)
     return topic
@@ -96,8 +96,8 @@ def deferred(state: ConnectorState) -> dict[int, Any] | None:
         ("logger-x", None), ("", None),
     ],
 )  # fmt: skip
-def test_which_kind_a_key_is(key: str, kind: str | None) -> None:
-    decoded = config_topic.decode(key.encode(), b"[]")  # a value none of them takes
+def test_the_kind_of_each_key(key: str, kind: str | None) -> None:
+    decoded = config_topic.decode(key.encode(), b"[]")  # a value that none of the kinds accepts
     if kind is None:
         assert isinstance(decoded, Unknown)
     else:
@@ -105,17 +105,17 @@ def test_which_kind_a_key_is(key: str, kind: str | None) -> None:
         assert decoded.kind == kind
 
 
-def test_a_target_state_that_is_removed() -> None:
+def test_a_removed_target_state() -> None:
     topic = of(config(), TargetStateRecord("c1", TargetState.PAUSED), TargetStateRecord("c2", TargetState.PAUSED))
     told = topic.kinds("c1")
     topic.java(Tombstone("target-state", "c1"), Tombstone("target-state", "c2"))
-    assert topic.connector("c1").target_state is TargetState.STARTED  # it has a config
+    assert topic.connector("c1").target_state is TargetState.STARTED  # the connector has a config
     assert topic.connector("c2").target_state is None
-    assert topic.kinds("c1") == told  # nobody is told
+    assert topic.kinds("c1") == told  # no listener is called
     assert not topic.connector("c2").is_stored
 
 
-def test_who_is_told_of_a_target_state() -> None:
+def test_which_target_state_changes_call_a_listener() -> None:
     topic = of(TargetStateRecord("c1", TargetState.PAUSED), config())
     assert topic.kinds("c1") == ["config_updated"]
     topic.java(TargetStateRecord("c1", TargetState.PAUSED))
@@ -127,9 +127,9 @@ def test_who_is_told_of_a_target_state() -> None:
     assert topic.connector("c1").target_state is TargetState.PAUSED
 
 
-def test_a_config_that_is_removed() -> None:
+def test_a_removed_config() -> None:
     topic = of(Tombstone("connector", "unknown"))
-    assert topic.kinds("unknown") == ["config_removed"]  # told even of a connector nobody knew
+    assert topic.kinds("unknown") == ["config_removed"]  # the listener is called even for an unknown connector
     assert not topic.state.stored()
 
 
@@ -149,7 +149,7 @@ def test_a_config_update_touches_nothing_else() -> None:
 
 def test_task_configs_wait_for_their_commit() -> None:
     topic = of(task(0), task(0, "later"))
-    assert deferred(topic.connector("c1")) == {0: {"t": "later"}}  # without a config of the connector too
+    assert deferred(topic.connector("c1")) == {0: {"t": "later"}}  # also without a config of the connector
     topic.java(config())
     topic.raw("task-c1-0", None)
     assert deferred(topic.connector("c1")) == {0: {"t": "later"}}
@@ -161,7 +161,7 @@ def test_task_configs_wait_for_their_commit() -> None:
 
 
 def test_a_commit_without_config_removes() -> None:
-    values: list[Any] = [{"tasks": 1}, {"tasks": "1"}, None, []]  # checked before the value is looked at
+    values: list[Any] = [{"tasks": 1}, {"tasks": "1"}, None, []]  # checked before the value
     for value in values:
         topic = of(task(0), TargetStateRecord("c1", TargetState.PAUSED))
         topic.raw("commit-c1", value)
@@ -172,7 +172,7 @@ def test_a_commit_without_config_removes() -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"tasks": "1"}, {"tasks": 1.0}, {"tasks": None}, {"tasks": True}])
-def test_an_unreadable_commit_keeps_what_waits(value: object) -> None:
+def test_an_unreadable_commit_keeps_the_deferred_tasks(value: object) -> None:
     topic = of(config(), task(0))
     before = topic.connector("c1")
     topic.raw("commit-c1", value)
@@ -181,7 +181,7 @@ def test_an_unreadable_commit_keeps_what_waits(value: object) -> None:
     assert len(topic.connector("c1").tasks) == 1
 
 
-def test_what_a_commit_does() -> None:
+def test_the_effects_of_a_commit() -> None:
     topic = of(config(), task(0), config(TWO), commit(2))
     state = topic.connector("c1")
     assert (state.inconsistent, state.task_count, state.pending_fencing) == (True, 2, True)
@@ -190,25 +190,27 @@ def test_what_a_commit_does() -> None:
     topic.java(task(0), task(1), task(5), commit(2))
     state = topic.connector("c1")
     assert (state.inconsistent, state.task_count, state.task_config_generation) == (False, 2, 1)
-    assert sorted(state.task_configs) == [0, 1, 5]  # extras are merged too
+    assert sorted(state.task_configs) == [0, 1, 5]  # extra task numbers are merged too
     assert len(state.tasks) == 2
     assert state.applied_config == TWO
     topic.java(TaskCountRecord("c1", 2), commit(0))
     state = topic.connector("c1")
     assert (state.inconsistent, state.task_count, state.tasks, state.pending_fencing) == (False, 0, (), True)
     assert sorted(state.task_configs) == [0, 1, 5]  # merged, not replaced
-    assert topic.kinds("c1").count("tasks_committed") == 3  # the incomplete and the empty one are told
+    assert (
+        topic.kinds("c1").count("tasks_committed") == 3
+    )  # the listener is called for the incomplete and the empty set too
 
 
 def test_generations_count_task_sets() -> None:
     topic = of(config(), commit(0))
-    assert topic.connector("c1").task_config_generation == 0  # no task record since start: not touched
+    assert topic.connector("c1").task_config_generation == 0  # no task record since the start: unchanged
     topic.java(task(0), commit(1))
     assert topic.connector("c1").task_config_generation == 1
     topic.java(commit(0))
     assert topic.connector("c1").task_config_generation == 2  # an empty map counts
     topic.java(Tombstone("connector", "c1"), config(), commit(0))
-    assert topic.connector("c1").task_config_generation == 2  # absent again, and the counter was kept
+    assert topic.connector("c1").task_config_generation == 2  # absent again; the counter was kept
 
 
 @pytest.mark.parametrize(
@@ -270,7 +272,7 @@ def test_session_keys() -> None:
         ("herdmesh-leader", {"epoch": 9, "leader_id": "x", "leader_address": "y", "next_generation": 2**40}),
     ],
 )  # fmt: skip
-def test_what_is_ignored(key: str, value: object) -> None:
+def test_ignored_records(key: str, value: object) -> None:
     topic = of(config(), task(0), commit(1))
     before, told = topic.connector("c1"), len(topic.changes)
     topic.raw(key, value)
@@ -295,7 +297,7 @@ def test_what_a_removal_clears_and_keeps() -> None:
     )  # fmt: skip
     assert state.pending_fencing
     topic.java(config())
-    assert topic.connector("c1").inconsistent  # the mark of the earlier life holds until a commit
+    assert topic.connector("c1").inconsistent  # the mark of the earlier connector stays until a commit
     assert topic.connector("c1").task_count_record == 1  # fenced against the old count
     topic.java(task(0), commit(1))
     assert not topic.connector("c1").inconsistent
@@ -323,7 +325,7 @@ def test_fencing_follows_the_order_of_the_log() -> None:
         ([commit(0)], True),
         ([commit(0), TaskCountRecord("c1", 1)], False),
         ([TaskCountRecord("c1", 1), commit(0)], True),
-        ([commit(0), TaskCountRecord("c1", 1), commit(1)], True),  # an incomplete one too
+        ([commit(0), TaskCountRecord("c1", 1), commit(1)], True),  # an incomplete set too
     ):
         assert of(config(), *records).connector("c1").pending_fencing is pending
 

@@ -1,4 +1,6 @@
-"""The three services over real gRPC, on the memory engine: one store process as callers see it, or two replicas."""
+"""Tests of the three services over real gRPC, on the memory engine: one store process as callers see it, or two
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from tests.support.configstore_replica import WAIT_S, Campaign, Cluster, Replica
 _Read, _Write, _Lead = config_read_service_pb2, config_write_service_pb2, leadership_service_pb2
 
 
-async def test_a_connector_through_its_life(writer: Replica) -> None:
+async def test_a_connector_from_create_to_delete(writer: Replica) -> None:
     made = await writer.put(
         "c1",
         {"name": "c1", "k": None, "n": properties.JsonValue('{"a":1}')},
@@ -76,7 +78,7 @@ async def test_a_connector_through_its_life(writer: Replica) -> None:
     assert snapshot.leadership.epoch == token.epoch
 
 
-async def test_refusals_come_as_their_classes(writer: Replica) -> None:
+async def test_refusals_arrive_as_their_error_classes(writer: Replica) -> None:
     await writer.put("c1")
     with pytest.raises(ConnectorExists):
         await writer.put("c1", must_not_exist=True)
@@ -96,7 +98,7 @@ async def test_refusals_come_as_their_classes(writer: Replica) -> None:
         await writer.write.SetTargetState(_Write.SetTargetStateRequest(connector="c1"))
 
 
-async def test_the_small_records(writer: Replica) -> None:
+async def test_restart_requests_session_keys_and_logger_levels(writer: Replica) -> None:
     await writer.put("c1")
     options = _Write.WriteOptions(leader=await writer.epoch())
     key = config_pb2.SessionKey(key=b"secret", algorithm="HmacSHA256")
@@ -135,7 +137,7 @@ async def test_the_small_records(writer: Replica) -> None:
     assert begins[-2:] == ["logger_level_changed", "snapshot_complete"], "whoever begins to watch now is told it too"
 
 
-async def test_one_of_many_writers_of_one_revision_wins(writer: Replica) -> None:
+async def test_one_of_many_concurrent_writes_at_one_revision_succeeds(writer: Replica) -> None:
     at = (await writer.put("c1")).connector.config_revision
     options = _Write.WriteOptions(expected_revision=at)
     answers = await asyncio.gather(
@@ -147,7 +149,7 @@ async def test_one_of_many_writers_of_one_revision_wins(writer: Replica) -> None
     assert await writer.entry("c1") == won[0].connector
 
 
-async def test_a_request_id_is_applied_once_however_often_it_comes(writer: Replica) -> None:
+async def test_a_repeated_request_id_is_applied_once(writer: Replica) -> None:
     options = _Write.WriteOptions(request_id="r1")
     answers = await asyncio.gather(
         *(writer.put("c1", {"k": "v"}, must_not_exist=True, options=options) for _ in range(10))
@@ -186,13 +188,15 @@ async def test_a_watch_mirrors_the_store_and_resumes(writer: Replica) -> None:
     assert event.meta.revision.next_offsets[0] >= changes[-1].meta.revision.next_offsets[0]
 
 
-async def test_a_watch_of_some_is_told_how_far_it_is_while_others_change(cluster: Cluster) -> None:
-    writer = await cluster(tuning=StoreTuning(progress_interval_ms=600_000))  # not because it is idle
+async def test_a_filtered_watch_gets_progress_while_other_connectors_change(cluster: Cluster) -> None:
+    writer = await cluster(
+        tuning=StoreTuning(progress_interval_ms=600_000)
+    )  # so that the progress events are not sent for idleness
     await writer.until_serving(WRITE_SERVICE)
     events = aiter(writer.read.Watch(_Read.WatchRequest(connectors=["wanted"])))
     begun = await anext(events)
     assert begun.HasField("snapshot_complete")
-    for number in range(60):  # a config and its manifest each
+    for number in range(60):  # a config and a manifest each
         await writer.put("other", {"k": str(number)})
     async with asyncio.timeout(WAIT_S):
         event = await anext(events)
@@ -200,7 +204,7 @@ async def test_a_watch_of_some_is_told_how_far_it_is_while_others_change(cluster
     assert event.meta.revision.next_offsets[0] >= begun.meta.revision.next_offsets[0] + 100
 
 
-async def test_a_watch_of_some_is_told_of_their_restarts_and_of_what_concerns_the_cluster(writer: Replica) -> None:
+async def test_a_filtered_watch_gets_restarts_of_its_connectors_and_changes_of_the_cluster(writer: Replica) -> None:
     options = _Write.WriteOptions(leader=await writer.epoch())
     events = aiter(writer.read.Watch(_Read.WatchRequest(connectors=["wanted"])))
     while not (await anext(events)).HasField("snapshot_complete"):
@@ -222,8 +226,9 @@ async def test_a_watch_of_some_is_told_of_their_restarts_and_of_what_concerns_th
 async def _changes(
     events: AsyncIterator[config_read_service_pb2.WatchResponse], at_most: int, end: int
 ) -> AsyncIterator[config_read_service_pb2.WatchResponse]:
-    """Changes until `at_most` came, or the watcher was told that it has all before `end`. (That it is idle says little:
-    it is told so after 0.1 s, also between two changes.)"""
+    """Changes until `at_most` arrived, or a progress event shows that the watcher has all before `end`. (A progress
+    event alone proves little: a watcher gets one after 0.1 s without changes, also between two changes.)
+    """
     seen = 0
     async for event in events:
         if event.HasField("progress"):
@@ -254,7 +259,7 @@ async def test_replicas_read_and_only_the_writer_writes(writer: Replica, cluster
         await replica.lead.Resign(_Lead.ResignRequest())
 
 
-async def test_a_store_that_replays_refuses(cluster: Cluster) -> None:
+async def test_a_replaying_store_refuses_requests(cluster: Cluster) -> None:
     replaying = await cluster(join=False)
     foreign = revision_pb2.Revision(store_id="s", next_offsets=[1])
     with pytest.raises(StoreReplaying):
@@ -291,13 +296,13 @@ async def test_an_incumbent_keeps_its_epoch_when_the_store_fails_over(writer: Re
         await campaign.until("lost")
     await replica.until_serving(LEADERSHIP_SERVICE)
     other = Campaign(replica, "b")
-    # not after the other was answered: what it is given to come back in is over soon on a busy machine
+    # begun before the other campaign is answered: the time for a reconnect is short on a busy machine
     again = Campaign(replica, "a", identity_pb2.LeaderToken(epoch=leadership.epoch, leader_id="a"))
     assert (await other.next()).following.leadership == leadership
     assert (await again.next()).granted.leadership == leadership
 
 
-async def test_a_campaign_without_a_name_is_refused(writer: Replica) -> None:
+async def test_a_campaign_without_herder_id_is_refused(writer: Replica) -> None:
     with pytest.raises(HerdmeshError):
         await Campaign(writer, "").next()
     campaign = Campaign(writer, "a")

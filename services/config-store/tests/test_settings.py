@@ -1,4 +1,4 @@
-"""Settings: names that Java and every replica must agree on, and refusal of what cannot be meant."""
+"""Tests of the settings: names on which Java and every replica must agree, and refusal of impossible values."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_identities_are_connects_own() -> None:
     assert topic.topic_configs == {"min.insync.replicas": "2", "a": "b=c"}
 
 
-def test_client_configs_reach_the_clients_and_no_log() -> None:
+def test_client_configs_reach_the_clients_and_are_not_logged() -> None:
     settings = ConfigStoreSettings.load(["--kafka-client-configs", r"sasl.username=me,sasl.password=hid\,den"])
     configs = {"sasl.username": "me", "sasl.password": "hid,den"}
     assert settings.topic_settings().client_configs == configs
     assert "hid" not in f"{settings.redacted()} {settings!r} {settings.topic_settings()!r}"
 
 
-def test_client_configs_no_kafka_client_knows_are_wrong_settings() -> None:
+def test_client_configs_unknown_to_kafka_clients_are_refused() -> None:
     settings = ConfigStoreSettings.load(["--kafka-client-configs", "no.such.setting=1"])
     with pytest.raises(InvalidConfig, match=r"kafka_client_configs.*no\.such\.setting"):
         open_store(settings)
@@ -47,9 +47,12 @@ def test_client_configs_no_kafka_client_knows_are_wrong_settings() -> None:
         ["--group-id="],
         ["--config-storage-topic", "   "],
         ["--config-storage-topic", "ünïcödé"],
-        ["--config-storage-topic", "n" * 244],  # that of the audit topic would be too long
+        ["--config-storage-topic", "n" * 244],  # the audit topic's name would be too long
         ["--config-storage-replication-factor", "x"],
-        ["--config-audit-retention-ms", "86400000"],  # retries of a day need more than a day of audit
+        [
+            "--config-audit-retention-ms",
+            "86400000",
+        ],  # outcomes are kept for a day, so audit records must be kept longer
     ],
 )
 def test_wrong_settings_name_the_field(arguments: list[str]) -> None:
@@ -66,7 +69,7 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.config_storage_topic, settings.memory) == ("from-environment", True)
 
 
-def test_the_audit_topic_outlives_every_retry_that_is_answered() -> None:
+def test_the_audit_topic_keeps_records_longer_than_request_ids_are_valid() -> None:
     month = ConfigStoreSettings.load([]).topic_settings().audit_topic_configs
     assert month == {"retention.ms": "2592000000"}
     always = ConfigStoreSettings.load(["--config-audit-retention-ms", "-1"]).topic_settings()

@@ -1,7 +1,8 @@
-"""`GetSnapshot` can answer every accessor of Connect's `ClusterConfigState` (docs/reference/connect/config-topic.md,
-section 6), a watch tells what Connect's listeners are told, and the memory engine is the same store (section 9).
+"""Tests that `GetSnapshot` has the data for every accessor of Connect's `ClusterConfigState`
+(docs/reference/connect/config-topic.md, section 6), that a watch has the events of Connect's listeners, and that the
+memory engine behaves the same (section 9).
 
-`ClusterConfigState` below is Connect's class over one answer of ours:
+`ClusterConfigState` below is Connect's class over one response of ours:
 
 | Accessor | From |
 |---|---|
@@ -15,7 +16,7 @@ section 6), a watch tells what Connect's listeners are told, and the memory engi
 | taskCount | `task_count` |
 | tasks | 0 to `task_count` - 1 unless `inconsistent`; a negative count has none, where Connect throws |
 | pendingFencing, taskCountRecord | `pending_fencing`, `task_count_record` |
-| taskConfigGeneration | `task_config_generation` - 1; 0 is Connect's null. Ours goes on over a restart |
+| taskConfigGeneration | `task_config_generation` - 1; 0 is Connect's null. Ours continues over a restart |
 | inconsistentConnectors | entries with `inconsistent` |
 
 | Section 9: Connect standalone | The memory engine |
@@ -125,7 +126,7 @@ async def snapshot(writer: Replica, *names: str) -> ClusterConfigState:
 
 
 def java(writer: Replica, *records: Any) -> None:
-    """Append as Java's plain producer does."""
+    """Append records as Java's plain producer does."""
     for record in records:
         key, value = config_topic.encode(record)
         writer.broker.produce(SETTINGS.config_storage_topic, key, value)
@@ -171,7 +172,7 @@ async def test_every_accessor_of_connects_snapshot(writer: Replica) -> None:
     assert state.inconsistent_connectors() == {"c2"}
 
 
-async def test_marks_of_a_deleted_connector_are_told_to_who_asks_for_it(writer: Replica) -> None:
+async def test_marks_of_a_deleted_connector_are_returned_when_it_is_named(writer: Replica) -> None:
     java(
         writer, ConnectorRecord("c1", {}), CommitRecord("c1", 2), Tombstone("connector", "c1"),
         Tombstone("target-state", "c1"),
@@ -185,8 +186,8 @@ async def test_marks_of_a_deleted_connector_are_told_to_who_asks_for_it(writer: 
     assert named.task_count("c1") == 0
 
 
-async def test_one_odd_record_hides_no_other(writer: Replica) -> None:
-    """What a foreign writer may store and a message cannot carry as it is."""
+async def test_one_odd_record_hides_no_other_record(writer: Replica) -> None:
+    """A foreign writer may store values that a protobuf message cannot carry unchanged."""
     for key, value in (
         ("connector-odd", {"properties": {"half": "\ud83d", "half \ud83d": "1", "n": 5, "list": ["\udc00"]}}),
         ("session-key", {"key": "YQ==", "algorithm": "\ud800", "creation-timestamp": 2**62}),
@@ -212,8 +213,8 @@ async def test_one_odd_record_hides_no_other(writer: Replica) -> None:
             pass
 
 
-async def test_a_watch_tells_what_connects_listeners_are_told(writer: Replica) -> None:
-    """Order, revisions, old and new values: each event's `before` is the `after` of the one before it."""
+async def test_a_watch_has_the_events_of_connects_listeners(writer: Replica) -> None:
+    """Checks order, revisions, old and new values: each event's `before` is the `after` of the event before it."""
     events = aiter(writer.read.Watch(read_pb.WatchRequest()))
     assert (await anext(events)).HasField("snapshot_complete")
     java(
@@ -228,23 +229,23 @@ async def test_a_watch_tells_what_connects_listeners_are_told(writer: Replica) -
         ["CONFIG_REMOVED"], [],
     ]  # fmt: skip
     offsets = [one.meta.revision.next_offsets[0] for one in seen]
-    assert offsets == [1, 2, 5, 6, 7, 8, 9, 10]  # task configs that wait for their commit are nothing to tell
+    assert offsets == [1, 2, 5, 6, 7, 8, 9, 10]  # task configs that wait for their commit cause no event
     changed = [one.connector_changed for one in seen]
     assert not changed[0].HasField("before")
     for before, after in itertools.pairwise(changed):
         assert before.after == after.before
     assert changed[2].after.task_count == 2
     assert changed[2].after.tasks_revision.next_offsets == [5]
-    assert changed[5].before.config == changed[5].after.config  # told also when nothing changed but the revision
+    assert changed[5].before.config == changed[5].after.config  # an event also when only the revision changed
     assert [changed[5].before.config_revision.next_offsets, changed[5].after.config_revision.next_offsets] == [[2], [8]]
     assert changed[3].before.target_state == connector_pb2.TARGET_STATE_PAUSED
-    assert changed[6].after.task_count_record == 2  # the count is kept, so something is stored
+    assert changed[6].after.task_count_record == 2  # the count is kept, so the name is still stored
     resumed = aiter(writer.read.Watch(read_pb.WatchRequest(resume=seen[1].meta.revision)))
     assert await _changes(resumed, 6) == seen[2:]
 
 
 async def _changes(events: AsyncIterator[read_pb.WatchResponse], count: int) -> list[read_pb.WatchResponse]:
-    """The next events that are not progress."""
+    """The next events other than progress."""
     found: list[read_pb.WatchResponse] = []
     async with asyncio.timeout(WAIT_S):
         while len(found) < count:
@@ -254,13 +255,13 @@ async def _changes(events: AsyncIterator[read_pb.WatchResponse], count: int) -> 
     return found
 
 
-async def test_a_watch_waits_for_the_revision_it_is_to_begin_at(writer: Replica, cluster: Cluster) -> None:
+async def test_a_watch_waits_for_its_minimum_revision(writer: Replica, cluster: Cluster) -> None:
     replica = await cluster()
     replica.store.freeze()
     written = await writer.put("c1", {"a": "1"})
     watch = asyncio.create_task(_first(replica, at_least=written.meta.revision))
     stale = await _first(replica)
-    assert stale == []  # without one, a replica tells what it has
+    assert stale == []  # without a minimum, a replica sends its current state
     replica.store.thaw()
     async with asyncio.timeout(WAIT_S):
         (entry,) = await watch
@@ -283,7 +284,7 @@ async def _first(
 
 
 async def test_the_memory_engine_is_the_same_store(writer: Replica) -> None:
-    """Section 9, where Connect's standalone store is another one; see the table above."""
+    """Section 9, where Connect's standalone store differs; see the table in the module's docstring."""
     leading = write_pb.WriteOptions(leader=await writer.epoch())
     with pytest.raises(ConnectorNotFound):
         await writer.write.CommitTaskConfigs(write_pb.CommitTaskConfigsRequest(options=leading, connector="c1"))

@@ -1,4 +1,4 @@
-"""What each mutation checks and writes: existence, revisions, epochs, request ids, the audit record."""
+"""Tests of each mutation's checks and records: existence, revisions, epochs, request ids, the audit record."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def topic() -> ConfigTopic:
 
 
 def audit_of(topic: ConfigTopic) -> AuditRecord:
-    """The last audit record."""
+    """The last audit record of the topic."""
     found = next(record for record in reversed(topic.records) if record.topic == AUDIT)
     decoded = audit_topic.decode(found.key, found.value)
     assert isinstance(decoded, AuditRecord)
     return decoded
 
 
-def test_create_and_update_say_which_they_are(topic: ConfigTopic) -> None:
+def test_the_response_distinguishes_create_and_update(topic: ConfigTopic) -> None:
     with pytest.raises(ConnectorExists):
         topic.write(PutConnectorConfig("c1", CONFIG, must_not_exist=True))
     with pytest.raises(ConnectorNotFound):
@@ -65,7 +65,7 @@ def test_create_and_update_say_which_they_are(topic: ConfigTopic) -> None:
     assert topic.write(PutConnectorConfig("c2", {}, must_not_exist=True)).outcome == {"created": True}
 
 
-def test_the_name_in_a_config_is_the_connectors(topic: ConfigTopic) -> None:
+def test_the_name_in_a_config_must_be_the_connectors(topic: ConfigTopic) -> None:
     with pytest.raises(InvalidConfig) as refusal:
         topic.write(PutConnectorConfig("c2", {"name": "c1"}))
     assert refusal.value.violations[0].field == "name"
@@ -79,7 +79,7 @@ def test_each_object_has_a_revision_of_its_own(topic: ConfigTopic) -> None:
     topic.write(CommitTaskConfigs("c1", [{}]), leader=leader)
     topic.write(SetTargetState("c1", TargetState.PAUSED))
     state = topic.connector("c1")
-    assert state.config_revision == at_first  # neither touched the config
+    assert state.config_revision == at_first  # neither write changed the config
     topic.write(SetTargetState("c1", TargetState.STARTED), expected_revision=revision(state.target_state_revision))
     topic.write(CommitTaskConfigs("c1", []), leader=leader, expected_revision=revision(state.tasks_revision))
     topic.write(PutConnectorConfig("c1", CONFIG), expected_revision=revision(state.config_revision))
@@ -93,13 +93,13 @@ def test_each_object_has_a_revision_of_its_own(topic: ConfigTopic) -> None:
     assert refusal.value.actual_revision == ""
 
 
-def test_a_revision_survives_replay_and_is_never_of_another_store(topic: ConfigTopic) -> None:
+def test_a_revision_survives_replay_and_is_refused_by_another_store(topic: ConfigTopic) -> None:
     assert replay(topic.records).connector("c1").config_revision == topic.connector("c1").config_revision
     with pytest.raises(RevisionForeign):
         topic.write(DeleteConnector("c1"), expected_revision=Revision("other", (1,)))
 
 
-def test_tasks_are_committed_for_the_config_they_were_made_from(topic: ConfigTopic) -> None:
+def test_tasks_are_committed_only_for_the_config_from_which_they_were_made(topic: ConfigTopic) -> None:
     leader = topic.lead()
     made_from = revision(topic.connector("c1").config_revision)
     topic.write(CommitTaskConfigs("c1", [{}], made_from), leader=leader)
@@ -108,8 +108,8 @@ def test_tasks_are_committed_for_the_config_they_were_made_from(topic: ConfigTop
         topic.write(CommitTaskConfigs("c1", [{}], made_from), leader=leader)
 
 
-def test_a_set_that_needs_no_fence_is_counted_in_the_same_transaction(topic: ConfigTopic) -> None:
-    """In Connect's order, so that nobody ever reads the set as one that waits for a fence once the count is there."""
+def test_a_set_that_needs_no_fence_gets_its_count_in_the_same_transaction(topic: ConfigTopic) -> None:
+    """The records are in Connect's order, so no reader that has the count sees the set as waiting for a fence."""
     leader = topic.lead()
     plan = topic.write(CommitTaskConfigs("c1", [{}, {}], fenced_generation=0), leader=leader)
     keys = [record.key.decode() for record in plan.records if record.topic != AUDIT]
@@ -134,7 +134,7 @@ def test_a_set_that_needs_no_fence_is_counted_in_the_same_transaction(topic: Con
     ],
     ids=lambda mutation: type(mutation).__name__,
 )
-def test_what_only_the_leader_may_write(topic: ConfigTopic, mutation: Mutation) -> None:
+def test_writes_that_only_the_leader_may_do(topic: ConfigTopic, mutation: Mutation) -> None:
     with pytest.raises(RequestInvalid):
         topic.write(mutation)
     with pytest.raises(StaleEpoch):
@@ -160,7 +160,7 @@ def test_generations_never_repeat(topic: ConfigTopic) -> None:
     assert [block.start for block in blocks] == [1, 1001, 2001]
     topic.raw("herdmesh-leader", {"epoch": 2, "leader_id": "x", "leader_address": "y", "next_generation": 5})
     assert topic.state.leadership is not None
-    assert topic.state.leadership.epoch == 3  # an epoch never goes back, whoever wrote the record
+    assert topic.state.leadership.epoch == 3  # an epoch never decreases, whoever wrote the record
 
 
 def test_missing_connectors_and_odd_values(topic: ConfigTopic) -> None:
@@ -184,12 +184,12 @@ def test_missing_connectors_and_odd_values(topic: ConfigTopic) -> None:
             topic.write(mutation, leader=leader)
 
 
-def test_a_record_the_broker_would_refuse_is_refused_before_it_takes_others_along(topic: ConfigTopic) -> None:
+def test_a_too_large_record_is_refused_before_the_group_commit(topic: ConfigTopic) -> None:
     with pytest.raises(InvalidConfig, match="bytes as a record"):
         topic.write(PutConnectorConfig("c1", {"k": "x" * RECORD_BYTES_MAX}))
 
 
-def test_a_retry_finds_the_first_outcome(topic: ConfigTopic) -> None:
+def test_a_retry_gets_the_first_outcome(topic: ConfigTopic) -> None:
     create = PutConnectorConfig("c2", {}, must_not_exist=True)
     first = topic.write(create, request_id="r1")
     topic.write(DeleteConnector("c2"))
@@ -201,7 +201,7 @@ def test_a_retry_finds_the_first_outcome(topic: ConfigTopic) -> None:
         topic.write(DeleteConnector("c1"), request_id="r1")
 
 
-def test_a_retry_comes_before_every_other_check(topic: ConfigTopic) -> None:
+def test_a_retry_is_recognized_before_every_other_check(topic: ConfigTopic) -> None:
     delete = DeleteConnector("c1")
     topic.write(delete, request_id="r1", expected_revision=revision(topic.connector("c1").config_revision))
     assert topic.write(delete, request_id="r1", expected_revision=revision(1)).records == ()
@@ -217,7 +217,7 @@ def test_old_request_ids_are_refused_and_not_applied_again(topic: ConfigTopic) -
         topic.write(pause, request_id="r1")
 
 
-def test_the_memory_of_requests_is_bounded_in_time() -> None:
+def test_kept_requests_are_bounded_in_time() -> None:
     topic = ConfigTopic()
     for number in range(600):
         topic.write(PutConnectorConfig("c1", {}), request_id=f"old-{number}")
@@ -229,7 +229,7 @@ def test_the_memory_of_requests_is_bounded_in_time() -> None:
     assert all(requests.is_known(f"new-{number}") for number in range(600))
 
 
-def test_the_audit_record_says_who_did_what_and_no_secret() -> None:
+def test_the_audit_record_has_caller_and_change_and_no_secret() -> None:
     topic = ConfigTopic()
     config = {
         "name": "c1", "db.password": "hunter2", "api.key": "k", "key.converter": "x", "user": "u",

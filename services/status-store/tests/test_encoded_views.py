@@ -1,4 +1,6 @@
-"""Lists and watches of statuses are encoded once for all callers, and joined with the leases of the moment."""
+"""Tests of encoded views: lists and watches of statuses are encoded once for all callers, and joined with the current
+leases.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ async def _watched(service: StatusReadService) -> int:
     return count
 
 
-async def test_any_number_of_readers_cost_what_one_costs() -> None:
+async def test_more_readers_cause_no_more_encoding() -> None:
     async with running(MemoryBroker()) as (client, store, _):
         await client.put(*(put("c", task) for task in range(30)), writer=W1)
         keeper = LeaseKeeper()
@@ -52,7 +54,7 @@ async def test_any_number_of_readers_cost_what_one_costs() -> None:
         assert service.views.statuses.made_count == made + 1, "what changed, and nothing else"
 
 
-async def test_a_lease_that_ends_is_seen_in_what_was_encoded_before() -> None:
+async def test_the_end_of_a_lease_shows_in_cached_views() -> None:
     async with running(MemoryBroker()) as (client, store, _):
         await client.put(put("c", 0), writer=W1)
         keeper = LeaseKeeper()

@@ -1,9 +1,9 @@
-"""The status topic reference, rule by rule: which test shows it, or why it has no meaning for us.
+"""Index of the status topic reference, rule by rule: the test of each rule, or the reason why the rule does not apply here.
 
-Sections are those of the reference (`docs/reference/connect/status-topic.md`); section 8 are the scenarios of Connect's
-`KafkaStatusBackingStoreTest`, 9 those of its `KafkaStatusBackingStoreFormatTest`, "4.3.1" what was seen when the real
-class ran. A row with a file and a test is checked to name a test that exists; the tests of this file are those that
-have no other home.
+Sections are those of the reference (`docs/reference/connect/status-topic.md`); section 8 has the scenarios of Connect's
+`KafkaStatusBackingStoreTest`, 9 those of its `KafkaStatusBackingStoreFormatTest`, "4.3.1" observations of the real
+class. A row with a file and a test is checked to name a test that exists; this file has the tests that belong to no
+other file.
 
 | Section | Rule | Where |
 |---|---|---|
@@ -17,43 +17,43 @@ have no other home.
 | 1 | start() reads to the end | suite test_a_replica_that_starts_late_folds_to_the_same_state |
 | 1 | flush() | not ours: every answered write is durable and read back; see StatusWriteService's comment |
 | 1 | stop() is bounded | suite test_close_releases_everyone |
-| 2 | the three keys and values, byte for byte | golden test_what_we_encode_is_what_java_wrote |
+| 2 | the three keys and values, byte for byte | golden test_our_encoding_equals_the_bytes_of_java |
 | 2 | DESTROYED is written as a tombstone | writes test_a_batch_is_decided_in_order |
-| 3 | an entry with a null value exists once something is written | not ours: what is not read back is not there |
-| 3 | get of nothing is nothing; getAll skips it | service test_what_is_put_is_got |
+| 3 | an entry with a null value exists once something is written | not ours: a status exists once it is read back |
+| 3 | get of a missing status returns nothing; getAll skips it | service test_a_put_status_is_returned_by_get |
 | 4.1 | step 1: store-wide generation, and 'other generation: retry dropped' | writes test_put_of_a_replaced_process_is_stale |
 | 4.1 | putSafe: nothing cached, same worker, or not an older generation | writes test_put_safe_over_an_older_or_equal_generation |
-| 4.1 | a dropped putSafe is silent | not ours: refused with what is stored; service test_outcomes_are_per_item |
-| 4.1 | entry.sequence: an older safe write is not retried over a newer | retries test_a_put_that_its_caller_gave_up_cannot_overwrite_a_later_one |
+| 4.1 | a dropped putSafe is silent | not ours: refused with the stored status; service test_outcomes_are_per_item |
+| 4.1 | entry.sequence: an older safe write is not retried over a newer | retries test_an_abandoned_put_cannot_overwrite_a_later_one |
 | 4.1 | retriable: sent again for ever | lines test_statuses_wait_for_the_store_and_the_latest_wins |
-| 4.1 | retriable: dropped once the entry is deleted | not ours: the worker sends what it holds; the leader cleans up again |
-| 4.1 | other exception: logged, given up | lines test_a_status_that_is_invalid_holds_up_no_other |
+| 4.1 | retriable: dropped once the entry is deleted | not ours: the worker sends its latest statuses; the leader cleans up again |
+| 4.1 | other exception: logged, abandoned | lines test_a_status_that_is_invalid_holds_up_no_other |
 | 4.1 | an older plain put may be retried after a newer one | not ours, and worse: see retries |
 | 4.2 | topic statuses are written unconditionally | writes test_put_topic_state |
 | 4.2 | deleteTopic writes a tombstone | writes test_deletions |
 | 5 | dispatch by key prefix; anything else is dropped with a warning | statuses test_read_invalid_status |
 | 5.1 | empty connector name | statuses test_read_invalid_status |
-| 5.1 | null value removes the connector and all its tasks, not its topics | statuses test_delete_connector_state_takes_its_tasks_and_not_its_topics |
+| 5.1 | null value removes the connector and all its tasks, not its topics | statuses test_delete_connector_state_removes_its_tasks_and_keeps_its_topics |
 | 5.1 | unparseable: ignored; an empty value is no tombstone | statuses test_read_invalid_status_value |
-| 5.1 | replaced whatever the generation | statuses test_connector_statuses_replace_whatever_their_generation |
+| 5.1 | replaced whatever the generation | statuses test_connector_statuses_replace_older_ones_of_any_generation |
 | 5.2 | task keys | statuses test_added_members_are_ignored_and_task_keys_are_javas |
 | 5.2 | null value removes the task | statuses test_delete_task_state |
 | 5.2 | UNASSIGNED over RUNNING of no older generation is stale | statuses test_read_task_state_should_ignore_stale_statuses_from_other_workers |
-| 5.3 | topic keys: first colon; the text after it is not looked at | here test_a_topic_key_is_split_at_its_first_colon |
+| 5.3 | topic keys: first colon; the text after it is ignored | here test_a_topic_key_is_split_at_its_first_colon |
 | 5.3 | null value removes the topic, the connector's map stays | statuses test_read_and_delete_topic_status |
-| 5.4 | a task's status after its connector's tombstone creates it anew | statuses test_delete_connector_state_takes_its_tasks_and_not_its_topics |
-| 5.4 | keys of other partitions in any order | retries test_whatever_we_write_reads_the_same_in_any_order_of_partitions_and_after_any_compaction |
+| 5.4 | a task's status after its connector's tombstone creates it anew | statuses test_delete_connector_state_removes_its_tasks_and_keeps_its_topics |
+| 5.4 | keys of other partitions in any order | retries test_our_writes_read_the_same_in_any_partition_order_and_after_any_compaction |
 | 6 | a worker: RUNNING, PAUSED, UNASSIGNED, FAILED of its tasks | tasks test_pause_and_resume_in_place |
 | 6 | a task that fails while it is stopped is UNASSIGNED | tasks test_a_failure_while_stopping_counts_as_its_stop |
 | 6 | a task is never STOPPED | service test_malformed_puts_name_the_field |
-| 6 | the leader removes what is configured no longer | lifecycle test_delete_stops_everything_then_removes_statuses |
+| 6 | the leader removes statuses of deleted connectors | lifecycle test_delete_stops_everything_then_removes_statuses |
 | 6 | ... and tasks above the count | lifecycle test_statuses_of_a_shrunk_set_are_removed |
 | 6 | flush before a rebalance | not ours: no rebalances, and nothing to flush |
-| 6.1 | topics in use are recorded and forgotten | service test_deleting_a_connectors_statuses |
-| 6.1 | a sink's topics once it reads on in them, by their original names | topics test_a_topic_is_recorded_once_it_is_read_on_in |
+| 6.1 | active topics are recorded and removed | service test_deleting_a_connectors_statuses |
+| 6.1 | a sink's topics once it reads records of them, by their original names | topics test_a_topic_is_recorded_once_it_is_read_on_in |
 | 6.1 | a source's topics once records in them are committed | topics test_a_topic_is_recorded_once_a_source_has_committed_records_to_it |
 | 6.1 | reset | herder test_topics_are_listed_and_reset |
-| 6.1 | forgotten with their connector | tasksets test_deletion_clears_statuses_and_topics_in_one_write |
+| 6.1 | removed with their connector | tasksets test_deletion_clears_statuses_and_topics_in_one_write |
 | 7 | the memory store has no generations and no safety checks | not ours: the same rules over a topic in memory |
 | 8 | misconfigurationOfStatusBackingStore | here test_the_topic_must_be_named |
 | 8 | putConnectorState | suite test_a_write_is_answered_from_the_state_it_made |
@@ -67,7 +67,7 @@ have no other home.
 | 8 | putTaskState | here test_put_task_state |
 | 8 | readTaskState | statuses test_read_task_state |
 | 8 | readTaskStateShouldIgnoreStaleStatusesFromOtherWorkers | statuses test_read_task_state_should_ignore_stale_statuses_from_other_workers |
-| 8 | deleteConnectorState | statuses test_delete_connector_state_takes_its_tasks_and_not_its_topics |
+| 8 | deleteConnectorState | statuses test_delete_connector_state_removes_its_tasks_and_keeps_its_topics |
 | 8 | deleteTaskState | statuses test_delete_task_state |
 | 8 | testClientIds | not ours: several clients, `<base>-reader`, `-writer`, `-election`, `-admin` |
 | 9 | readInvalidStatus | statuses test_read_invalid_status |
@@ -127,7 +127,7 @@ _FILES = {
 }
 
 
-def test_every_row_names_a_test_that_exists_or_says_why_there_is_none() -> None:
+def test_every_row_names_an_existing_test_or_the_reason_for_none() -> None:
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in (__doc__ or "").splitlines() if "|" in line
     ]
@@ -187,7 +187,7 @@ def test_version_is_the_last_member_and_a_string_or_null(version: str | None) ->
     assert written == (value if version is not None else value[:-1] + b',"version":null}')
 
 
-# -- 8 and 9: failures of a send. What Connect logs and forgets, or sends again in the background, its caller is told.
+# -- 8 and 9: failures of a send. Connect logs or retries them in the background; here the caller gets the error.
 
 
 def test_put_task_state() -> None:
@@ -198,7 +198,9 @@ def test_put_task_state() -> None:
 
 @pytest.mark.parametrize("sent", [False, True])
 async def test_put_connector_state_retriable_failure(sent: bool) -> None:
-    """The broker's answer is lost: told as not applied, or found in the log and told as applied. Sent again, it is."""
+    """The broker's answer is lost: the put is reported as not applied, or is found in the log and reported as applied.
+    A second put succeeds.
+    """
     broker = MemoryBroker()
     async with running(broker) as (client, store, _):
         assert isinstance(store, MemoryTopicStore)
@@ -257,8 +259,8 @@ async def test_put_topic_state_non_retriable_failure(name: str) -> None:
         assert not (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="conn"))).topics
 
 
-async def test_a_tombstone_of_a_connector_is_one_of_each_of_its_tasks() -> None:
-    """5.1 and 5.4 for what we write: readers that meet the partitions in another order see the same."""
+async def test_deleting_a_connector_writes_a_tombstone_for_each_of_its_tasks() -> None:
+    """Sections 5.1 and 5.4 for our writes: readers that read the partitions in another order see the same state."""
     broker = MemoryBroker()
     async with running(broker) as (client, _, _):
         await client.put(put("conn"), put("conn", 0))

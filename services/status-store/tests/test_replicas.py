@@ -1,8 +1,8 @@
-"""Three status stores as processes over a real broker: one writes, all serve reads and watches at a revision the caller
-demands; a kill and a clean stop of the writer, and what the replicas show meanwhile of who is alive.
+"""Tests of three status stores as processes over a real broker: one writes, all serve reads and watches at a revision
+the caller demands; a kill and a clean stop of the writer, and the worker leases that the replicas show meanwhile.
 
 How long a replica may show a dead worker as live: while there is a writer, its lease; when the writer dies with the
-worker, the take-over (10 s) and one full lease that the new writer grants; when nobody writes any more, 12 s
+worker, the take-over (10 s) and one full lease that the new writer grants; when there is no writer any more, 12 s
 (`state.leases.SILENT_MS`, tested there).
 """
 
@@ -34,22 +34,23 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timed]
 RUNNING, UNASSIGNED = connector_pb2.RUN_STATE_RUNNING, connector_pb2.RUN_STATE_UNASSIGNED
 DEAD = identity_pb2.WorkerIdentity(worker_id="127.0.0.1:7204", incarnation="a")
 LIVE = identity_pb2.WorkerIdentity(worker_id="127.0.0.1:7205", incarnation="b")
-#: What is looked at while a lease runs has so long, on a busy machine too.
+#: Time for the checks that need a running lease, enough on a busy machine too.
 LEASE_S = 3.0
-#: What is promised; the gates are at three times that. A stop that hands nothing over takes the session's 6 s.
+#: The promised bound; the gates are at three times that. A stop without a hand-over takes the session's 6 s.
 TAKE_OVER_S = 10.0
 CLEAN_TAKE_OVER_S = 1.0
 GATE = 3
-#: How soon a replica that lost its writer asks the next one; a frozen one is given up after three pulses.
+#: Time after which a replica that lost its writer queries the next one; a frozen writer is abandoned after three
+#: intervals.
 RELAY_S = 5.0
 WAIT_S = 60.0
-#: A kill in `make test`; in `make soak` also a writer that is stopped and never notices.
+#: A kill in `make test`; in `make soak` also a writer that is stopped and never notices it.
 ENDS = [signal.SIGKILL, signal.SIGSTOP][: soak_or(1, 2)]
 
 
 @asynccontextmanager
 async def _three_stores(bootstrap: str, topic: str, folder: Path) -> AsyncGenerator[list[StatusStoreProcess]]:
-    """Three replicas; the first writes."""
+    """Three replicas; the first is the writer."""
     ports = free_ports(3)
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
     made = [
@@ -79,7 +80,7 @@ together = timed.making("kafka_bootstrap", stores=_stores)
 
 
 async def _until(what: str, condition: Callable[[], Awaitable[bool]], within_s: float = WAIT_S) -> float:
-    """Seconds until `condition` held; fails after `within_s`. A store that does not answer counts as not yet."""
+    """Seconds until `condition` held; fails after `within_s`. A store that does not respond counts as not yet."""
     begun = time.monotonic()
     while True:
         with suppress(HerdmeshError):
@@ -95,7 +96,7 @@ async def _task(store: StatusStoreProcess, connector: str) -> status_pb2.Status:
 
 
 async def _next_writer(stores: list[StatusStoreProcess]) -> StatusStoreProcess:
-    """The first of them that says it writes."""
+    """The first of the stores that reports itself as the writer."""
 
     async def writes(store: StatusStoreProcess) -> StatusStoreProcess:
         await store.until_writing()
@@ -118,7 +119,7 @@ async def _beat(store: StatusStoreProcess, worker: identity_pb2.WorkerIdentity) 
 
 @together
 @pytest.mark.parametrize("end", ENDS)
-async def test_replicas_serve_take_over_and_tell_who_is_alive(
+async def test_replicas_serve_reads_take_over_and_agree_on_live_workers(
     stores: list[StatusStoreProcess], end: signal.Signals
 ) -> None:
     first, *others = stores
@@ -132,7 +133,7 @@ async def test_replicas_serve_take_over_and_tell_who_is_alive(
             await _beat(store, LIVE)
         await _until("the writer's leases are relayed", lambda store=store: _shown(store, "c", RUNNING))
 
-    # 1. The writer ends, and with it one worker.
+    # 1. The writer ends, and one worker with it.
     both.cancel()
     first.signal(end)
     ended = time.monotonic()
@@ -140,7 +141,7 @@ async def test_replicas_serve_take_over_and_tell_who_is_alive(
     took_s = time.monotonic() - ended
     assert took_s < GATE * TAKE_OVER_S
     [third] = [store for store in others if store is not second]
-    for connector in "cd":  # one full lease for everyone known, also as the replica shows it once it was told
+    for connector in "cd":  # one full lease for every known worker, which the replica shows too after the relay
         assert (await _task(second, connector)).effective_state == RUNNING
         await _until("relayed", lambda connector=connector: _shown(third, connector, RUNNING))
     beating = asyncio.ensure_future(_keep_beating(second, LIVE))
@@ -176,7 +177,9 @@ async def _write(store: StatusStoreProcess, connector: str, worker: identity_pb2
 
 
 async def _reads_and_watches_at(store: StatusStoreProcess, written: status_pb2.Status) -> None:
-    """What was answered elsewhere is there when its revision is demanded: read, refreshed, listed and watched."""
+    """A write acknowledged elsewhere is visible when its revision is demanded: in reads, refreshes, lists and
+    watches.
+    """
     at_least = written.revision
     request = read_pb2.GetStatusRequest(connector=written.connector, at_least=at_least)
     assert (await store.read.GetStatus(request, timeout=10)).tasks[0].revision == at_least
@@ -197,6 +200,6 @@ async def _shown(store: StatusStoreProcess, connector: str, state: connector_pb2
 
 async def _keep_beating(store: StatusStoreProcess, worker: identity_pb2.WorkerIdentity) -> None:
     while True:
-        with suppress(HerdmeshError):  # the next one tells it
+        with suppress(HerdmeshError):  # the next attempt returns it
             await _beat(store, worker)
         await asyncio.sleep(0.25)

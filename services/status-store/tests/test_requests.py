@@ -1,4 +1,4 @@
-"""Answers kept for retries: the first outcome, for as long as there is room for it."""
+"""Tests of outcomes kept for retries: the first outcome, as long as there is room for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def _put(requests: Requests, request_id: str, characters: int = 10) -> pb2
     return await requests.once("PutStatuses", request_id, work)
 
 
-async def test_a_retry_gets_the_first_answer_while_it_runs_and_after() -> None:
+async def test_a_retry_gets_the_first_outcome_during_the_request_and_after_it() -> None:
     requests, calls, go = Requests(), 0, asyncio.Event()
 
     async def work() -> pb2.PutStatusesResponse:
@@ -40,7 +40,7 @@ async def test_a_retry_gets_the_first_answer_while_it_runs_and_after() -> None:
     assert calls == 1
 
 
-async def test_a_request_that_failed_is_tried_again() -> None:
+async def test_a_failed_request_runs_again() -> None:
     requests = Requests()
 
     async def fails() -> pb2.PutStatusesResponse:
@@ -51,7 +51,7 @@ async def test_a_request_that_failed_is_tried_again() -> None:
     assert await _put(requests, "a") == _answer()
 
 
-async def test_answers_are_bounded_by_number_and_by_bytes_and_what_is_forgotten_is_told() -> None:
+async def test_outcomes_are_bounded_by_number_and_bytes_and_discarded_ids_are_reported() -> None:
     requests = Requests(remembered_max=3)
     requests.begin_writing(0)
     ids = [new_request_id() for _ in range(5)]
@@ -69,8 +69,8 @@ async def test_answers_are_bounded_by_number_and_by_bytes_and_what_is_forgotten_
     assert await _put(requests, "99", characters=1) == _answer(100_000), "the newest is told again as it was"
 
 
-async def test_creates_and_deletes_for_ever_take_no_more_memory_than_is_allowed() -> None:
-    """Two writes for each pair of them, as one connector made and deleted over and over has."""
+async def test_endless_creates_and_deletes_stay_within_the_memory_bound() -> None:
+    """Creates and deletes one connector over and over: two writes for each pair."""
 
     async def rounds(requests: Requests, count: int) -> int:
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""Lists and watches of some statuses, revisions a caller demands, conditions on their whole way, and puts in order."""
+"""Tests of filtered lists and watches, demanded revisions, conditions from write to read, and the order of puts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_list_by_each_filter_and_by_several(client: Client) -> None:
 
 
 async def _changes(watch: Watch, count: int) -> list[str]:
-    """What is told next, leases and progress aside."""
+    """The next changes, other than leases and progress."""
     told: list[str] = []
     while len(told) < count:
         event = await watch.change()
@@ -100,22 +100,22 @@ async def _changes(watch: Watch, count: int) -> list[str]:
     return told
 
 
-async def test_a_watch_by_state_is_told_what_leaves_it_too(client: Client) -> None:
+async def test_a_watch_by_state_gets_statuses_that_leave_the_filter_too(client: Client) -> None:
     await client.put(put("c", 0, FAILED, trace="boom"), put("c", 1))
     watch = Watch(client, states=[FAILED])
     assert kinds(await watch.until("leases")) == ["status_put", "snapshot_complete", "leases"]
-    await client.put(put("c", 1, PAUSED))  # was not watched, is not watched
+    await client.put(put("c", 1, PAUSED))  # passed the filter neither before nor after
     await client.put(put("c", 0, PAUSED))
     await client.put(put("c", 0))
     await client.put(put("c", 1, FAILED))
     await client.put(put("c", 1, DESTROYED))
     assert await _changes(watch, 3) == ["c-0 PAUSED", "c-1 FAILED", "c-1 gone"]
-    # The state as written: that a lease ends is told by the lease table.
+    # The watch filters by the written state: the end of a lease arrives with the lease table.
     assert watch.revision is not None
     watch.call.cancel()
 
 
-async def test_a_watch_by_condition_is_told_what_loses_it_too(client: Client) -> None:
+async def test_a_watch_by_condition_gets_statuses_that_lose_it_too(client: Client) -> None:
     await client.put(put("c", 0, conditions=[STALLED]), put("c", 1))
     watch = Watch(client, condition_types=["STALLED"], connectors=["c"])
     snapshot = await watch.until("leases")
@@ -131,7 +131,7 @@ async def test_a_watch_by_condition_is_told_what_loses_it_too(client: Client) ->
     watch.call.cancel()
 
 
-async def test_a_filtered_watch_resumes_without_missing_what_left_it(client: Client) -> None:
+async def test_a_filtered_watch_resumes_without_missing_statuses_that_left_the_filter(client: Client) -> None:
     await client.put(put("c", 0, FAILED))
     watch = Watch(client, states=[FAILED])
     await watch.until("leases")
@@ -143,7 +143,7 @@ async def test_a_filtered_watch_resumes_without_missing_what_left_it(client: Cli
     resumed.call.cancel()
 
 
-async def test_a_filter_that_topics_cannot_meet_sends_none(client: Client) -> None:
+async def test_a_filter_that_topics_cannot_pass_sends_no_topics(client: Client) -> None:
     topic = status_pb2.TopicStatus(topic="t", connector="c", task=0)
     await client.write.PutTopics(write_pb2.PutTopicsRequest(topics=[topic]))
     for filters in ({"states": [RUNNING]}, {"condition_types": ["X"]}, {"worker_ids": ["w"]}, {"connectors": ["d"]}):
@@ -152,10 +152,10 @@ async def test_a_filter_that_topics_cannot_meet_sends_none(client: Client) -> No
         watch.call.cancel()
 
 
-# -- revisions a caller demands
+# -- demanded revisions
 
 
-async def test_a_replica_waits_for_the_revision_that_is_demanded() -> None:
+async def test_a_replica_waits_for_the_demanded_revision() -> None:
     broker = MemoryBroker()
     async with running(broker) as (writer, _, _), running(broker, wait_for=READ_SERVICE) as (replica, store, _):
         assert isinstance(store, MemoryTopicStore)
@@ -170,7 +170,7 @@ async def test_a_replica_waits_for_the_revision_that_is_demanded() -> None:
             read.GetStatus(read_pb2.GetStatusRequest(connector="c", at_least=at_least), timeout=10)
         )
         end = asyncio.ensure_future(read.Refresh(read_pb2.RefreshRequest(), timeout=10))
-        assert not (await replica.get("c")).tasks  # without a demand: what is applied
+        assert not (await replica.get("c")).tasks  # without a demand: the applied state
         topics = asyncio.ensure_future(
             read.ListTopics(read_pb2.ListTopicsRequest(connector="c", at_least=at_least), timeout=10)
         )
@@ -192,7 +192,7 @@ def _includes(meta: revision_pb2.ResponseMeta, wanted: revision_pb2.Revision) ->
     return reached.includes(demanded)
 
 
-async def test_a_demand_that_makes_no_sense_is_refused(client: Client) -> None:
+async def test_an_impossible_demand_is_refused(client: Client) -> None:
     reply = await client.put(put("c", 0))
     both = Watch(client, resume=reply.meta.revision, at_least=reply.meta.revision)
     with pytest.raises(errors.RequestInvalid):
@@ -207,7 +207,7 @@ async def test_a_demand_that_makes_no_sense_is_refused(client: Client) -> None:
 # -- conditions
 
 
-async def test_conditions_survive_watch_restart_and_compaction_in_their_order() -> None:
+async def test_conditions_survive_watch_restart_and_compaction_in_order() -> None:
     broker = MemoryBroker()
     async with running(broker) as (client, _, _):
         watch = Watch(client)
@@ -280,10 +280,10 @@ async def test_a_commit_scope_is_limited(client: Client) -> None:
     assert [violation.field for violation in caught.value.violations] == ["puts[0].status.commit_scope.group"]
 
 
-async def test_the_most_that_may_be_written_is_written(client: Client) -> None:
+async def test_a_status_of_the_maximum_size_is_written(client: Client) -> None:
     types = [f"C{number}".ljust(64, "_") for number in range(CONDITIONS_MAX)]
     most = [condition(one, "\x01" * CONDITION_MESSAGE_MAX, 1) for one in types]
-    topics = [f"t{number:03}".ljust(249, "_") for number in range(TOPICS_MAX)]  # Kafka has no longer ones
+    topics = [f"t{number:03}".ljust(249, "_") for number in range(TOPICS_MAX)]  # the longest name in Kafka
     scope = connector_pb2.CommitScope(group="g" * GROUP_CHARACTERS_MAX, topics=topics)
     reply = await client.put(put("c", 0, FAILED, conditions=most, commit_scope=scope, trace="\x01" * 200_000))
     assert reply.outcomes[0].result == APPLIED
@@ -295,7 +295,7 @@ async def test_the_most_that_may_be_written_is_written(client: Client) -> None:
 # -- order
 
 
-async def test_a_request_that_comes_after_a_later_one_is_superseded(client: Client) -> None:
+async def test_a_request_that_arrives_after_a_later_one_is_superseded(client: Client) -> None:
     async def send(sequence: int, *puts: write_pb2.StatusPut) -> list[int]:
         request = write_pb2.PutStatusesRequest(writer=W1, puts=puts, sequence=sequence)
         return [outcome.result for outcome in (await client.write.PutStatuses(request, timeout=5)).outcomes]
@@ -305,4 +305,4 @@ async def test_a_request_that_comes_after_a_later_one_is_superseded(client: Clie
     assert late == [write_pb2.PUT_RESULT_SUPERSEDED, APPLIED]
     assert [task.state for task in (await client.get("c")).tasks] == [FAILED, RUNNING]
     assert await send(3, put("c", 0)) == [APPLIED]
-    assert await send(0, put("c", 0, PAUSED)) == [APPLIED]  # who numbers nothing is not ordered
+    assert await send(0, put("c", 0, PAUSED)) == [APPLIED]  # requests without sequence are not ordered

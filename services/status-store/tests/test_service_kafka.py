@@ -1,4 +1,4 @@
-"""The status store as a process over a real broker: what was acknowledged survives kill -9."""
+"""Tests of the status store as a process over a real broker: acknowledged writes survive kill -9."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_acknowledged_statuses_survive_kill_9(
         after = await store.read.GetStatus(demanded, timeout=20)
         assert list(after.tasks) == list(before.tasks)
         assert len(after.tasks) == 20
-        # Nobody sent a heartbeat to the new writer yet: it granted one full lease.
+        # No worker has sent a heartbeat to the new writer yet: it granted one full lease.
         assert {task.effective_state for task in after.tasks} == {connector_pb2.RUN_STATE_RUNNING}
         assert await store.stop() == 0
     finally:

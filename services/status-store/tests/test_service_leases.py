@@ -1,4 +1,6 @@
-"""Leases as callers see them: who is told what and when, what a thousand workers cost, and what the clock may do."""
+"""Tests of leases as callers see them: which watchers are notified and when, the cost of a thousand workers, and the
+effect of clocks.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,14 @@ async def keeper() -> LeaseKeeper:
     return made
 
 
-# -- who is told
+# -- notifications
 
 
 @pytest.mark.timed
-def test_heartbeats_that_change_nothing_tell_nobody_and_cost_the_same_among_a_thousand() -> None:
+def test_heartbeats_without_change_notify_nobody_and_cost_the_same_among_a_thousand() -> None:
     few_s, many_s = min(_beating_s(10) for _ in range(3)), min(_beating_s(WORKERS) for _ in range(3))
     print(f"a heartbeat among 10 workers: {few_s * 1e6:.1f} us, among {WORKERS}: {many_s * 1e6:.1f} us")
-    assert many_s < 8 * few_s  # a look at every lease for each heartbeat would be some fifty times
+    assert many_s < 8 * few_s  # a check of every lease at each heartbeat would cost some fifty times as much
 
 
 def _beating_s(workers: int) -> float:
@@ -45,7 +47,7 @@ def _beating_s(workers: int) -> float:
     beats = [Heartbeat(f"w{number}", "a", 6000) for number in range(workers)]
     assert all(Publish() in table.handle(beat, 0) for beat in beats)
     times = range(1, 2 * WORKERS // workers + 1)
-    begun = time.thread_time()  # its own processor time: others may have the machine meanwhile
+    begun = time.thread_time()  # the test's own processor time: other processes may use the machine meanwhile
     told = [table.handle(beat, moment) for moment in times for beat in beats]
     took_s = time.thread_time() - begun
     assert not any(told)
@@ -53,7 +55,7 @@ def _beating_s(workers: int) -> float:
     return took_s / len(told)
 
 
-async def test_a_thousand_workers_that_start_together_are_a_few_tables() -> None:
+async def test_a_thousand_workers_that_start_together_cause_few_tables() -> None:
     async with running(MemoryBroker()) as (client, _, _):
         watch, loop = Watch(client), asyncio.get_running_loop()
         begun_s = loop.time()
@@ -67,11 +69,11 @@ async def test_a_thousand_workers_that_start_together_are_a_few_tables() -> None
         await asyncio.gather(*(client.beat(worker) for worker in workers))
         await client.put(put("c", 0))
         seen = kinds(await watch.until("status_put"))
-        assert seen.count("leases") <= 2  # one that was due already, and the one of the worker that wrote
+        assert seen.count("leases") <= 2  # one that was already due, and that of the worker that wrote
         watch.call.cancel()
 
 
-async def test_the_whole_table_follows_the_snapshot_every_resume_and_every_change() -> None:
+async def test_the_whole_table_follows_the_snapshot_and_every_resume_and_change() -> None:
     async with running(MemoryBroker()) as (client, _, _):
         await client.beat(W1)
         watch = Watch(client)
@@ -85,7 +87,7 @@ async def test_the_whole_table_follows_the_snapshot_every_resume_and_every_chang
         await client.beat(W2)
         for one in (watch, resumed):
             while len((table := (await one.until("leases"))[-1].leases).leases) < 2:
-                pass  # W1's own lease, told a moment late
+                pass  # W1's own lease, sent a moment later
             assert [(lease.worker_id, lease.live) for lease in table.leases] == [
                 (W1.worker_id, True),
                 (W2.worker_id, True),
@@ -110,15 +112,15 @@ async def test_a_writer_repeats_its_table_and_a_replica_does_not() -> None:
         assert (await more).leases.leases[0].live
 
 
-# -- who is alive
+# -- live workers
 
 
-async def test_a_dead_workers_running_ends_by_itself() -> None:
-    """No write, no heartbeat, no watcher: a read after the lease shows it."""
+async def test_the_running_status_of_a_dead_worker_ends_without_an_event() -> None:
+    """There is no write, heartbeat or watcher: a read after the end of the lease shows it."""
     async with running(MemoryBroker()) as (client, _, _):
         await client.beat(W1, lease_ms=500)
         dead = put("c", 0, worker_id=W1.worker_id, worker_incarnation=W1.incarnation)
-        await client.put(dead, writer=None)  # by the leader: no sign of life of the worker
+        await client.put(dead, writer=None)  # written by the leader: no evidence that the worker is alive
         leases = aiter(client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60))
         async for event in leases:
             if [lease.live for lease in event.leases.leases] == [False]:
@@ -127,7 +129,7 @@ async def test_a_dead_workers_running_ends_by_itself() -> None:
         assert (task.state, task.effective_state, task.effective_reason) == (RUNNING, UNASSIGNED, "LEASE_EXPIRED")
 
 
-async def test_a_jump_of_the_wall_clock_ends_no_lease_and_saves_none(
+async def test_a_jump_of_the_wall_clock_neither_ends_nor_prolongs_a_lease(
     keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper.handle(Heartbeat("w0", "a", 60_000))
@@ -136,14 +138,14 @@ async def test_a_jump_of_the_wall_clock_ends_no_lease_and_saves_none(
     shown = keeper.shown_of("w0")
     assert shown is not None
     assert shown.live
-    assert shown.expire_time_ms > time.time_ns() // 1_000_000 + 3_600_000  # by the clock as it is now
+    assert shown.expire_time_ms > time.time_ns() // 1_000_000 + 3_600_000  # by the present wall clock
     while [lease.live for lease in keeper.shown()] != [True, False]:
         await asyncio.wait_for(keeper.changed(keeper.version), 60)
     keeper.close()
 
 
-async def test_a_replica_with_another_clock_believes_what_the_writer_says(keeper: LeaseKeeper) -> None:
-    """`live` is the writer's word; what two wall clocks make of the end of a lease is only shown."""
+async def test_a_replica_with_another_clock_uses_the_writers_verdict(keeper: LeaseKeeper) -> None:
+    """The writer decides `live`; the end of a lease by two wall clocks is only for display."""
     keeper.handle(Heartbeat("w0", "a", 6000))
     replica = LeaseKeeper()
     [lease] = keeper.shown()
@@ -158,7 +160,7 @@ async def test_a_relay_finds_the_next_writer_when_the_first_is_deposed() -> None
     broker = MemoryBroker()
     async with running(broker) as (first, first_store, first_port):
         await first.put(put("c", 0))
-        await first.beat(W1, lease_ms=60_000)  # it says goodbye before that is over, however long replicas take
+        await first.beat(W1, lease_ms=60_000)  # the worker leaves before its lease ends, however long the replicas take
         async with running(broker, wait_for=READ_SERVICE) as (second, _, second_port):
             peers = f"127.0.0.1:{first_port}, 127.0.0.1:{second_port}"
             async with running(broker, peers, READ_SERVICE) as (third, _, _):
@@ -174,7 +176,7 @@ async def test_a_relay_finds_the_next_writer_when_the_first_is_deposed() -> None
 
 
 async def _told(client: Client, worker: identity_pb2.WorkerIdentity, live: bool | None) -> None:
-    """Wait until this replica shows that lease so; None = shows a table without it."""
+    """Wait until this replica shows the worker's lease with this `live`; None = shows a table without it."""
     async for event in client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60):
         if {lease.worker_id: lease.live for lease in event.leases.leases}.get(worker.worker_id) is live:
             return

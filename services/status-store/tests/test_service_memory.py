@@ -1,4 +1,4 @@
-"""The service over the memory engine, called through real gRPC."""
+"""Tests of the service over the memory engine, called through real gRPC."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ async def client() -> AsyncIterator[Client]:
         yield made
 
 
-async def test_one_odd_record_hides_no_other() -> None:
-    """What a foreign writer may store and a message cannot carry as it is: Java may cut a trace within a character."""
+async def test_one_odd_record_hides_no_other_record() -> None:
+    """A foreign writer may store values that a protobuf message cannot carry unchanged: Java may cut a trace within a
+    character.
+    """
     broker = MemoryBroker()
     half = {"state": "FAILED", "trace": "at \ud83d", "worker_id": "\ud800", "version": "\udc00", "generation": 1}
     condition = {"type": "\ud800", "message": "\ud800", "since_ms": 2**62}
@@ -72,7 +74,7 @@ async def test_one_odd_record_hides_no_other() -> None:
         assert [one.key for one in status.undecodable] == ["status-task-odd-1"]
 
 
-async def test_what_is_put_is_got(client: Client) -> None:
+async def test_a_put_status_is_returned_by_get(client: Client) -> None:
     condition = connector_pb2.Condition(type="STALLED", message="no record for 5 min")
     condition.since.FromMilliseconds(1_700_000_000_123)
     scope = connector_pb2.CommitScope(group="connect-c", topics=["t", "u"])
@@ -119,13 +121,13 @@ async def test_outcomes_are_per_item(client: Client) -> None:
     assert reply.outcomes[1].stored.generation == 5
 
 
-async def test_a_wholly_refused_batch_is_answered_after_a_barrier(client: Client) -> None:
+async def test_a_batch_of_refused_puts_is_answered_after_a_barrier(client: Client) -> None:
     await client.put(put("c", 0, generation=5))
     reply = await client.put(put("c", 0, UNASSIGNED, 4, PUT_SAFE), writer=W2)
     assert [outcome.result for outcome in reply.outcomes] == [write_pb2.PUT_RESULT_STATUS_NEWER]
 
 
-async def test_compare_and_set_by_the_records_own_revision(client: Client) -> None:
+async def test_compare_and_set_uses_the_records_own_revision(client: Client) -> None:
     first = (await client.put(put("c", 0))).outcomes[0].stored.revision
     await client.put(put("other", 3))
     assert sum(1 for offset in first.next_offsets if offset) == 1
@@ -183,7 +185,7 @@ async def test_empty_requests_are_refused(client: Client) -> None:
         await client.get("")
 
 
-async def test_a_huge_trace_keeps_both_ends(client: Client) -> None:
+async def test_a_huge_trace_keeps_its_beginning_and_its_end(client: Client) -> None:
     trace = "begin" + "x" * 3_000_000 + "end"
     await client.put(put("c", 0, connector_pb2.RUN_STATE_FAILED, trace=trace))
     stored = (await client.get("c")).tasks[0].trace
@@ -212,8 +214,8 @@ async def test_deleting_a_connectors_statuses(client: Client) -> None:
 
 
 @pytest.mark.parametrize("evicts", [False, True])
-async def test_a_retried_removal_of_topics_takes_none_that_was_recorded_since(evicts: bool) -> None:
-    """By another writer that took over, and by one process that has forgotten its answer meanwhile."""
+async def test_a_retried_removal_of_topics_keeps_topics_recorded_since(evicts: bool) -> None:
+    """The retry meets another writer that took over, or the same process after it discarded the outcome."""
 
     async def topics(client: Client) -> list[str]:
         return [one.topic for one in (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="c"))).topics]
@@ -224,7 +226,7 @@ async def test_a_retried_removal_of_topics_takes_none_that_was_recorded_since(ev
         await client.write.PutTopics(write_pb2.PutTopicsRequest(topics=[recorded]))
 
     async def go_on(client: Client) -> None:
-        """What happens between the first request and its retry, and the retry; at last an id of now."""
+        """Send the retry, which keeps the topic recorded since; then a removal with a new id, which removes it."""
         await client.write.DeleteTopics(retried)
         assert await topics(client) == ["new"]
         await client.write.DeleteTopics(write_pb2.DeleteTopicsRequest(connector="c", request_id=new_request_id()))
@@ -237,7 +239,7 @@ async def test_a_retried_removal_of_topics_takes_none_that_was_recorded_since(ev
         await client.write.DeleteTopics(retried)
         assert await topics(client) == []
         while time.time_ns() // 1_000_000 <= (time_ms_of(retried.request_id) or 0):
-            pass  # what is recorded in the id's own millisecond counts as before it
+            pass  # a topic recorded in the same millisecond as the id counts as recorded before it
         await record(client, "new")
         await client.write.DeleteTopics(retried)
         assert await topics(client) == ["new"], "this process knows the request"
@@ -251,7 +253,7 @@ async def test_a_retried_removal_of_topics_takes_none_that_was_recorded_since(ev
             await go_on(client)
 
 
-async def test_a_first_removal_of_topics_after_a_take_over_takes_what_it_was_asked_for() -> None:
+async def test_a_first_removal_of_topics_after_a_take_over_removes_them() -> None:
     broker = MemoryBroker()
     recorded = status_pb2.TopicStatus(topic="t", connector="c", task=0)
     recorded.discover_time.GetCurrentTime()
@@ -273,7 +275,7 @@ async def test_a_running_status_under_a_dead_lease_reads_as_unassigned(client: C
     await client.beat(W1, leaving=True)
     task = (await client.get("c")).tasks[0]
     assert (task.state, task.effective_state, task.effective_reason) == (RUNNING, UNASSIGNED, "LEASE_EXPIRED")
-    # What it sent before its goodbye may arrive after it: the lease has ended all the same.
+    # A heartbeat sent before it announced that it leaves may arrive later: the lease stays ended.
     assert not (await client.beat(W1)).lease.live
     again = identity_pb2.WorkerIdentity(worker_id=W1.worker_id, incarnation="a2")
     reply = await client.put(put("c", 0, generation=2), writer=again)
@@ -281,12 +283,12 @@ async def test_a_running_status_under_a_dead_lease_reads_as_unassigned(client: C
     assert (await client.get("c")).tasks[0].effective_state == RUNNING
 
 
-async def test_leases_are_watched_to_their_end(client: Client) -> None:
+async def test_the_end_of_a_lease_reaches_its_watchers(client: Client) -> None:
     tables = aiter(client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60))
     seen: list[tuple[str, str, bool]] = []
     assert not (await anext(tables)).leases.leases
     live, ended = (W1.worker_id, "a", True), (W1.worker_id, "a", False)
-    while live not in seen:  # it may be over before a busy machine tells it
+    while live not in seen:  # on a busy machine the lease may end before the first event
         await client.beat(W1, lease_ms=500)
         seen += [(one.worker_id, one.incarnation, one.live) for one in (await anext(tables)).leases.leases]
     while seen[-1] != ended:  # the writer repeats its table
@@ -297,7 +299,7 @@ async def test_leases_are_watched_to_their_end(client: Client) -> None:
 # -- watch
 
 
-async def test_a_watch_is_snapshot_leases_changes(client: Client) -> None:
+async def test_a_watch_sends_snapshot_then_leases_then_changes(client: Client) -> None:
     await client.put(put("c"), put("c", 0), put("d"))
     watch = Watch(client, connectors=["c"])
     snapshot = await watch.until("leases")
@@ -313,18 +315,18 @@ async def test_a_watch_is_snapshot_leases_changes(client: Client) -> None:
 
     await client.beat(W2)
     while len((await watch.until("leases"))[-1].leases.leases) < 2:
-        pass  # W1's own lease, told a moment late
+        pass  # W1's own lease, sent a moment later
 
     await client.put(put("c", state=connector_pb2.RUN_STATE_DESTROYED))
     first, second = await watch.change(), await watch.change()
     assert (first.status_deleted.task, second.status_deleted.HasField("task")) == (0, False)
-    # Each went by its own record: after either it is safe to resume.
+    # Each status was removed by a record of its own: resuming after either is safe.
     assert first.meta.HasField("revision")
     assert second.meta.HasField("revision")
     watch.call.cancel()
 
 
-async def test_several_changes_of_one_record_are_resumed_after_the_last() -> None:
+async def test_a_watch_resumes_after_the_last_change_of_a_record() -> None:
     broker = MemoryBroker()
     async with running(broker) as (client, _, _):
         await client.put(put("c"), put("c", 0))
@@ -338,7 +340,7 @@ async def test_several_changes_of_one_record_are_resumed_after_the_last() -> Non
         watch.call.cancel()
 
 
-async def test_a_watch_resumes_where_it_was(client: Client) -> None:
+async def test_a_watch_resumes_at_its_revision(client: Client) -> None:
     watch = Watch(client)
     await watch.until("leases")
     resume = watch.revision
@@ -356,7 +358,7 @@ async def test_a_watch_resumes_where_it_was(client: Client) -> None:
         await foreign.until("progress")
 
 
-async def test_a_watch_of_a_worker_hears_when_it_loses_something(client: Client) -> None:
+async def test_a_watch_of_a_worker_is_notified_when_the_worker_loses_a_status(client: Client) -> None:
     watch = Watch(client, worker_ids=[W1.worker_id])
     await watch.until("leases")
     await client.put(put("x", 0), writer=W2)
@@ -373,7 +375,7 @@ async def test_a_watch_of_a_worker_hears_when_it_loses_something(client: Client)
     watch.call.cancel()
 
 
-async def test_topics_are_watched(client: Client) -> None:
+async def test_active_topics_are_watched(client: Client) -> None:
     topic = status_pb2.TopicStatus(topic="t", connector="c", task=0)
     await client.write.PutTopics(write_pb2.PutTopicsRequest(topics=[topic]))
     watch = Watch(client)
@@ -393,7 +395,7 @@ async def _serve_until_the_store_closes() -> None:
         await closing
 
 
-async def test_a_store_that_closes_ends_its_watches_and_then_the_process() -> None:
+async def test_a_store_that_closes_ends_its_watches_then_the_process() -> None:
     with pytest.raises(StoreGone):
         await _serve_until_the_store_closes()
 
@@ -405,7 +407,9 @@ async def test_replicas_read_and_relay_and_take_over() -> None:
     broker = MemoryBroker()
     async with running(broker) as (writer, writer_store, port):
         await writer.put(put("c", 0))
-        await writer.beat(W1, lease_ms=60_000)  # it says goodbye before that is over, however long replicas take
+        await writer.beat(
+            W1, lease_ms=60_000
+        )  # the worker leaves before its lease ends, however long the replicas take
         async with running(broker, f"127.0.0.1:{port}", READ_SERVICE) as (replica, _, _):
             assert not await replica.health(WRITE_SERVICE)
             with pytest.raises(errors.NotWriter):
@@ -429,7 +433,7 @@ async def test_replicas_read_and_relay_and_take_over() -> None:
             await replica.serving(WRITE_SERVICE)
             reply = await replica.put(put("c", 1))
             assert reply.outcomes[0].result == APPLIED
-            # The first one does not know yet: fenced at its next write, with nothing applied.
+            # The first writer does not know yet: it is fenced at its next write, and nothing is applied.
             with pytest.raises((errors.WriterFenced, errors.NotWriter)):
                 await writer.put(put("c", 2))
             writer_store.thaw()
@@ -448,7 +452,7 @@ async def test_a_new_writer_grants_one_full_lease() -> None:
         assert (lease.worker_id, lease.incarnation, lease.live) == (W1.worker_id, "a", True)
 
 
-async def test_java_statuses_need_no_lease() -> None:
+async def test_statuses_of_java_need_no_lease() -> None:
     broker = MemoryBroker()
     async with running(broker) as (client, _, _):
         watch = Watch(client)

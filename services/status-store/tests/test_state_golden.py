@@ -1,13 +1,14 @@
-"""The recorded status topics of Java Connect 4.3.1: read, they give what Connect's REST showed after each scenario; and
-the same operations, decided by us, give the same keys, values and partitions.
+"""Tests with the recorded status topics of Java Connect 4.3.1: reading them gives the state that Connect's REST showed
+after each scenario; and the same operations, decided by us, give the same keys, values and partitions.
 
-Left out of the views, because it is not in the status topic: `type` (the plugin's), `name`, HTTP status, and the
+Not compared in the views, because it is not in the status topic: `type` (from the plugin), `name`, HTTP status, and the
 connectors that the config topic no longer has. Topic views are compared for the workers that track topics.
 
-Left out of what is written, because we write only what readers will see: tombstones of what is not there, a topic in
-use that is stored already (Connect's workers write it again until they have read it back), and a task's UNASSIGNED over
-a RUNNING of the same generation, which every reader of Connect's ignores (docs/reference/connect/status-topic.md,
-section 5.2; a worker of ours says which process it is, so that its own UNASSIGNED counts).
+Not compared in the writes, because we write only records that change what readers see: tombstones of keys that are not
+stored, an active topic that is already stored (Connect's workers write it again until they have read it back), and a
+task's UNASSIGNED over a RUNNING of the same generation, which every reader of Connect's ignores
+(docs/reference/connect/status-topic.md, section 5.2; a worker of ours names its process, so that its own UNASSIGNED
+counts).
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from herdmesh.topicstore.partitioner import partition_of
 from tests.support import golden
 
 Json = dict[str, Any]
-#: Key -> partition and value of its records, in order. Across keys the recordings know the millisecond only.
+#: Key -> partition and value of its records, in order. Across keys the recordings have only the millisecond.
 ByKey = dict[bytes | None, list[tuple[int, bytes | None]]]
 
-PARTITIONS = 5  # Connect's default, which the recorded clusters kept
+PARTITIONS = 5  # Connect's default, also in the recorded clusters
 DUMP = golden.lines("status-topic.jsonl")
 EXPECTED = golden.lines("expect.jsonl")
 WORKERS = sorted({line["worker"] for line in DUMP})
@@ -54,7 +55,7 @@ def _record(line: Json) -> StoredRecord:
 
 
 def _shown(stored: StoredStatus) -> Json:
-    """As `GET /connectors/<c>/status` shows it: an absent trace is left out, an absent version is null."""
+    """A status as `GET /connectors/<c>/status` shows it: without an absent trace, with null for an absent version."""
     status = stored.status
     shown: Json = {"state": status.state.value, "worker_id": status.worker_id, "version": status.version}
     if stored.task is not None:
@@ -98,7 +99,7 @@ def test_every_scenario_gives_connects_view(worker: str) -> None:
         assert topics > 100
 
 
-def test_what_we_encode_is_what_java_wrote() -> None:
+def test_our_encoding_equals_the_bytes_of_java() -> None:
     for line in DUMP:
         record = _record(line)
         decoded = status_topic.decode(record.key, record.value)
@@ -111,7 +112,7 @@ def test_what_we_encode_is_what_java_wrote() -> None:
 
 
 def _effective(worker: str) -> list[Json]:
-    """The lines of which a reader of their key sees anything."""
+    """The lines that change the state for a reader of their key."""
     last: dict[str, StatusRecord | None] = {}
     found: list[Json] = []
     for line in (line for line in DUMP if line["worker"] == worker):
@@ -138,7 +139,7 @@ def _ignored(previous: StatusRecord | None, status: StatusRecord) -> bool:
 
 
 def _decided(state: StatusState, line: Json) -> Sequence[NewRecord]:
-    """What we write when asked for what Java was asked for when it wrote this line."""
+    """Our records for the operation that Java executed when it wrote this line."""
     record = _record(line)
     decoded = status_topic.decode(record.key, record.value)
     if isinstance(decoded, TopicStatus):
@@ -146,7 +147,7 @@ def _decided(state: StatusState, line: Json) -> Sequence[NewRecord]:
     if isinstance(decoded, Tombstone) and decoded.topic is not None:
         return decide_topic_deletion(state, decoded.connector, [decoded.topic])
     if isinstance(decoded, Tombstone):
-        # Its author, whom a tombstone does not name, is the leader: as new as anything stored.
+        # The author of a tombstone is the leader, whom it does not name: as new as anything stored.
         generation = 2**31 - 1
         if decoded.task is None:
             decoded = ConnectorStatus(decoded.connector, State.DESTROYED, "leader:8083", generation)
@@ -168,7 +169,7 @@ def _as_java_wrote(lines: Sequence[Json]) -> ByKey:
 
 
 @pytest.mark.parametrize("worker", WORKERS)
-def test_the_same_operations_decided_by_us_give_the_same_records(worker: str) -> None:
+def test_our_decisions_give_the_recorded_records(worker: str) -> None:
     state, offset = StatusState(), itertools.count()
     lines = _effective(worker)
     written: list[tuple[bytes | None, int, bytes | None]] = []
@@ -182,7 +183,7 @@ def test_the_same_operations_decided_by_us_give_the_same_records(worker: str) ->
         assert len(written) > 150
 
 
-async def test_written_through_the_real_store_they_are_the_same_in_the_topic(
+async def test_writes_through_the_real_store_give_the_recorded_records(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
     topic = tmp_topic("status")

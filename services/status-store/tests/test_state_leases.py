@@ -1,4 +1,4 @@
-"""The lease table: events and times in, the table and instructions out."""
+"""Tests of the lease table: events and times in, the table and instructions out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def table() -> LeaseTable:
     return made
 
 
-def test_a_heartbeat_makes_a_lease_and_silence_ends_it(table: LeaseTable) -> None:
+def test_a_heartbeat_creates_a_lease_and_silence_ends_it(table: LeaseTable) -> None:
     assert table.handle(Heartbeat(W1, "a", LEASE_MS), 100) == [Publish(), WakeAt(6100)]
     assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
     assert table.handle(Heartbeat(W1, "a", LEASE_MS), 1100) == []
@@ -55,7 +55,7 @@ def test_a_heartbeat_makes_a_lease_and_silence_ends_it(table: LeaseTable) -> Non
     assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
 
 
-def test_an_expired_lease_is_forgotten_at_last(table: LeaseTable) -> None:
+def test_an_expired_lease_is_discarded_after_a_while(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
     table.handle(Tick(), 6000)
     assert table.handle(Tick(), 6000 + FORGET_MS) == [Publish()]
@@ -67,7 +67,7 @@ def test_leaving_ends_the_lease_at_once_and_for_good(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
     assert Publish() in table.handle(Heartbeat(W1, "a", LEASE_MS, leaving=True), 500)
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
-    # Sent before the goodbye and come after it:
+    # Sent before the announcement that it leaves, received after it:
     assert Publish() not in table.handle(Heartbeat(W1, "a", LEASE_MS), 600)
     assert Publish() not in table.handle(StatusWritten(W1, "a", LEASE_MS), 600)
     assert Publish() not in table.handle(Heartbeat(W1, "a", LEASE_MS, leaving=True), 700)
@@ -76,7 +76,7 @@ def test_leaving_ends_the_lease_at_once_and_for_good(table: LeaseTable) -> None:
     assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
 
 
-def test_a_goodbye_of_a_process_that_is_not_the_known_one_changes_nothing(table: LeaseTable) -> None:
+def test_a_leaving_announcement_of_a_replaced_process_changes_nothing(table: LeaseTable) -> None:
     assert table.handle(Heartbeat(W1, "x", LEASE_MS, leaving=True), 0) == []
     assert table.leases() == []
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
@@ -85,26 +85,26 @@ def test_a_goodbye_of_a_process_that_is_not_the_known_one_changes_nothing(table:
     assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
 
 
-def test_a_new_process_takes_the_worker_id(table: LeaseTable) -> None:
+def test_a_new_process_takes_over_the_lease_of_its_worker_id(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
     assert Publish() in table.handle(Heartbeat(W1, "b", LEASE_MS), 10)
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
     assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
 
 
-def test_a_replaced_process_takes_nothing_back_while_its_successor_lives(table: LeaseTable) -> None:
+def test_a_replaced_process_does_not_get_the_lease_back_while_its_successor_lives(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
     table.handle(Heartbeat(W1, "b", LEASE_MS), 10)
     assert table.handle(Heartbeat(W1, "a", LEASE_MS), 20) == []
     assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
     table.handle(Tick(), 6000)
     assert Publish() in table.handle(Tick(), 6010)
-    # The successor is gone and the old one speaks: it lives.
+    # The successor is gone and the old process sends a heartbeat: it is alive.
     assert Publish() in table.handle(Heartbeat(W1, "a", LEASE_MS), 6020)
     assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
 
 
-def test_a_written_status_is_a_sign_of_life_but_takes_no_worker_id(table: LeaseTable) -> None:
+def test_a_written_status_extends_a_lease_but_takes_no_worker_id_over(table: LeaseTable) -> None:
     assert Publish() in table.handle(StatusWritten(W1, "a", LEASE_MS), 0)
     assert table.handle(StatusWritten(W1, "a", LEASE_MS), 1000) == []
     assert table.leases() == [Lease(W1, "a", 7000, live=True)]
@@ -113,30 +113,30 @@ def test_a_written_status_is_a_sign_of_life_but_takes_no_worker_id(table: LeaseT
     assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
 
 
-def test_a_heartbeat_never_shortens(table: LeaseTable) -> None:
+def test_a_heartbeat_never_shortens_a_lease(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", 60_000), 0)
     table.handle(Heartbeat(W1, "a", 1000), 10)
     assert table.leases() == [Lease(W1, "a", 60_000, live=True)]
 
 
-def test_a_store_that_was_itself_stopped_blames_nobody(table: LeaseTable) -> None:
+def test_a_stalled_store_ends_no_leases(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
-    # The tick was due at 6000 and comes at 60000: one full lease from now, and only then silence counts.
+    # The tick was due at 6000 and comes at 60000: every worker gets one full lease from now on.
     assert table.handle(Tick(), 60_000) == [WakeAt(66_000)]
     assert table.leases() == [Lease(W1, "a", 66_000, live=True)]
     assert Publish() in table.handle(Tick(), 66_000)
 
 
-def test_java_statuses_are_shown_as_they_are(table: LeaseTable) -> None:
+def test_statuses_of_java_are_shown_unchanged(table: LeaseTable) -> None:
     assert table.effective(_running("java:8083", "")) == (State.RUNNING, "")
 
 
-def test_only_running_is_joined(table: LeaseTable) -> None:
+def test_only_running_statuses_are_joined_with_leases(table: LeaseTable) -> None:
     failed = ConnectorStatus("c", State.FAILED, W1, 1, worker_incarnation="a")
     assert table.effective(failed) == (State.FAILED, "")
 
 
-def test_before_any_writer_nothing_is_known() -> None:
+def test_before_the_first_writer_no_table_is_known() -> None:
     table = LeaseTable()
     assert not table.known
     assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
@@ -155,7 +155,7 @@ def test_a_new_writer_grants_every_known_worker_one_full_lease() -> None:
     ]
 
 
-def test_a_replica_shows_what_the_writer_told_and_stands_still(table: LeaseTable) -> None:
+def test_a_replica_shows_the_writers_last_table_unchanged(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
     assert table.handle(StoppedWriting(), 100) == [WakeAt(100 + SILENT_MS)]
     assert table.handle(Tick(), 7000) == [WakeAt(100 + SILENT_MS)]
@@ -164,7 +164,7 @@ def test_a_replica_shows_what_the_writer_told_and_stands_still(table: LeaseTable
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
 
 
-def test_what_the_writer_repeats_is_published_only_when_a_reader_would_see_a_difference() -> None:
+def test_a_repeated_table_is_published_only_when_a_reader_would_see_a_difference() -> None:
     table = LeaseTable()
     assert table.handle(StoppedWriting(), 0) == [WakeAt(SILENT_MS)]
     assert table.handle(Relayed((Lease(W1, "a", 6000, live=True),)), 100) == [Publish()]
@@ -173,7 +173,7 @@ def test_what_the_writer_repeats_is_published_only_when_a_reader_would_see_a_dif
     assert table.handle(Relayed(()), 3100) == [Publish()]
 
 
-def test_a_replica_believes_a_silent_writer_so_long_and_no_longer() -> None:
+def test_a_replica_trusts_a_silent_writers_table_for_a_bounded_time() -> None:
     table = LeaseTable()
     table.handle(StoppedWriting(), 0)
     assert not table.known
@@ -183,22 +183,22 @@ def test_a_replica_believes_a_silent_writer_so_long_and_no_longer() -> None:
     assert table.handle(Tick(), 5000 + SILENT_MS) == [Publish()]
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_UNKNOWN)
     assert [lease.live for lease in table.leases()] == [False]
-    # The writer is found again: what it says counts at once.
+    # The writer is found again: its table counts at once.
     assert table.handle(Relayed((Lease(W1, "a", 6000, live=True),)), 20_000)[0] == Publish()
     assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
 
 
-def test_a_replica_that_nobody_ever_told_anything_shows_no_lease_after_a_while() -> None:
+def test_a_replica_without_any_table_shows_no_lease_after_a_while() -> None:
     table = LeaseTable()
     table.handle(StoppedWriting(), 0)
-    table.handle(StoppedWriting(), 6000)  # another election it lost: the wait goes on
+    table.handle(StoppedWriting(), 6000)  # another lost election: the wait continues
     assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
     assert table.handle(Tick(), SILENT_MS) == [Publish()]
     assert table.known
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_UNKNOWN)
 
 
-def test_a_replica_that_was_itself_stopped_listens_before_it_calls_the_writer_silent() -> None:
+def test_a_stalled_replica_waits_for_messages_before_it_calls_the_writer_silent() -> None:
     table = LeaseTable()
     table.handle(StoppedWriting(), 0)
     table.handle(Relayed((Lease(W1, "a", 6000, live=True),)), 0)
@@ -208,7 +208,7 @@ def test_a_replica_that_was_itself_stopped_listens_before_it_calls_the_writer_si
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_UNKNOWN)
 
 
-def test_silence_is_no_verdict_on_a_worker_when_this_replica_takes_over() -> None:
+def test_a_take_over_counts_no_silence_against_workers() -> None:
     table = LeaseTable()
     table.handle(StoppedWriting(), 0)
     table.handle(Relayed((Lease(W1, "a", 6000, live=True), Lease(W2, "b", 0, live=False))), 0)
@@ -223,7 +223,7 @@ def test_the_writers_own_table_wins_over_a_late_relay(table: LeaseTable) -> None
     assert len(table.leases()) == 1
 
 
-def test_running_workers_are_those_of_ours_and_the_last_process_counts() -> None:
+def test_running_workers_are_ours_and_the_latest_process_counts() -> None:
     state = StatusState()
     statuses = [
         TaskStatus("c", 0, State.RUNNING, W1, 1, worker_incarnation="old"),

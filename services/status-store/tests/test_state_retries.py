@@ -1,7 +1,9 @@
-"""What comes twice, late or in another order does no harm: retries over a fail-over, and partitions read in any order.
+"""Tests that repeated, late and reordered events do no harm: retries over a fail-over, and partitions read in any
+order.
 
-A retry after an unknown outcome decides the same batch again on a state that has it or has it not (a transaction is all
-or nothing). Where the writer changed, its memory of requests is gone too, so only the rules can make that harmless.
+A retry after an unknown outcome decides the same batch again on a state that has the batch or has it not (a transaction
+is all or nothing). Where the writer changed, its kept outcomes are gone too, so only the rules can make the retry
+harmless.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ WRITERS = st.sampled_from([(W1, "a"), (W1, "a2"), (W2, "b"), (W2, "")])
 
 
 class Topic:
-    """A topic of five partitions and its fold; each `write` is one transaction, a millisecond after the last."""
+    """A topic of five partitions and its folded state; each `write` is one transaction, a millisecond after the
+    last.
+    """
 
     def __init__(self) -> None:
         self.state = StatusState()
@@ -81,8 +85,9 @@ def _puts(draw: st.DrawFn, positions: bool = True, writers: st.SearchStrategy[tu
 
 
 def _aimed(topic: Topic, put: Put) -> Put:
-    """The same put with an `expected` its caller may hold: of the record that is there, so that many compare-and-sets
-    succeed, or of an older one; never of a record that is not written yet."""
+    """The same put with an `expected` that its caller may hold: of the stored record, so that many compare-and-sets
+    succeed, or of an older one; never of a record that is not written yet.
+    """
     if put.expected is None or put.expected.partition < 0:
         return put
     stored = topic.state.get(*put.key)
@@ -94,7 +99,7 @@ def _aimed(topic: Topic, put: Put) -> Put:
 
 @CHECKED
 @given(st.lists(_puts(positions=False), max_size=6), st.lists(_puts(), min_size=1, max_size=6))
-def test_a_batch_decided_again_ends_in_the_same_state_or_a_truthful_refusal(
+def test_a_batch_decided_again_ends_in_the_same_state_or_a_justified_refusal(
     before: list[Put], batch: list[Put]
 ) -> None:
     topic = Topic()
@@ -108,8 +113,8 @@ def test_a_batch_decided_again_ends_in_the_same_state_or_a_truthful_refusal(
     if not lost:
         assert _shown(topic.state) == once
     for at in lost:
-        # Truthful: there is something else now, of a later generation or another record than the one expected, unless
-        # the rest of the batch took that away.
+        # Justified: a status of a later generation, or another record than the expected one, is stored now, unless the
+        # rest of the batch removed it.
         put, rest = batch[at], batch[at + 1 :]
         if not any(later.key in (put.key, (put.key[0], None)) for later in rest):
             stored = topic.state.get(*put.key)
@@ -123,18 +128,21 @@ def test_a_batch_decided_again_ends_in_the_same_state_or_a_truthful_refusal(
     st.lists(_puts(writers=st.just((W1, "a"))), min_size=1, max_size=6),
     st.integers(1, 6),
 )
-def test_a_batch_of_one_process_decided_again_changes_nothing_and_is_answered_alike(
+def test_a_batch_of_one_process_decided_again_changes_nothing_and_gets_the_same_results(
     before: list[Put], batch: list[Put], prefix: int
 ) -> None:
-    """What our workers send: one status for each unit, all of one process. Any prefix, since who retries may have less
-    to say by then."""
+    """A batch as our workers send it: one status for each unit, all of one process. The retry is any prefix of it,
+    since the sender may have fewer statuses by then.
+    """
     topic = Topic()
     for put in before:
         topic.put(put)
     unique = {
         put.key: put
         for put in batch
-        if not (put.key[1] is None and put.status.state is State.DESTROYED)  # the leader's, and it takes tasks along
+        if not (
+            put.key[1] is None and put.status.state is State.DESTROYED
+        )  # the leader writes that one, and it removes tasks
     }
     batch = [_aimed(topic, put) for put in unique.values()][:prefix]
     first = topic.put(*batch)
@@ -166,7 +174,7 @@ def test_deletions_and_topics_decided_again_write_nothing(
 
 @CHECKED
 @given(st.integers(0, 3), st.lists(st.tuples(st.integers(0, 3), WRITERS), max_size=3), st.integers(1, 4))
-def test_a_removal_takes_nothing_that_its_bound_keeps_and_is_decided_once(
+def test_a_removal_keeps_statuses_at_its_bound_and_is_decided_once(
     generation: int, tasks: list[tuple[int, tuple[str, str]]], bound: int
 ) -> None:
     topic = Topic()
@@ -180,7 +188,7 @@ def test_a_removal_takes_nothing_that_its_bound_keeps_and_is_decided_once(
     left = _shown(topic.state)
     stay = [one for one in statuses if one.worker_incarnation and one.generation >= bound]
     assert [one for one in left if isinstance(one, TaskStatus)] == stay
-    # With a task that stays the connector's own does: its tombstone would take the task along.
+    # If a task is kept, the connector is kept too: its tombstone would remove the task.
     assert (connector in left) == bool(stay or generation >= bound)
     assert decide_connector_deletion(topic.state, "c", None, False, bound) == []
 
@@ -193,7 +201,7 @@ def test_a_removal_takes_nothing_that_its_bound_keeps_and_is_decided_once(
     st.lists(_puts(positions=False) | st.sampled_from(["delete c", "late c", "delete d", "shrink c"]), max_size=16),
     st.randoms(use_true_random=False),
 )
-def test_whatever_we_write_reads_the_same_in_any_order_of_partitions_and_after_any_compaction(
+def test_our_writes_read_the_same_in_any_partition_order_and_after_any_compaction(
     script: list[Put | str], random: Random
 ) -> None:
     topic = Topic()
@@ -212,7 +220,9 @@ def test_whatever_we_write_reads_the_same_in_any_order_of_partitions_and_after_a
 
 
 def _compacted(log: list[StoredRecord], random: Random) -> list[StoredRecord]:
-    """As a log cleaner may leave it that came so far: the last record of each key, tombstones gone or not."""
+    """The log as a log cleaner may leave it after its last pass: the last record of each key, with or without
+    tombstones.
+    """
     cleaned = log[: random.randint(0, len(log))]
     last = {record.key: record.offset for record in cleaned}
     drops = random.random() < 0.5
@@ -220,7 +230,7 @@ def _compacted(log: list[StoredRecord], random: Random) -> list[StoredRecord]:
     return kept + log[len(cleaned) :]
 
 
-def test_the_end_of_a_first_life_read_last_hides_no_task_of_the_second() -> None:
+def test_a_tombstone_of_the_first_life_read_last_hides_no_task_of_the_second() -> None:
     topic = Topic()
     running = TaskStatus("c", 0, State.RUNNING, W1, 1, worker_incarnation="a")
     connector = ConnectorStatus("c", State.RUNNING, W1, 1, worker_incarnation="a")
@@ -238,7 +248,7 @@ def test_the_end_of_a_first_life_read_last_hides_no_task_of_the_second() -> None
 # -- sequences
 
 
-def test_a_put_that_its_caller_gave_up_cannot_overwrite_a_later_one() -> None:
+def test_an_abandoned_put_cannot_overwrite_a_later_one() -> None:
     sequences = Sequences()
     key = ("c", 0)
     assert not sequences.late(W1, "a", 7, [key])
@@ -246,7 +256,7 @@ def test_a_put_that_its_caller_gave_up_cannot_overwrite_a_later_one() -> None:
     assert not sequences.late(W1, "a", 7, [key])  # decided again, after a barrier
     assert not sequences.late(W1, "a", 8, [key])
     assert sequences.late(W1, "a", 7, [key]) == {key}
-    assert not sequences.late(W1, "a2", 1, [key])  # another process counts for itself
+    assert not sequences.late(W1, "a2", 1, [key])  # another process has its own sequence
     assert not sequences.late(W1, "a", 0, [key])  # not ordered
     topic = Topic()
     put = Put(TaskStatus("c", 0, State.RUNNING, W1, 1, worker_incarnation="a"), PutMode.PUT)

@@ -1,4 +1,4 @@
-"""The read rules, scenario by scenario (docs/reference/connect/status-topic.md, sections 8, 9 and 10)."""
+"""Tests of the read rules, scenario by scenario (docs/reference/connect/status-topic.md, sections 8, 9 and 10)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OTHER = "localhost:8084"
 
 
 class Topic:
-    """Appends records to a state as a reader would."""
+    """A state with records appended as a reader would read them."""
 
     def __init__(self) -> None:
         self.state = StatusState()
         self.offset = 0
 
     def read(self, key: str, value: Any) -> Any:
-        """`value` as JSON, as it is when bytes, None = tombstone. Returns the changes."""
+        """Append `value` as JSON, bytes unchanged, None = tombstone. Returns the changes."""
         raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
         record = StoredRecord("status-topic", 0, self.offset, key.encode(), raw, 1000 + self.offset)
         self.offset += 1
@@ -63,7 +63,7 @@ def test_read_task_state(topic: Topic) -> None:
     assert topic.state.get("conn", None) is None
 
 
-def test_connector_statuses_replace_whatever_their_generation(topic: Topic) -> None:
+def test_connector_statuses_replace_older_ones_of_any_generation(topic: Topic) -> None:
     topic.status("status-connector-conn", "RUNNING", OTHER, 10)
     topic.status("status-connector-conn", "UNASSIGNED", THIS, 9)
     stored = topic.state.get("conn", None)
@@ -81,14 +81,14 @@ def test_read_task_state_should_ignore_stale_statuses_from_other_workers(topic: 
     assert change.stored.status.state is State.UNASSIGNED
 
 
-def test_an_unassigned_of_our_worker_is_not_stale_where_the_cleaner_took_the_tombstone_before_it(topic: Topic) -> None:
+def test_our_unassigned_is_not_stale_after_the_cleaner_removed_its_tombstone(topic: Topic) -> None:
     topic.status("status-task-conn-0", "RUNNING", "a:1", 10, worker_incarnation="i1")
     assert topic.status("status-task-conn-0", "UNASSIGNED", "java:1", 10) == ()
     [change] = topic.status("status-task-conn-0", "UNASSIGNED", "a:1", 10, worker_incarnation="i1")
     assert change.stored.status.state is State.UNASSIGNED
 
 
-def test_delete_connector_state_takes_its_tasks_and_not_its_topics(topic: Topic) -> None:
+def test_delete_connector_state_removes_its_tasks_and_keeps_its_topics(topic: Topic) -> None:
     topic.status("status-connector-conn", "RUNNING", THIS, 0)
     topic.status("status-task-conn-0", "RUNNING", THIS, 0)
     topic.status("status-task-conn-1", "RUNNING", THIS, 0)
@@ -101,7 +101,7 @@ def test_delete_connector_state_takes_its_tasks_and_not_its_topics(topic: Topic)
     ]
     assert topic.state.statuses() == []
     assert len(topic.state.topics_of("conn")) == 1
-    # A late status of a task creates it anew (docs/reference/connect/status-topic.md, section 5.4).
+    # A late status of a task creates it again (docs/reference/connect/status-topic.md, section 5.4).
     topic.status("status-task-conn-0", "UNASSIGNED", THIS, 0)
     assert topic.state.get("conn", 0) is not None
 
@@ -178,7 +178,7 @@ def test_read_invalid_status_value(topic: Topic, key: str, value: Any) -> None:
     assert topic.state.undecodable_count == 1
 
 
-def test_undecodable_records_are_all_counted_and_the_last_kept(topic: Topic) -> None:
+def test_undecodable_records_are_all_counted_and_the_latest_kept(topic: Topic) -> None:
     for number in range(UNDECODABLE_KEPT + 5):
         topic.read(f"other-{number}", b"x")
     assert topic.state.undecodable_count == UNDECODABLE_KEPT + 5
@@ -190,7 +190,7 @@ def test_added_members_are_ignored_and_task_keys_are_javas(topic: Topic) -> None
     assert topic.state.get("a-b", 1) is not None
 
 
-def test_listing_is_connectors_first_then_tasks(topic: Topic) -> None:
+def test_statuses_are_listed_connectors_first_then_tasks(topic: Topic) -> None:
     for key in ("task-b-10", "task-b-2", "connector-b", "connector-a", "task-c-0"):
         topic.status(f"status-{key}", "RUNNING", THIS, 0)
     listed = [(stored.status.connector, stored.task) for stored in topic.state.statuses()]
@@ -217,7 +217,7 @@ _VALUES = st.one_of(
 
 @settings(deadline=None, derandomize=True)
 @given(st.lists(st.tuples(_KEYS, _VALUES), max_size=40), st.integers(0, 40))
-def test_changes_rebuild_the_state_and_a_copy_stands_still(records: list[tuple[str, Any]], copy_at: int) -> None:
+def test_changes_rebuild_the_state_and_a_copy_stays_unchanged(records: list[tuple[str, Any]], copy_at: int) -> None:
     topic = Topic()
     followed: dict[tuple[str, int | None], StoredStatus] = {}
     copied, shown = topic.state.copy(), topic.state.statuses()

@@ -1,5 +1,6 @@
-"""The write rules: PUT, PUT_SAFE, compare-and-set, deletions (docs/reference/connect/status-topic.md, sections 4, 6 and
-8)."""
+"""Tests of the write rules: PUT, PUT_SAFE, compare-and-set, deletions (docs/reference/connect/status-topic.md, sections
+4, 6 and 8).
+"""
 
 from __future__ import annotations
 
@@ -91,13 +92,13 @@ def test_put_safe_of_another_process_at_the_same_address() -> None:
     assert _one(state, _task(State.FAILED, THIS, 4), PutMode.PUT_SAFE) is PutResult.APPLIED
 
 
-def test_put_safe_of_ours_over_what_java_left_behind() -> None:
+def test_put_safe_of_ours_over_a_status_of_java() -> None:
     state = _state(_task(State.RUNNING, OTHER, 50))
     assert _one(state, _task(State.FAILED, THIS, 4, "ours"), PutMode.PUT_SAFE) is PutResult.APPLIED
     assert _one(state, _task(State.FAILED, THIS, 4), PutMode.PUT_SAFE) is PutResult.STATUS_NEWER  # Java's own rule
 
 
-def test_what_readers_would_ignore_is_refused() -> None:
+def test_a_write_that_readers_would_ignore_is_refused() -> None:
     state = _state(_task(State.RUNNING, OTHER, 5))
     assert _one(state, _task(State.UNASSIGNED, THIS, 5), PutMode.PUT_SAFE) is PutResult.STATUS_NEWER
     assert _one(state, _task(State.UNASSIGNED, THIS, 5), PutMode.PUT) is PutResult.STATUS_NEWER
@@ -106,10 +107,8 @@ def test_what_readers_would_ignore_is_refused() -> None:
 
 @pytest.mark.parametrize("generation", [5, 4])
 @pytest.mark.parametrize("mode", PutMode)
-def test_an_unassigned_of_the_process_that_runs_the_task_is_shown_by_every_reader(
-    mode: PutMode, generation: int
-) -> None:
-    """Java would take it for stale beside that RUNNING: a tombstone goes before it (fault F2)."""
+def test_every_reader_shows_the_unassigned_of_the_process_that_ran_the_task(mode: PutMode, generation: int) -> None:
+    """Java would ignore it as stale beside that RUNNING: a tombstone is written before it (fault F2)."""
     unassigned = _task(State.UNASSIGNED, THIS, generation, "i1")
     running = _task(State.RUNNING, THIS, 5, "i1")
     decision = decide_puts(_state(running), [Put(unassigned, mode)])
@@ -124,7 +123,7 @@ def test_an_unassigned_of_the_process_that_runs_the_task_is_shown_by_every_reade
     assert _one(_state(running), other, PutMode.PUT_SAFE) is PutResult.STATUS_NEWER
 
 
-def test_expected_revision_is_the_records_own() -> None:
+def test_the_expected_revision_is_that_of_the_record() -> None:
     state = _state(_task(State.RUNNING, OTHER, 5), _task(State.RUNNING, THIS, 6))
     new = _task(State.PAUSED, THIS, 6)
     assert _one(state, new, PutMode.PUT, RecordPosition(3, 2)) is PutResult.APPLIED
@@ -135,7 +134,7 @@ def test_expected_revision_is_the_records_own() -> None:
     assert _one(state, other, PutMode.PUT, RecordPosition(-1, 0)) is PutResult.APPLIED
 
 
-def test_a_retry_of_a_compare_and_set_that_took_effect_is_applied() -> None:
+def test_a_retry_of_an_applied_compare_and_set_is_applied() -> None:
     new = _task(State.PAUSED, THIS, 6)
     decision = decide_puts(_state(new), [Put(new, PutMode.PUT, RecordPosition(3, 7))])
     assert decision.results == (PutResult.APPLIED,)
@@ -159,7 +158,7 @@ def test_a_batch_is_decided_in_order() -> None:
     assert [record.value is None for record in decision.records] == [False, True, False]
 
 
-def test_a_destroyed_connector_takes_its_tasks_along_within_a_batch() -> None:
+def test_a_destroyed_connector_removes_its_tasks_within_a_batch() -> None:
     state = _state(_connector(State.RUNNING, THIS, 1), _task(State.RUNNING, THIS, 9))
     puts = [
         Put(_task(State.RUNNING, THIS, 9, task=1), PutMode.PUT),
@@ -170,12 +169,12 @@ def test_a_destroyed_connector_takes_its_tasks_along_within_a_batch() -> None:
     assert decide_puts(state, puts).results == (PutResult.APPLIED,) * 4
 
 
-def test_destroying_nothing_writes_nothing() -> None:
+def test_destroying_a_missing_status_writes_nothing() -> None:
     decision = decide_puts(_state(), [Put(_task(State.DESTROYED, THIS, 0), PutMode.PUT)])
     assert (decision.results, decision.records) == ((PutResult.APPLIED,), ())
 
 
-def test_a_record_the_broker_would_refuse_is_refused_here() -> None:
+def test_a_record_too_large_for_the_broker_is_refused() -> None:
     huge = ConnectorStatus("conn", State.FAILED, "w" * 1_000_000, 1)
     with pytest.raises(RequestInvalid, match="bytes as JSON"):
         decide_puts(_state(), [Put(huge, PutMode.PUT)])
@@ -203,8 +202,8 @@ def test_deletions() -> None:
     assert decide_connector_deletion(state, "other", None, True) == []
 
 
-def test_a_removal_that_comes_late_leaves_the_next_life_alone() -> None:
-    """Task 0 and the connector were started anew before the removal arrived; task 2 was written by Java's worker."""
+def test_a_late_removal_keeps_statuses_of_the_next_life() -> None:
+    """Task 0 and the connector were started again before the removal arrived; task 2 was written by Java's worker."""
     state = _state(
         _connector(State.RUNNING, THIS, 8, "i2"),
         _task(State.RUNNING, THIS, 9, "i2", task=0),
@@ -218,9 +217,10 @@ def test_a_removal_that_comes_late_leaves_the_next_life_alone() -> None:
     assert _keys(decide_connector_deletion(state, "conn", 1, False, 7)) == ["status-task-conn-2"]
 
 
-def test_a_removal_that_comes_late_leaves_a_task_whose_connector_has_not_spoken_yet() -> None:
+def test_a_late_removal_keeps_a_new_task_whose_connector_has_no_status_yet() -> None:
     """The next life's task is RUNNING before the status of its connector arrives: a tombstone of the connector would
-    take the task along, and the first life's UNASSIGNED would stand in its place for ever."""
+    remove the task, and the first life's UNASSIGNED would stay in its place for ever.
+    """
     running = _task(State.RUNNING, OTHER, 29, "i2", task=2)
     state = _state(_connector(State.RUNNING, THIS, 9, "i1"), _task(State.RUNNING, THIS, 10, "i1", task=1), running)
     removal = decide_connector_deletion(state, "conn", None, False, 26)

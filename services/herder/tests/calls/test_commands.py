@@ -241,7 +241,7 @@ def test_a_name_that_its_leader_still_sees_gets_no_connector_without_its_offsets
     assert world.offsets == {}
 
 
-def test_offsets_that_kafka_does_not_take_leave_no_connector(world: World) -> None:
+def test_a_create_whose_offsets_kafka_refuses_stores_no_connector(world: World) -> None:
     world.config.offsets_refused = "the config store may not write to topic connect-offsets"
     with pytest.raises(OffsetsRefused, match="may not write to topic connect-offsets"):
         world.ask(create())

@@ -1,3 +1,3 @@
-"""The status store. Imports one thing: what makes importing the rest cheap."""
+"""The status store. Imports only the module that makes the other imports cheap."""
 
 from herdmesh.rpc import import_tweaks as import_tweaks

@@ -1,9 +1,9 @@
 """The status store's process: `python -m herdmesh.statusstore`. Wiring only.
 
-When the topic store cannot start, the process stays, reports the cause (health, `GetStoreStatus`) and retries until it
-is fixed. A store that closes itself ends the process; its supervisor starts it again.
+When the topic store cannot start, the process stays, reports the cause (health, `GetStoreStatus`) and retries until the
+cause is fixed. A store that closes itself ends the process; its supervisor starts it again.
 
-Invariant: the stop is staged and bounded: no new calls (health says so), running calls end, the store leaves the
+Invariant: the stop is staged and bounded: no new calls (health reports it), running calls end, and the store leaves the
 election at once so that another replica takes over without waiting for a timeout.
 """
 
@@ -34,7 +34,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def make_server(settings: StatusStoreSettings, store: Store, keeper: LeaseKeeper, requests: Requests) -> Server:
-    """Both services over one store, not started."""
+    """The server with both services over one store, not started."""
     return Server(
         settings.listen,
         [
@@ -57,8 +57,9 @@ async def serve(
     store: Store,
     on_listening: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Serve until `stop` is set; `on_listening` is told the port. Raises `StoreGone` when the store gives up, and what
-    its start raises."""
+    """Serve until `stop` is set; calls `on_listening` with the port. Raises `StoreGone` when the store closes itself,
+    and the errors of its start.
+    """
     keeper, requests = LeaseKeeper(), Requests()
     relay = LeaseRelay(settings.peers, keeper)
     server = make_server(settings, store, keeper, requests)
@@ -79,7 +80,8 @@ async def serve(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # Together: closing the store and the leases ends the watches, so that the server need not wait for its grace.
+        # At the same time: closing the store and the leases ends the watches, so the server need not wait for its grace
+        # period.
         keeper.close()
         await asyncio.gather(server.stop(STOP_GRACE_S), store.close(), relay.stop())
 

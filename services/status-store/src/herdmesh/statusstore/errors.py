@@ -16,7 +16,7 @@ class StatusStoreError(Exception):
 
 
 class StoreGone(StatusStoreError):
-    """The topic store closed although nobody asked it to; `health` says why."""
+    """The topic store closed without a request; `health` has the reason."""
 
     def __init__(self, health: StoreHealth) -> None:
         super().__init__(f"the topic store closed itself: {health.condition.name}: {health.message}")

@@ -1,6 +1,6 @@
 """Settings of the status store, from flags and HERDMESH_* (see `herdmesh.rpc.settings`).
 
-Owns names, defaults and units, and the topic settings made of them. Invariant: frozen; read once in `__main__`.
+Owns names, defaults and units, and the topic settings made from them. Invariant: frozen; read once in `__main__`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from herdmesh.topicstore.settings import TopicSettings
 
 
 class StatusStoreSettings(ServiceSettings):
-    """One status store replica."""
+    """Settings of one status store replica."""
 
     listen: str = Field(default="127.0.0.1:7202", description="host:port to serve gRPC on; port 0 = any free port")
     bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Kafka brokers, host:port, comma separated")
@@ -53,11 +53,11 @@ class StatusStoreSettings(ServiceSettings):
     @classmethod
     def _named(cls, value: str) -> str:
         if not value.strip():
-            raise ValueError("Must specify topic for connector status.")  # as Connect says it
+            raise ValueError("Must specify topic for connector status.")  # Connect's own text
         return topic_name(value)
 
     def topic_settings(self) -> TopicSettings:
-        """The topic, and the identities every replica of this cluster shares."""
+        """The topic, and the identities that all replicas of this mesh share."""
         return TopicSettings(
             topic=self.status_storage_topic,
             transactional_id=f"herdmesh-status-{self.group_id}",

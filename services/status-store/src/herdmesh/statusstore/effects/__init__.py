@@ -1,2 +1,3 @@
 """I/O of the status store: the topic store (`store`), leases in real time (`leases`), the relay of the writer's leases
-to a replica (`relay`), answers kept for retries (`requests`)."""
+to a replica (`relay`), outcomes kept for retries (`requests`).
+"""

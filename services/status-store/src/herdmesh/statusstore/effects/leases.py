@@ -2,10 +2,10 @@
 
 Owns the clock, the one timer and the watchers of the table; `state.leases` decides.
 
-Invariant: a watcher that waits on `changed(version)` misses no change. Several changes between two looks, or within
-`PUBLISH_EVERY_S`, are one, so that a thousand workers that start together do not send a thousand tables to every
-watcher. Only the monotonic clock decides; the wall clock is read for display, so its jumps end no lease and prolong
-none.
+Invariant: a watcher that waits on `changed(version)` misses no change. Several changes between two checks of a watcher,
+or within `PUBLISH_EVERY_S`, count as one, so that a thousand workers that start together do not send a thousand tables
+to every watcher. Only the monotonic clock decides; the wall clock is read for display, so its jumps neither end nor
+prolong a lease.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, assert_never
 from herdmesh.statusstore.state.leases import Event, Instruction, Lease, LeaseTable, Publish, Tick, WakeAt
 from herdmesh.topicstore.errors import StoreClosed
 
-#: Watchers are told at most this often; the first change is told at once.
+#: Minimum time between two notifications of the watchers; the first change is published at once.
 PUBLISH_EVERY_S: Final = 0.1
 
 
@@ -33,7 +33,7 @@ class ShownLease:
 
 
 class LeaseKeeper:
-    """One per process; use it on one event loop."""
+    """The lease table of a process and its watchers; one per process, for use on one event loop."""
 
     def __init__(self) -> None:
         self.table = LeaseTable()
@@ -45,7 +45,7 @@ class LeaseKeeper:
         self._closed = False
 
     def handle(self, event: Event) -> None:
-        """Apply one event now."""
+        """Apply one event at the current time."""
         self._execute(self.table.handle(event, _now_ms()))
 
     def shown(self) -> list[ShownLease]:
@@ -53,19 +53,19 @@ class LeaseKeeper:
         return [self._shown(lease) for lease in self.table.leases()]
 
     def shown_of(self, worker_id: str) -> ShownLease | None:
-        """One lease."""
+        """The lease of one worker."""
         lease = self.table.get(worker_id)
         return None if lease is None else self._shown(lease)
 
     async def changed(self, version: int) -> None:
-        """Wait until the table is another than that of `version`. Raises `StoreClosed` after `close`."""
+        """Wait until the table differs from that of `version`. Raises `StoreClosed` after `close`."""
         while self.version == version:
             if self._closed:
                 raise StoreClosed
             await self._changed.wait()
 
     def close(self) -> None:
-        """Stop the timers and end what waits for changes."""
+        """Stop the timers and end the waits for changes."""
         self._closed = True
         for timer in (self._timer, self._publishing):
             if timer is not None:
@@ -74,12 +74,12 @@ class LeaseKeeper:
 
     @staticmethod
     def from_shown(lease: ShownLease) -> Lease:
-        """A lease another replica showed, by this process' clock."""
+        """A lease shown by another replica, converted to this process's clock."""
         expires_ms = _now_ms() + lease.expire_time_ms - _epoch_ms()
         return Lease(lease.worker_id, lease.incarnation, expires_ms, lease.live)
 
     def _shown(self, lease: Lease) -> ShownLease:
-        # Rounded to 10 ms: the two clocks are read one after the other, and equal leases should look equal.
+        # Rounded to 10 ms: the two clocks are read one after the other, and equal leases should be shown equal.
         expire_time_ms = round((_epoch_ms() + lease.expires_ms - _now_ms()) / 10) * 10
         return ShownLease(lease.worker_id, lease.incarnation, lease.live, expire_time_ms)
 

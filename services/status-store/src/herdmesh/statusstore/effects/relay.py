@@ -34,7 +34,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class LeaseRelay:
-    """Without peers nothing is relayed, and soon no lease counts while this replica does not write."""
+    """The relay of one replica. Without peers nothing is relayed, and soon no lease counts while this replica does not
+    write.
+    """
 
     def __init__(self, peers: str, keeper: LeaseKeeper) -> None:
         self._peers = [peer for part in peers.split(",") if (peer := part.strip())]
@@ -42,13 +44,13 @@ class LeaseRelay:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Relay from now on; a no-op while relaying."""
+        """Begin to relay; a no-op while relaying."""
         self._keeper.handle(StoppedWriting())
         if self._peers and self._task is None:
             self._task = asyncio.create_task(self._run(), name="lease relay")
 
     async def stop(self) -> None:
-        """Relay no more."""
+        """Stop relaying."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -67,7 +69,7 @@ class LeaseRelay:
                 await asyncio.sleep(_RETRY_S)
 
     async def _follow(self, channel: grpc.aio.Channel) -> str:
-        """Relay what this peer tells until it stops writing, falls silent or is gone; says which."""
+        """Relay this peer's tables until it stops writing, falls silent or is gone; returns the reason."""
         tasks = [asyncio.ensure_future(self._listen(channel)), asyncio.ensure_future(_until_not_writing(channel))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -97,7 +99,7 @@ class LeaseRelay:
 
 
 async def _writes(channel: grpc.aio.Channel) -> bool:
-    stub: Any = health_pb2_grpc.HealthStub(channel)  # its generated stub declares no methods
+    stub: Any = health_pb2_grpc.HealthStub(channel)  # the generated stub declares no methods
     try:
         answer = await stub.Check(health_pb2.HealthCheckRequest(service=WRITE_SERVICE), timeout=_ASK_S)
     except HerdmeshError:

@@ -2,13 +2,14 @@
 
 Owns a bounded memory of this process. A retry that meets another writer is decided again, which the put rules make
 harmless: a status that is already stored as requested is APPLIED. A removal that is decided again could remove topics
-recorded since; so this module also knows for which ids an earlier outcome may be unknown here, and when they were made.
+recorded since; so this module also tells for which ids an earlier outcome may be unknown here, and when they were
+created.
 
 Invariants: memory is bounded by the number of outcomes and by their bytes: an outcome carries stored statuses, with
-traces, so it is kept encoded, without the asyncio task that made it. While a request is being worked on, a retry waits
-for it and does not start it again; a failed request is forgotten, because its retry must be tried. An id that says when
-it was made (`rpc.request_ids`) and that `maybe_since` takes for new was answered by no other writer, as far as its
-maker's clock and this one agree.
+traces, so it is kept encoded, without the asyncio task that made it. While a request is in progress, a retry waits for
+it and does not start it again. A failed request is discarded, because its retry must run again. An id that carries its
+time (`rpc.request_ids`) and that `maybe_since` treats as new was answered by no other writer, as far as the clock that
+made it and this one agree.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from google.protobuf.message import Message
 
 from herdmesh.rpc.request_ids import time_ms_of
 
-#: Answers can hold traces; a retry comes within seconds.
+#: Outcomes can hold traces; a retry comes within seconds.
 REMEMBERED_MAX: Final = 2_000
 REMEMBERED_BYTES_MAX: Final = 1024 * 1024
-#: of an answer besides its encoded bytes: its key, and what holds it.
+#: size of an outcome besides its encoded bytes: its key, and the objects that hold it.
 _ENTRY_BYTES: Final = 400
 
 ResultT = TypeVar("ResultT")
@@ -34,7 +35,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a request was answered: an encoded message, or a small value as it is."""
+    """The outcome of a request: an encoded message, or a small value unchanged."""
 
     value: Any
     kind: type[Message] | None
@@ -52,7 +53,7 @@ class _Answer:
 
 
 class Requests:
-    """One per service."""
+    """The outcomes that one service keeps for retries."""
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX, remembered_bytes_max: int = REMEMBERED_BYTES_MAX) -> None:
         self._answers: dict[tuple[str, str], asyncio.Task[Any] | _Answer] = {}
@@ -62,21 +63,22 @@ class Requests:
         self._unknown_until_ms = math.inf
 
     def begin_writing(self, now_ms: int) -> None:
-        """This process writes from now on: what others answered before is not known here."""
+        """This process became the writer: outcomes of earlier writers are not known here."""
         self._unknown_until_ms = now_ms
 
     def end_writing(self) -> None:
-        """Another process may answer from now on."""
+        """This process is no longer the writer: another may answer requests."""
         self._unknown_until_ms = math.inf
 
     def maybe_since(self, request_id: str) -> int | None:
-        """When the id was made, where its request may have been answered before without this process knowing; None for
-        one that is new, and for one that does not say."""
+        """The creation time of the id, if an earlier outcome of its request may be unknown here; None for a new id, and
+        for one that carries no time.
+        """
         made_ms = time_ms_of(request_id)
         return made_ms if made_ms is not None and made_ms <= self._unknown_until_ms else None
 
     async def once(self, method: str, request_id: str, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """`await work()`, or what it gave the first time. An empty `request_id` is never remembered."""
+        """`await work()`, or its first result for a known `request_id`. An empty `request_id` is never kept."""
         if not request_id:
             return await work()
         key = (method, request_id)
@@ -85,7 +87,7 @@ class Requests:
             return known.told()
         task = known
         if task is None:
-            # A task of its own: the caller may leave, its retry must find the outcome all the same.
+            # A task of its own: when the caller leaves, its retry must still find the outcome.
             task = asyncio.ensure_future(_awaited(work))
             self._answers[key] = task
             task.add_done_callback(lambda done: self._settled(key, done))
@@ -93,7 +95,7 @@ class Requests:
         return await asyncio.shield(task)
 
     def _make_room(self) -> None:
-        """Forget what was asked longest ago, but for the newest answer."""
+        """Discard the oldest outcomes, but never the newest one."""
         while len(self._answers) > self._remembered_max or (
             self._bytes > self._remembered_bytes_max and len(self._answers) > 1
         ):
@@ -107,7 +109,7 @@ class Requests:
 
     def _settled(self, key: tuple[str, str], task: asyncio.Task[Any]) -> None:
         if self._answers.get(key) is not task:
-            return  # forgotten meanwhile: there were too many since
+            return  # discarded meanwhile: too many requests came since
         if task.cancelled() or task.exception() is not None:
             del self._answers[key]
             return

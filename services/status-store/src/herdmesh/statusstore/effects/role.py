@@ -1,8 +1,8 @@
 """The consequences of this replica's role: health of the write service, the source of the lease table, the relay, and
-the time since which it knows every answered request.
+the time since which it knows the outcome of every request.
 
 Owns the one loop over `role_changes`. Invariant: the write service is SERVING exactly while the role is WRITER and the
-lease table has been made this writer's own; the read service is SERVING from the end of the first replay until close.
+lease table belongs to this writer; the read service is SERVING from the end of the first replay until close.
 """
 
 from __future__ import annotations

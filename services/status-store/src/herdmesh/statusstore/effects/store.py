@@ -1,6 +1,6 @@
-"""The topic store of this service, made from its settings.
+"""The topic store of this service, built from its settings.
 
-Owns the choice of engine. Invariant: both engines are given the same settings and the same empty state.
+Owns the choice of engine. Invariant: both engines get the same settings and the same empty state.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Store = TopicStore[StatusState, Change]
 
 
 def make_store(settings: StatusStoreSettings, broker: MemoryBroker | None = None) -> Store:
-    """The store, not started. `broker` joins replicas of the memory engine; Kafka takes no notice of it.
+    """The store, not started. `broker` joins replicas of the memory engine; the Kafka engine ignores it.
 
-    Raises `InvalidConfig` for configs no Kafka client knows.
+    Raises `InvalidConfig` for configs unknown to Kafka clients.
     """
     if settings.memory:
         return MemoryTopicStore(broker or MemoryBroker(), settings.topic_settings(), StatusState())

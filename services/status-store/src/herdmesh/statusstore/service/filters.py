@@ -1,7 +1,7 @@
 """The filters of lists and watches of statuses.
 
-Owns the four filters that the requests share. Invariant: an empty filter passes everything; a status must pass all of
-several. Active topics have neither worker nor state nor condition, so a filter by those passes no topic.
+Owns the four filters that the requests share. Invariant: an empty filter passes everything; a status must pass all
+filters. Active topics have neither worker nor state nor condition, so a filter by those passes no topic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from herdmesh.statusstore.state.statuses import AnyStatus
 
 @dataclass(frozen=True, slots=True)
 class StatusFilter:
-    """Empty sets take everything."""
+    """The filters of one request. Empty sets pass everything."""
 
     connectors: frozenset[str]
     worker_ids: frozenset[str]
@@ -26,7 +26,7 @@ class StatusFilter:
 
     @classmethod
     def of(cls, request: pb2.ListStatusesRequest | pb2.WatchStatusesRequest) -> Self:
-        """Raises `RequestInvalid` for a state that is none."""
+        """The filters of a request. Raises `RequestInvalid` for an invalid state."""
         return cls(
             frozenset(request.connectors),
             frozenset(request.worker_ids),
@@ -35,7 +35,7 @@ class StatusFilter:
         )
 
     def takes(self, status: AnyStatus, state: State) -> bool:
-        """`state` is the one to compare: as written, or joined with the worker's lease."""
+        """True if the status passes. `state` is the state to compare: as written, or joined with the worker's lease."""
         return (
             (not self.connectors or status.connector in self.connectors)
             and (not self.worker_ids or status.worker_id in self.worker_ids)

@@ -1,7 +1,7 @@
-"""StatusReadService: served by every replica from what it has applied.
+"""StatusReadService: served by every replica from its applied state.
 
-Owns the shape of a watch: statuses and topics of a snapshot, SNAPSHOT_COMPLETE, the leases, then changes; see
-`_StatusWatch` for what may be filtered and which revisions are safe to resume from.
+Owns the shape of a watch: statuses and topics of a snapshot, SNAPSHOT_COMPLETE, the leases, then changes.
+`_StatusWatch` describes the filters and the revisions from which a watch can resume.
 
 Invariant: no call here changes anything.
 """
@@ -39,11 +39,11 @@ from herdmesh.statusstore.state.statuses import (
 )
 from herdmesh.topicstore.contract import Revision, WatchChange, WatchEvent, WatchProgress, WatchSnapshot
 
-#: A filtered watch is told the revision after this many changes that did not concern it, so that it can resume.
+#: A filtered watch gets a progress event after this many changes of other statuses, so that it can resume from there.
 SKIPPED_MAX: Final = 100
-#: What all callers are sent alike is kept for those to come: room for the statuses of a large cluster.
+#: Cache of encoded views that are equal for all callers: room for the statuses of a large cluster.
 _VIEWS_BYTES_MAX: Final = 8 * 1024 * 1024
-#: A change is sent to all watchers within a moment; one that is slower has it encoded again.
+#: A change goes to all watchers within a moment; for a slower watcher it is encoded again.
 _CHANGES_BYTES_MAX: Final = 256 * 1024
 _STATUSES: Final = pb2.ListStatusesResponse.STATUSES_FIELD_NUMBER
 _STATUS_PUT: Final = pb2.WatchStatusesResponse.STATUS_PUT_FIELD_NUMBER
@@ -53,7 +53,7 @@ _Events = AsyncGenerator[WatchEvent[StatusState, Change]]
 
 
 class StatusReadService(pb2_grpc.StatusReadServiceServicer):
-    """The servicer."""
+    """The servicer of reads."""
 
     def __init__(self, store: Store, keeper: LeaseKeeper) -> None:
         self._store = store
@@ -128,7 +128,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         told = -1
         while True:
             version = self._keeper.version
-            # The writer repeats it, changed or not: replicas tell by that whether it is alive.
+            # The writer repeats its table, changed or not, so that replicas detect a silent writer.
             if self._keeper.table.known and (version != told or self._keeper.table.writing):
                 told = version
                 yield self._leases.table()
@@ -154,14 +154,14 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
                 yield event
 
     async def _applied(self, at_least: revision_pb2.Revision) -> None:
-        # Without a revision asked for, the revision of now: refuses while the store still replays.
+        # Without a requested revision wait for the current one: this refuses while the store still replays.
         await self._store.wait_for(revisions.from_proto(at_least) or self._store.revision)
 
 
 class StatusViews:
     """Statuses and changes as sent, each encoded once for all callers.
 
-    Invariant: a status is joined with the lease of its worker as it is at the moment.
+    Invariant: a status is joined with the current lease of its worker.
     """
 
     def __init__(self, keeper: LeaseKeeper) -> None:
@@ -170,24 +170,24 @@ class StatusViews:
         self._keeper = keeper
 
     def status(self, stored: StoredStatus, revision: Revision) -> bytes:
-        """One status."""
+        """One encoded status."""
         leases = self._keeper.table
         key = (stored.status.connector, stored.task, leases.effective(stored.status))
         return self.statuses.get(key, stored, partial(wire.status_to, stored, revision, leases))
 
     def change(self, change: Change, revision: Revision, *, last: bool) -> pb2.WatchStatusesResponse:
-        """A change as sent; the last one of a record gives its revision."""
+        """The message of a change; the last message of a record has its revision."""
         told = revision if last else None
-        key = (id(change), self._keeper.version, told)  # the change is kept, so its id stays its own
+        key = (id(change), self._keeper.version, told)  # the change is kept, so its id is not reused
         make = partial(_message, change, revision, self._keeper.table, told)
         return encoded.response(pb2.WatchStatusesResponse, self._changes.get(key, change, make))
 
 
 class _StatusWatch:
-    """One watch: what it filters and where it stands.
+    """One watch: its filters and its position.
 
-    A revision is given only where resuming from it loses nothing: at SNAPSHOT_COMPLETE, and at the last message of each
-    record's changes (a connector's tombstone gives several). Messages before that carry no revision.
+    A message has a revision only where resuming from it loses nothing: at SNAPSHOT_COMPLETE, and at the last message of
+    each record's changes (a connector's tombstone gives several). Messages before that carry no revision.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class _StatusWatch:
         self._leases_version = -1
 
     async def merged(self, events: _Events, resumes: bool) -> AsyncGenerator[pb2.WatchStatusesResponse]:
-        """Events of the store and changes of the leases, each as soon as it is there."""
+        """Yield events of the store and changes of the leases, each as soon as it is available."""
         event: asyncio.Future[WatchEvent[StatusState, Change]] = asyncio.ensure_future(anext(events))
         lease: asyncio.Future[None] | None = None
         if resumes:
@@ -232,7 +232,7 @@ class _StatusWatch:
             await asyncio.gather(*waiting, return_exceptions=True)
 
     def _leases(self) -> Iterator[pb2.WatchStatusesResponse]:
-        """The whole table; nothing while it is not known (no writer yet): it follows when it is."""
+        """The whole table; nothing while it is unknown (no writer yet): it is sent as soon as it is known."""
         self._leases_version = self._keeper.version
         if self._keeper.table.known:
             yield self._lease_messages.event()
@@ -278,7 +278,7 @@ class _StatusWatch:
     def _concerns(self, change: Change) -> bool:
         match change:
             case StatusPut():
-                # A status that leaves what is watched concerns the watcher as well.
+                # A watcher also gets the change by which a status stops passing its filter.
                 return self._wanted(change.stored) or (change.previous is not None and self._wanted(change.previous))
             case StatusGone():
                 return self._wanted(change.previous)
@@ -296,7 +296,7 @@ class _StatusWatch:
 def _message(
     change: Change, revision: Revision, leases: LeaseTable, told: Revision | None
 ) -> pb2.WatchStatusesResponse:
-    """A change as sent; `told` is the revision it gives, None for none."""
+    """The message of a change; `told` is the revision it has, None for none."""
     meta = None if told is None else revisions.meta(told)
     match change:
         case StatusPut():
@@ -314,9 +314,9 @@ def _message(
 
 
 class _LeaseMessages:
-    """The table as sent, encoded once for all watchers of a moment.
+    """The lease table as sent, encoded once for all watchers.
 
-    Invariant: a message is of the table as it is; ends of leases in it, which every heartbeat moves, are at most
+    Invariant: a message has the current table; the ends of leases in it, which every heartbeat moves, are at most
     `PULSE_MS` old.
     """
 
@@ -327,12 +327,12 @@ class _LeaseMessages:
         self._made_ms = 0
 
     def event(self) -> pb2.WatchStatusesResponse:
-        """As an event of a watch of statuses."""
+        """The table as an event of a watch of statuses."""
         number = pb2.WatchStatusesResponse.LEASES_FIELD_NUMBER
         return encoded.response(pb2.WatchStatusesResponse, encoded.field(number, self._encoded()))
 
     def table(self) -> pb2.WatchLeasesResponse:
-        """As an event of a watch of leases."""
+        """The table as an event of a watch of leases."""
         number = pb2.WatchLeasesResponse.LEASES_FIELD_NUMBER
         return encoded.response(pb2.WatchLeasesResponse, encoded.field(number, self._encoded()))
 

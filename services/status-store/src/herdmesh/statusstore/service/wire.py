@@ -1,8 +1,8 @@
 """The conversion between the protos of `statusstore.v1` and the types of `state`.
 
-Owns both directions, and the checks that a request must pass before any rule looks at it. Invariants:
+Owns both directions, and the checks that a request must pass before the rules apply. Invariants:
 `herdmesh.connect.topics.status_topic` can write everything that `put_from` accepts, and reads it back equal; no record
-of a foreign writer keeps a message from being made.
+of a foreign writer makes a message fail.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from herdmesh.statusstore.state.statuses import AnyStatus, StoredStatus
 from herdmesh.statusstore.state.writes import Put, PutMode, PutResult, RecordPosition
 from herdmesh.topicstore.contract import Revision
 
-#: A trace longer than this keeps its beginning and its end: the topic's records have a limit, the cause is at an end.
+#: A longer trace keeps its beginning and its end: the topic's records have a limit, and the cause is at one of the
+#: ends.
 TRACE_CHARACTERS_MAX: Final = 100_000
-#: Conditions of one status, one of each type, and the characters of a condition's message: it is one line.
+#: Maximum number of conditions of one status, one of each type; maximum characters of a condition's message, one line.
 CONDITIONS_MAX: Final = 16
 CONDITION_MESSAGE_MAX: Final = 1_000
-#: Of a commit scope: Kafka's protocol has no longer names.
+#: Maximum length of the group in a commit scope: Kafka's protocol has no longer names.
 GROUP_CHARACTERS_MAX: Final = 32_767
 _CONDITION_TYPE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
@@ -41,15 +42,16 @@ _RESULTS: Final = WireEnum(write_pb2.PutResult, PutResult)
 
 
 def named(connector: str, field: str = "connector") -> str:
-    """The name. Raises `RequestInvalid` when it is empty."""
+    """The connector's name. Raises `RequestInvalid` when it is empty."""
     if not connector:
         raise RequestInvalid("the connector's name is empty", field)
     return connector
 
 
 def state_from(number: connector_pb2.RunState.ValueType, field: str) -> State:
-    """Raises `RequestInvalid` when it is not set. A state that only a newer release knows reads as UNASSIGNED: the
-    topic's other readers, Java's among them, know none of it either."""
+    """The state of a request. Raises `RequestInvalid` when it is not set. A state that only a newer release knows reads
+    as UNASSIGNED: the topic's other readers, Java's among them, do not know it either.
+    """
     if number == connector_pb2.RUN_STATE_UNSPECIFIED:
         raise RequestInvalid("the state is not set", field)
     return _STATES.enum_from(number, State.UNASSIGNED)
@@ -60,7 +62,7 @@ def put_from(message: write_pb2.StatusPut, writer: identity_pb2.WorkerIdentity, 
     field = f"puts[{index}]"
     if message.mode == write_pb2.PUT_MODE_UNSPECIFIED:
         raise RequestInvalid("mode is neither PUT nor PUT_SAFE", f"{field}.mode")
-    # The careful mode stands for one that only a newer release knows: it overwrites nothing that is newer.
+    # PUT_SAFE replaces a mode that only a newer release knows: it overwrites nothing that is newer.
     mode = _MODES.enum_from(message.mode, PutMode.PUT_SAFE)
     expected = None
     if message.HasField("expected_revision"):
@@ -115,7 +117,7 @@ def _bounded(trace: str) -> str:
 
 
 def _conditions_from(messages: Sequence[connector_pb2.Condition], field: str) -> tuple[Condition, ...]:
-    """In the order given, which is kept. Raises `RequestInvalid`."""
+    """The conditions, in the order of the request. Raises `RequestInvalid`."""
     if len(messages) > CONDITIONS_MAX:
         raise RequestInvalid(f"{len(messages)} conditions, at most {CONDITIONS_MAX} are kept", field)
     if len({message.type for message in messages}) < len(messages):
@@ -133,7 +135,7 @@ def _condition_from(message: connector_pb2.Condition, field: str) -> Condition:
 
 
 def _wait_from(message: connector_pb2.Condition, since_ms: int, field: str) -> Wait | None:
-    """Raises `RequestInvalid`."""
+    """The wait of a condition, if any. Raises `RequestInvalid`."""
     if not message.HasField("wait"):
         return None
     wait = message.wait
@@ -146,7 +148,7 @@ def _wait_from(message: connector_pb2.Condition, since_ms: int, field: str) -> W
 
 
 def _commit_scope_from(message: status_pb2.Status, field: str) -> CommitScope | None:
-    """Raises `RequestInvalid`."""
+    """The commit scope of a status, if any. Raises `RequestInvalid`."""
     if not message.HasField("commit_scope"):
         return None
     count = len(message.commit_scope.topics) + len(message.commit_scope.elsewhere)
@@ -159,7 +161,9 @@ def _commit_scope_from(message: status_pb2.Status, field: str) -> CommitScope | 
 
 
 def _position(message: revision_pb2.Revision, current: Revision, field: str) -> RecordPosition:
-    """A record's own revision holds its partition's next offset and zeroes; all zeroes = nothing is stored."""
+    """The position in a record's own revision, which holds the next offset of its partition and zeroes; all zeroes =
+    nothing is stored.
+    """
     revision = revisions.from_proto(message)
     if revision is None:
         raise RequestInvalid("the revision is empty", field)
@@ -179,7 +183,7 @@ def record_revision(stored: StoredStatus, current: Revision) -> Revision:
 
 
 def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> status_pb2.Status:
-    """A status as readers see it, joined with the lease of its worker."""
+    """A status for readers, joined with the lease of its worker."""
     status = stored.status
     effective, reason = leases.effective(status)
     message = status_pb2.Status(
@@ -216,7 +220,7 @@ def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> st
 def outcome_to(
     result: PutResult, stored: StoredStatus | None, current: Revision, leases: LeaseTable
 ) -> write_pb2.PutOutcome:
-    """What became of a put, with what is stored now."""
+    """The outcome of a put, with the status that is stored now."""
     outcome = write_pb2.PutOutcome(result=_RESULTS.to_wire(result))
     if stored is not None:
         outcome.stored.CopyFrom(status_to(stored, current, leases))

@@ -1,8 +1,8 @@
 """StatusWriteService: the topic store decides and writes every call; a replica that is not the writer refuses it.
 
 Owns nothing but the steps of a call: check, convert, `store.write`, convert back. Invariant: a call whose `request_id`
-was answered before by this process gets that answer; one that another process may have answered removes no topic that
-was recorded after its id was made.
+this process has answered before gets the same response; a removal that another process may have answered removes no
+topic that was recorded after its id was created.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from herdmesh.statusstore.state.writes import (
 )
 from herdmesh.topicstore.contract import NewRecord, Revision, StoreRole, WriteDecision
 
-#: More in one call would make one transaction of them all.
+#: A larger call would be one larger transaction.
 BATCH_MAX: Final = 1_000
 
 _Context = Any  # grpc.aio.ServicerContext; generic in the stubs only
 
 
 class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
-    """The servicer."""
+    """The servicer of writes."""
 
     def __init__(self, store: Store, keeper: LeaseKeeper, requests: Requests, lease_ms: int) -> None:
         self._store = store
@@ -117,7 +117,7 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
     async def _write(
         self, method: str, request_id: str, records: Callable[[StatusState], Sequence[NewRecord]]
     ) -> Revision:
-        """Write what `records` decides on the state of the moment; the revision that has it."""
+        """Write the records that `records` decides on the current state; returns the revision of the write."""
 
         def decide(state: StatusState) -> WriteDecision[Revision]:
             return WriteDecision(records(state), lambda _, revision: revision)

@@ -5,14 +5,14 @@ make a lost worker visible soon.
 
 Life of a lease: none -> live (heartbeat, or granted by a new writer to a worker that the topic shows RUNNING) -> live
 (heartbeat) -> expired (silence, or a heartbeat that announces leaving) -> live again (heartbeat of the same process
-unless it left, or of a new one) -> forgotten. A worker id is an address that one process at a time can listen on: the
+unless it left, or of a new one) -> discarded. A worker id is an address that one process at a time can listen on: the
 first heartbeat of a new process takes the lease over, and a replaced process gets it back only when its successor's
 lease has expired.
 
 Life of the table: while this replica writes, heartbeats and time change it. While it does not write, it is the table
 that the writer last sent (`Relayed`, repeated every `PULSE_MS`), unchanged in between, for `SILENT_MS` at most. After
 that no lease counts until a writer sends a table again, so that a replica that lost its writer does not show dead
-workers for ever. Before the first table (`known` is False) statuses are shown as they are.
+workers for ever. Before the first table (`known` is False) statuses are shown without a join.
 
 Invariant: times are those of the clock that `handle` is given, which never jumps; `Publish` is returned only when a
 reader would see a difference.
@@ -29,15 +29,16 @@ from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredSt
 
 LEASE_MS_MIN: Final = 500
 LEASE_MS_MAX: Final = 60_000
-#: An expired lease is shown this long before it is dropped from the table.
+#: Time for which an expired lease is shown before it is discarded from the table.
 FORGET_MS: Final = 600_000
-#: A tick that comes this much too late means that this process itself was stopped, not that others were silent.
+#: A tick that is late by more than this means that this process was stopped, not that the workers were silent.
 STALL_MS: Final = 1_000
-#: The writer repeats its table to other replicas this often, changed or not.
+#: Interval at which the writer repeats its table to other replicas, changed or not.
 PULSE_MS: Final = 1_000
-#: How long a replica believes its last table: a take-over after kill -9 ends within 10 s, and the relay finds it in 2.
+#: Time for which a replica trusts its last table: a take-over after kill -9 ends within 10 s, and the relay finds it in
+#: 2 s.
 SILENT_MS: Final = 12_000
-#: Processes remembered as replaced, of one worker id.
+#: Number of replaced processes kept for one worker id.
 _REPLACED_KEPT: Final = 4
 
 LEASE_EXPIRED: Final = "LEASE_EXPIRED"
@@ -46,7 +47,7 @@ LEASE_UNKNOWN: Final = "LEASE_UNKNOWN"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One worker's lease. `expires_ms` by the clock `handle` is given."""
+    """One worker's lease. `expires_ms` is by the clock that `handle` is given."""
 
     worker_id: str
     incarnation: str
@@ -56,7 +57,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A worker lives. `leaving`: it stops cleanly and will not come back as this process."""
+    """A heartbeat of a worker. `leaving`: the process stops cleanly and will not come back."""
 
     worker_id: str
     incarnation: str
@@ -66,7 +67,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class StatusWritten:
-    """A worker wrote a status, so it lives; says nothing against a live lease of another process of that worker id."""
+    """A worker wrote a status, so it is alive; does not replace a live lease of another process of that worker id."""
 
     worker_id: str
     incarnation: str
@@ -75,7 +76,7 @@ class StatusWritten:
 
 @dataclass(frozen=True, slots=True)
 class BecameWriter:
-    """This replica writes from now on; `workers` (worker id -> incarnation) are those the topic shows RUNNING."""
+    """This replica became the writer; `workers` (worker id -> incarnation) are those that the topic shows RUNNING."""
 
     workers: Mapping[str, str]
     lease_ms: int
@@ -83,7 +84,7 @@ class BecameWriter:
 
 @dataclass(frozen=True, slots=True)
 class StoppedWriting:
-    """This replica does not write, or no more: from now on its table is what the writer tells."""
+    """This replica is not the writer, or no longer: from now on its table is the one that the writer sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Relayed:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time asked for by `WakeAt` has come."""
+    """The time requested by `WakeAt` has come."""
 
 
 Event = Heartbeat | StatusWritten | BecameWriter | StoppedWriting | Relayed | Tick
@@ -103,12 +104,12 @@ Event = Heartbeat | StatusWritten | BecameWriter | StoppedWriting | Relayed | Ti
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Watchers must be sent the table: a lease appeared, ended, came back or is of another process now."""
+    """Send the table to the watchers: a lease appeared, ended, came back or changed its process."""
 
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Send a `Tick` at this time; replaces an earlier wish."""
+    """Send a `Tick` at this time; replaces an earlier `WakeAt`."""
 
     at_ms: int
 
@@ -118,7 +119,9 @@ Instruction = Publish | WakeAt
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one worker id: its lease, whether that process said goodbye, and which it replaced."""
+    """The entry of one worker id: its lease, whether that process announced that it leaves, and the processes it
+    replaced.
+    """
 
     lease: Lease
     left: bool = False
@@ -126,7 +129,7 @@ class _Entry:
 
     @property
     def due_ms(self) -> int:
-        """When silence changes something: the lease ends, or is forgotten."""
+        """The time at which silence changes the entry: the lease ends, or is discarded."""
         return self.lease.expires_ms + (0 if self.lease.live else FORGET_MS)
 
 
@@ -138,12 +141,14 @@ class LeaseTable:
         self.writing = False
         self._entries: dict[str, _Entry] = {}
         self._lease_ms = 0
-        self._told_ms: int | None = None  # while not writing: when the writer last spoke, or when the wait began
+        self._told_ms: int | None = (
+            None  # while not writing: the time of the writer's last table, or of the beginning of the wait
+        )
         self._silent = False
         self._wake_ms: int | None = None
 
     def leases(self) -> list[Lease]:
-        """As readers shall see them, sorted by worker id."""
+        """The leases for readers, sorted by worker id."""
         return [self._seen(self._entries[worker_id].lease) for worker_id in sorted(self._entries)]
 
     def get(self, worker_id: str) -> Lease | None:
@@ -151,7 +156,7 @@ class LeaseTable:
         return None if entry is None else self._seen(entry.lease)
 
     def effective(self, status: AnyStatus) -> tuple[State, str]:
-        """State and reason as a reader shall see them. A status of no known process (Java's) is shown as it is."""
+        """State and reason for a reader. A status without a process (Java's) is shown unchanged."""
         if status.state is not State.RUNNING or not status.worker_incarnation or not self.known:
             return status.state, ""
         if self._silent:
@@ -199,7 +204,7 @@ class LeaseTable:
         old = entry.lease
         if old.incarnation == event.incarnation:
             if entry.left:
-                return False  # sent before its goodbye, come after it
+                return False  # sent before the announcement that it leaves, received after it
             entry.lease = replace(old, expires_ms=max(expires_ms, old.expires_ms), live=True)
             return not old.live
         if old.live and event.incarnation in entry.replaced:
@@ -224,8 +229,8 @@ class LeaseTable:
     # Roles.
 
     def _became_writer(self, event: BecameWriter, now_ms: int) -> bool:
-        # Heartbeats since the last writer fell silent went nowhere, so everyone known gets one full lease. Whom that
-        # writer had declared dead stays so.
+        # Heartbeats since the last writer fell silent were lost, so every known worker gets one full lease. A worker
+        # that the last writer had declared dead stays dead.
         self.writing, self.known, self._silent = True, True, False
         self._lease_ms = event.lease_ms
         self._wake_ms = None
@@ -245,7 +250,7 @@ class LeaseTable:
 
     def _relayed(self, event: Relayed, now_ms: int) -> bool:
         if self.writing:
-            return False  # the writer's own table wins over what an earlier writer told
+            return False  # this writer's own table wins over a table of an earlier writer
         before = self._visible()
         self._told_ms = now_ms
         self.known, self._silent = True, False
@@ -265,7 +270,7 @@ class LeaseTable:
         if self._told_ms is None or self._silent:
             return False
         if stalled:
-            # What the writer said meanwhile waits at our door: give it the time of two pulses to come in.
+            # The writer's messages of the meantime are still queued: allow two intervals for their arrival.
             self._told_ms = max(self._told_ms, now_ms - SILENT_MS + 2 * PULSE_MS)
         if now_ms - self._told_ms < SILENT_MS:
             return False
@@ -273,7 +278,7 @@ class LeaseTable:
         return True
 
     def _expire(self, now_ms: int, stalled: bool) -> bool:
-        # After a stall everyone alive gets one full lease, as from a new writer: heartbeats waited at our door.
+        # After a stall every live worker gets one full lease, as from a new writer: heartbeats are still queued.
         changed = False
         for worker_id, entry in list(self._entries.items()):
             if stalled and entry.lease.live:
@@ -288,8 +293,9 @@ class LeaseTable:
         return changed
 
     def _due_ms(self, event: Event) -> int | None:
-        """When a `Tick` is needed because of what `event` did. A heartbeat looks at its own lease only: with many
-        workers it must not cost a look at all."""
+        """The time at which `event` makes a `Tick` necessary. A heartbeat checks only its own lease: its cost must not
+        grow with the number of workers.
+        """
         if not self.writing:
             return None if self._told_ms is None or self._silent else self._told_ms + SILENT_MS
         if isinstance(event, Heartbeat | StatusWritten):
@@ -302,7 +308,9 @@ class LeaseTable:
 
 
 def running_workers(state: StatusState) -> dict[str, str]:
-    """Worker id -> process, of everything the topic shows RUNNING under a process of ours; the last to write wins."""
+    """Worker id -> process, of all statuses that the topic shows RUNNING under a process of ours; the latest write
+    wins.
+    """
     newest: dict[str, tuple[int, str]] = {}
     for stored in _all(state):
         status = stored.status

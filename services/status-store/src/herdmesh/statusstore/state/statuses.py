@@ -2,13 +2,13 @@
 
 Owns the read rules of docs/reference/connect/status-topic.md, sections 5 and 10. Owns no write rule: see `writes`.
 
-Beyond Connect, because partitions are read in any order and compaction removes records in between:
+Differences from Connect, because partitions are read in any order and compaction removes records in between:
 - A connector's tombstone removes only the tasks whose records are not younger: the tombstone of an earlier life
-  must not hide the tasks of this one.
+  must not hide the tasks of the current one.
 - An UNASSIGNED of a worker of ours (it names a `worker_incarnation`) is never stale: our writer checked it against
   everything before it. The writer puts a tombstone before one that Connect would ignore (`writes`), but the cleaner may
   remove that tombstone while a reader is between the RUNNING and it.
-So the last write of our writer under a key is what is read, as long as no writer's clock is behind its predecessor's.
+So readers see the last write of our writer under a key, as long as no writer's clock is behind its predecessor's.
 
 Invariant: values are immutable and inner maps are replaced, never changed, so that a copy can be shallow; an
 undecodable record changes nothing but the count.
@@ -35,14 +35,14 @@ from herdmesh.connect.topics import (
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 from herdmesh.topicstore.layered import Layered
 
-#: Undecodable records remembered for `herd doctor`; all are counted.
+#: Number of undecodable records kept for `herd doctor`; all are counted.
 UNDECODABLE_KEPT: Final = 100
 
 AnyStatus = ConnectorStatus | TaskStatus
 
 
 class StoredStatus(msgspec.Struct, frozen=True, gc=False):
-    """A status and its own record: partition, offset, and when it was written (epoch ms)."""
+    """A status and the position of its own record: partition, offset, and time of the write (epoch ms)."""
 
     status: AnyStatus
     partition: int
@@ -55,7 +55,7 @@ class StoredStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class StatusPut(msgspec.Struct, frozen=True, gc=False):
-    """A status was stored over `previous` (None = over nothing)."""
+    """A status was stored over `previous` (None = there was none)."""
 
     stored: StoredStatus
     previous: StoredStatus | None
@@ -68,13 +68,13 @@ class StatusGone(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicPut(msgspec.Struct, frozen=True, gc=False):
-    """A topic was stored as in use."""
+    """A topic was stored as active."""
 
     status: TopicStatus
 
 
 class TopicGone(msgspec.Struct, frozen=True, gc=False):
-    """`previous` is no longer in use."""
+    """`previous` is no longer active."""
 
     previous: TopicStatus
 
@@ -84,7 +84,7 @@ Change = StatusPut | StatusGone | TopicPut | TopicGone
 
 @dataclass(frozen=True, slots=True)
 class UndecodableRecord:
-    """A record no rule could read: where it lies, its key as text, and why."""
+    """A record that could not be decoded: its position, its key as text, and the reason."""
 
     partition: int
     offset: int
@@ -93,7 +93,7 @@ class UndecodableRecord:
 
 
 class StatusState:
-    """Everything the topic says. `apply` is the only mutator."""
+    """The folded status topic. `apply` is the only mutator."""
 
     def __init__(self) -> None:
         self.connectors: Layered[str, StoredStatus] = Layered()
@@ -123,16 +123,18 @@ class StatusState:
         return self.tasks.get(connector, {}).get(task)
 
     def tasks_of(self, connector: str) -> list[StoredStatus]:
-        """Sorted by task number."""
+        """Statuses of a connector's tasks, sorted by task number."""
         return [stored for _, stored in sorted(self.tasks.get(connector, {}).items())]
 
     def topics_of(self, connector: str) -> list[TopicStatus]:
-        """As Connect lists them: by what the values say, each once, sorted by name."""
+        """Active topics of a connector as Connect lists them: by the values of the records, each once, sorted
+        by name.
+        """
         named = {_as_value_says(status): None for status in self.topics.get(connector, {}).values()}
         return sorted(named, key=lambda status: status.topic)
 
     def statuses(self, connectors: Sequence[str] = ()) -> list[StoredStatus]:
-        """Connectors first, then tasks, each sorted; `connectors` empty = of all."""
+        """Statuses of connectors first, then of tasks, each sorted; `connectors` empty = of all."""
         wanted = set(connectors)
         names = sorted(name for name in {*self.connectors, *self.tasks} if not wanted or name in wanted)
         result = [self.connectors[name] for name in names if name in self.connectors]
@@ -141,7 +143,7 @@ class StatusState:
         return result
 
     def apply(self, record: StoredRecord) -> Sequence[Change]:
-        """Fold one record in."""
+        """Fold one record into the state."""
         decoded = status_topic.decode(record.key, record.value)
         match decoded:
             case ConnectorStatus() | TaskStatus():
@@ -186,8 +188,8 @@ class StatusState:
                 return []
             self.tasks[name] = {key: kept for key, kept in self.tasks[name].items() if key != tombstone.task}
             return [StatusGone(task)]
-        # A connector's tombstone takes its tasks along (docs/reference/connect/status-topic.md, section 5.1): their own
-        # may lie in other partitions, later.
+        # A connector's tombstone removes its tasks too (docs/reference/connect/status-topic.md, section 5.1): their own
+        # tombstones may lie in other partitions and be read later.
         tasks = self.tasks.pop(name, {})
         kept = {task: stored for task, stored in tasks.items() if not dies_with_its_connector(stored, record)}
         if kept:
@@ -206,11 +208,11 @@ class StatusState:
 
 
 def dies_with_its_connector(task: StoredStatus, tombstone: StoredRecord) -> bool:
-    """Whether a task's status goes with its connector's `tombstone`, which is read after it.
+    """True if a task's status is removed by its connector's `tombstone`, which is read after it.
 
     Within one partition the order of reading is the order of writing; else the times of the records decide. Of two
-    records of one millisecond the tombstone counts as the later, unless our writer wrote the status: it gives every
-    task it deletes a tombstone of its own, in the same transaction.
+    records of one millisecond the tombstone counts as the later, unless our writer wrote the status: our writer gives
+    every task it deletes a tombstone of its own, in the same transaction.
     """
     if task.partition == tombstone.partition or task.timestamp_ms < tombstone.timestamp_ms:
         return True

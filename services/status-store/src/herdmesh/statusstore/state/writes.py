@@ -7,8 +7,8 @@ Owns PUT, PUT_SAFE, compare-and-set, and the records of a deletion. Owns no byte
 Invariant: a put is reported APPLIED only if all readers, Java's too, will show it (or show nothing after a DESTROYED).
 A write that Connect's readers would ignore is refused. The UNASSIGNED of the process whose RUNNING is stored is not
 stale, whatever its generation, so a tombstone is written before it, in the same transaction.
-docs/reference/differences.md has the cases that Java's reader shows differently nevertheless, by the nature of its
-topic.
+docs/reference/differences.md has the cases that Java's reader nevertheless shows differently, because of the form of
+its topic.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from herdmesh.statusstore.state.sequences import Key
 from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredStatus, stale_in_connect
 from herdmesh.topicstore.contract import NewRecord
 
-#: A record the broker would refuse (1 MiB by default) would fail every write of its transaction with it.
+#: The broker would refuse a larger record (1 MiB by default), and every write of its transaction would fail with it.
 RECORD_BYTES_MAX: Final = 768 * 1024
 
 
 class PutMode(Enum):
-    """Which rule a put follows."""
+    """The rule that a put follows."""
 
     PUT = "put"
     PUT_SAFE = "put_safe"
 
 
 class PutResult(Enum):
-    """What became of a put."""
+    """The outcome of a put."""
 
     APPLIED = "applied"
     STATUS_NEWER = "status_newer"
@@ -47,7 +47,7 @@ class PutResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RecordPosition:
-    """Where a record lies: its partition and the offset after it. Partition -1 = no record is expected to exist."""
+    """Position of a record: its partition and the offset after it. Partition -1 = no record is expected to exist."""
 
     partition: int
     next_offset: int
@@ -55,7 +55,7 @@ class RecordPosition:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """One status to write; `expected` None = whatever is stored."""
+    """One status to write; `expected` None = unconditional."""
 
     status: AnyStatus
     mode: PutMode
@@ -68,7 +68,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class PutsDecision:
-    """One result per put, in order, and the records of those that are applied."""
+    """One result per put, in order, and the records of the applied puts."""
 
     results: tuple[PutResult, ...]
     records: tuple[NewRecord, ...]
@@ -77,8 +77,8 @@ class PutsDecision:
 def decide_puts(state: StatusState, puts: Sequence[Put], late: Collection[Key] = ()) -> PutsDecision:
     """Decide a batch in order, each put on top of those before it; `late` are superseded (see `sequences`).
 
-    Deciding a batch again on the state it made changes nothing, or refuses what something newer stands against, so that
-    a retry after an unknown outcome does no harm. Raises `RequestInvalid` for a record too large.
+    Deciding a batch again on the state it made changes nothing, or refuses puts for which something newer is stored, so
+    a retry after an unknown outcome does no harm. Raises `RequestInvalid` for a record that is too large.
     """
     results: list[PutResult] = []
     records: list[NewRecord] = []
@@ -86,7 +86,7 @@ def decide_puts(state: StatusState, puts: Sequence[Put], late: Collection[Key] =
     for put in puts:
         stored = state.get(*put.key)
         if put.key in written:
-            # Its revision is not known before it is written, so no caller can expect it.
+            # Its revision is unknown before it is written, so no caller can expect it.
             pending = written[put.key]
             stored = None if pending is None else StoredStatus(pending, partition=-2, offset=-1, timestamp_ms=0)
         result = PutResult.SUPERSEDED if put.key in late else _refusal(put, stored)
@@ -104,9 +104,9 @@ def decide_puts(state: StatusState, puts: Sequence[Put], late: Collection[Key] =
 
 def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
     if stored is None and put.status.state is State.DESTROYED:
-        return None  # as it was asked for, whatever was expected: a retry whose first answer was lost
+        return None  # already as requested, whatever was expected: a retry whose first response was lost
     if put.expected is not None and put.expected != _position(stored):
-        as_asked = stored is not None and stored.status == put.status  # so here
+        as_asked = stored is not None and stored.status == put.status  # the same here
         return PutResult.APPLIED if as_asked else PutResult.REVISION_MISMATCH
     if stored is None:
         return None
@@ -114,7 +114,7 @@ def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
     older = old.generation > new.generation
     other_process = bool(old.worker_incarnation) and old.worker_incarnation != new.worker_incarnation
     if put.mode is PutMode.PUT:
-        # Connect writes here whatever is stored (docs/reference/connect/status-topic.md, section 8,
+        # Connect writes here over any stored status (docs/reference/connect/status-topic.md, section 8,
         # putConnectorStateShouldOverride). Where the stored status is ours, a newer generation of another process means
         # that the writer was replaced.
         if older and other_process:
@@ -130,10 +130,10 @@ def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
 
 
 def _could_be_read_as_stale(new: AnyStatus, stored: StoredStatus | None) -> bool:
-    """True for an UNASSIGNED of a process of ours that Java may read right after a RUNNING which makes it stale.
+    """True for an UNASSIGNED of a process of ours that Java may read right after a RUNNING that makes it stale.
 
-    That RUNNING is stored, or a tombstone of its connector removed it, which other readers may read later: it lies in
-    another partition.
+    That RUNNING is stored, or a tombstone of its connector removed it; that tombstone is in another partition, so other
+    readers may read it later.
     """
     if not isinstance(new, TaskStatus) or new.state is not State.UNASSIGNED or not new.worker_incarnation:
         return False
@@ -141,8 +141,9 @@ def _could_be_read_as_stale(new: AnyStatus, stored: StoredStatus | None) -> bool
 
 
 def _of_java(old: AnyStatus, new: AnyStatus) -> bool:
-    """True where a worker of ours writes over a status Java left behind. Its generations count the life of another
-    group: by Connect's rule a FAILED of ours would be dropped until our own count has passed them."""
+    """True where a worker of ours writes over a status of Java. Its generations are those of another group: by
+    Connect's rule a FAILED of ours would be ignored until our own generations are higher.
+    """
     return bool(new.worker_incarnation) and not old.worker_incarnation
 
 
@@ -151,10 +152,12 @@ def _position(stored: StoredStatus | None) -> RecordPosition:
 
 
 def _taken_along(state: StatusState, written: dict[Key, AnyStatus | None], put: Put) -> list[tuple[str, int]]:
-    """Note what `put` leaves; the tasks whose statuses go with their connector's, those of this batch too.
+    """Add the result of `put` to `written`; return the tasks whose statuses are removed with their connector's,
+    including those of this batch.
 
-    They get tombstones of their own: the connector's would take them along (docs/reference/connect/status-topic.md,
-    section 5.1), but it may lie in another partition, and partitions are read in any order.
+    They get tombstones of their own: the connector's tombstone would remove them
+    (docs/reference/connect/status-topic.md, section 5.1), but it may lie in another partition, and partitions are read
+    in any order.
     """
     gone = put.status.state is State.DESTROYED
     written[put.key] = None if gone else put.status
@@ -177,8 +180,9 @@ def _bounded(put: Put, value: bytes | None) -> bytes | None:
 
 
 def decide_topics(state: StatusState, topics: Sequence[TopicStatus]) -> list[NewRecord]:
-    """Records of topics in use, without those already stored as they are (docs/reference/connect/status-topic.md,
-    section 6.1)."""
+    """Records of active topics, without those already stored unchanged (docs/reference/connect/status-topic.md, section
+    6.1).
+    """
     return [
         NewRecord(*status_topic.encode(topic))
         for topic in topics
@@ -189,8 +193,9 @@ def decide_topics(state: StatusState, topics: Sequence[TopicStatus]) -> list[New
 def decide_topic_deletion(
     state: StatusState, connector: str, topics: Sequence[str], by_ms: int | None = None
 ) -> list[NewRecord]:
-    """Tombstones of a connector's topics; `topics` empty = all it has. `by_ms` keeps those discovered after it: what
-    may be a retry must not take what was recorded since the first request."""
+    """Tombstones of a connector's topics; `topics` empty = all of them. Topics discovered after `by_ms` are kept: a
+    possible retry must not remove topics recorded since the first request.
+    """
     stored = state.topics.get(connector, {})
     known = {name for name, topic in stored.items() if by_ms is None or topic.discover_timestamp_ms <= by_ms}
     wanted = [topic for topic in (topics or sorted(known)) if topic in known]
@@ -200,13 +205,13 @@ def decide_topic_deletion(
 def decide_connector_deletion(
     state: StatusState, connector: str, tasks_from: int | None, include_topics: bool, generation_below: int = 0
 ) -> list[NewRecord]:
-    """Tombstones of a connector's tasks from a number on, or (None) of all its tasks, then of itself
+    """Tombstones of a connector's tasks from a number on, or (None) of all its tasks, then of the connector
     (docs/reference/connect/status-topic.md, section 6).
 
-    What a worker of ours wrote under a generation from `generation_below` on stays (0 = nothing does): a removal that
-    comes late must not take the status of a next life. With a task that stays the connector's status does, whatever it
-    says: its tombstone would take the task along (docs/reference/connect/status-topic.md, section 5.1). The next life's
-    own word replaces it.
+    Statuses that a worker of ours wrote under a generation from `generation_below` on are kept (0 = none is kept): a
+    late removal must not remove the status of the connector's next life. If a task's status is kept, the connector's is
+    kept too: its tombstone would remove the task (docs/reference/connect/status-topic.md, section 5.1). The next life's
+    own status replaces it.
     """
 
     def goes(stored: StoredStatus) -> bool:
