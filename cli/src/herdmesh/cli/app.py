@@ -1,4 +1,4 @@
-"""`herd`: everything a user does from a terminal, as one application. Owns the list of commands."""
+"""`herd`: all commands for a user at a terminal, as one application. Owns the list of commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The live table of `herd watch`, `herd up` and the demo.
 
-Owns the latest picture of connectors, fed by the herder's watch, and its rendering. Invariant: the picture is only what
-the leader last sent; when no herder leads it says so instead of growing old silently.
+Owns the latest view of connectors, fed by the herder's watch, and its rendering. Invariant: the view is only what the
+leader last sent; when no herder leads, the table says so instead of showing old data without notice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from herdmesh.cli.output import TASK_COLUMNS, colored, table, task_rows
 from herdmesh.devstack.layout import StackState
 
 _RECONNECT_S = 0.1
-#: How long the picture may be silently old while a leader is looked for; the search goes on after it.
+#: Time for which the view may be old without notice while the client looks for a leader; the search continues after it.
 _PATIENCE_S = 1.0
 
 
 class Board:
-    """The connectors as the leader last told. `follow` runs until cancelled."""
+    """The connectors as the leader last reported them. `follow` runs until cancelled."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.connectors: dict[str, views.Json] = {}
@@ -36,8 +36,9 @@ class Board:
         self._names = list(names)
 
     async def follow(self, addresses: str, changed: Callable[[str, views.Json | None], None] | None = None) -> None:
-        """Follow the leader's watch, over any number of fail-overs. `addresses` as `HerderClient` takes them;
-        `changed(name, connector or None)` per event."""
+        """Follow the leader's watch, over any number of fail-overs. `addresses` as `HerderClient` takes them; calls
+        `changed(name, connector or None)` for each event.
+        """
         async with HerderClient(addresses, patience_s=_PATIENCE_S) as client:
             while True:
                 try:

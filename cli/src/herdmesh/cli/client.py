@@ -1,6 +1,6 @@
 """The CLI's client of the herders.
 
-Owns following the leader and waiting a bounded time for one. Owns no meaning of any RPC. Invariant: every failure
+Owns the search for the leader, with a bounded wait for one. Knows no meaning of any RPC. Invariant: every failure
 leaves here as `CommandError`, with the service's own reason.
 """
 
@@ -35,14 +35,14 @@ DEFAULT_STATUS_STORE = "127.0.0.1:7202"
 DEFAULT_DATA_DIR = Path(".herd")
 #: A fail-over of the leader takes under 5 s; waiting longer hides a real outage.
 PATIENCE_S = 10.0
-#: A herder that says nothing for so long is asked whether it is there, and has as long to answer.
+#: After this time without a message the client checks whether the herder is alive, and waits as long for the response.
 _SILENCE_S = 2.0
-#: The same call may be sent again.
+#: Reasons after which the same call may be sent again.
 _RETRIED = frozenset(
     {
         *("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN", "NO_WORKER", "QUEUE_FULL"),
         *("STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "TOPIC_RECREATED"),
-        # every mutation of the CLI has a request id, so that repeating one of unknown outcome is safe
+        # every mutation of the CLI has a request id, so a retry after an unknown outcome is safe
         *("UNREACHABLE", "WRITE_OUTCOME_UNKNOWN"),
     }
 )
@@ -50,7 +50,9 @@ _ANOTHER_MAY_LEAD = frozenset({"NO_LEADER", "SHUTTING_DOWN", "UNREACHABLE", "WRI
 
 
 def find_herder(option: str | None) -> str:
-    """Addresses of herders, comma separated: the flag, HERDMESH_HERDER, the stack in ./.herd, else the usual port."""
+    """Addresses of herders, comma separated: from the flag, HERDMESH_HERDER, the stack in ./.herd, else the default
+    port.
+    """
     if option:
         return option
     if address := os.environ.get("HERDMESH_HERDER"):
@@ -60,7 +62,7 @@ def find_herder(option: str | None) -> str:
 
 
 def find_config_stores(option: str | None) -> list[str]:
-    """Addresses of the replicas: the flag, HERDMESH_CONFIG_STORE, the stack in ./.herd, else the usual port."""
+    """Addresses of the replicas: from the flag, HERDMESH_CONFIG_STORE, the stack in ./.herd, else the default port."""
     state = StackLayout(DEFAULT_DATA_DIR).read_state()
     running = state.config_store if state is not None else ""
     return _split(option or os.environ.get("HERDMESH_CONFIG_STORE") or running or DEFAULT_CONFIG_STORE)
@@ -78,9 +80,9 @@ def _split(addresses: str) -> list[str]:
 
 
 class HerderClient:
-    """One connection to whoever leads. `async with HerderClient(addresses) as client`.
+    """Client of the leading herder. `async with HerderClient(addresses) as client`.
 
-    `addresses`: any herders of the cluster, comma separated; a follower is enough to find the leader.
+    `addresses`: any herders of the mesh, comma separated; a follower is enough to find the leader.
     """
 
     def __init__(self, addresses: str, patience_s: float = PATIENCE_S) -> None:
@@ -90,12 +92,12 @@ class HerderClient:
         self._traceparent = _traceparent()
         trace = ((tracing.TRACEPARENT_KEY, self._traceparent),) if self._traceparent else ()
         self._caller = (("herdmesh-caller", _who()), *trace)
-        # one channel per herder ever followed: closing one would cancel other calls still on it
+        # one channel per herder ever used: closing one would cancel other calls on it
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     @property
     def address(self) -> str:
-        """The herder asked last, or to be asked next."""
+        """The herder of the last call, or of the next one."""
         return self._search.address
 
     async def __aenter__(self) -> Self:
@@ -110,7 +112,7 @@ class HerderClient:
     async def call(
         self, pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]], request: Any, timeout_s: float = 60.0
     ) -> Any:
-        """Call one method on the leader; waits up to the patience while there is none.
+        """Call one method on the leader; waits up to `PATIENCE_S` while there is none.
 
         Raises `CommandError` with the service's reason, or `UNREACHABLE`.
         """
@@ -137,8 +139,9 @@ class HerderClient:
     async def stream(
         self, pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]], request: Any
     ) -> AsyncIterator[Any]:
-        """A stream from the leader; finds it as `call` does. Once it has begun it ends with `CommandError` when it
-        breaks or its herder falls silent: the caller decides about another."""
+        """A stream from the leader, which is found as in `call`. Once begun, it ends with `CommandError` when it breaks
+        or its herder falls silent: the caller decides whether to open another.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._patience_s
         begun = False
@@ -160,8 +163,9 @@ class HerderClient:
                 return
 
     async def _while_alive(self, stub: ConnectorServiceAsyncStub, answer: Awaitable[Any]) -> Any:
-        """Await the answer. A herder that is frozen or cut off breaks no connection for long: while it says nothing it
-        is asked whether it is there. Raises `Unreachable` when it is not."""
+        """Await the response. The connection to a frozen or cut-off herder stays open for long; so while the herder is
+        silent, the client checks whether it is alive. Raises `Unreachable` when it is not.
+        """
         waiting = asyncio.ensure_future(answer)
         try:
             while True:
@@ -179,8 +183,9 @@ class HerderClient:
                 await asyncio.gather(waiting, return_exceptions=True)
 
     def _after(self, error: rpc_errors.HerdmeshError, address: str) -> float | None:
-        """How long to wait before the next attempt, None when there is to be none. Calls run side by side: only what
-        is heard of the address asked now moves the search."""
+        """Seconds to wait before the next attempt, None when there is none. Calls run side by side: only an error of
+        the current address moves the search to the next one.
+        """
         if error.reason not in _RETRIED:
             return None
         if address != self._search.address:
@@ -206,7 +211,7 @@ class HerderClient:
 
 
 def _who() -> str:
-    """Who asks, for the history of changes: `alice@host`, in ASCII as a header must be."""
+    """The caller's name for the history of changes: `alice@host`, in ASCII as a header must be."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -215,13 +220,15 @@ def _who() -> str:
 
 
 def _traceparent() -> str:
-    """The trace that the environment names (`herd --trace` begins one), for the herder to go on with."""
+    """The trace that the environment names (`herd --trace` begins one), for the herder to continue."""
     named = os.environ.get(tracing.TRACEPARENT_ENV, "")
     return named if tracing.is_traceparent(named) else ""
 
 
 def _must_be_the_leaders(reply: admin.GetClusterResponse) -> None:
-    """The one call a follower answers too, without the leader's counts; only a leader tells an epoch."""
+    """Raise unless the leader sent this reply: a follower answers this call too, without the leader's counts, and only
+    a leader has an epoch.
+    """
     if reply.epoch:
         return
     if reply.leader_address:

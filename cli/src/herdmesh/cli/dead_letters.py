@@ -1,7 +1,7 @@
 """Dead letters as JSON: the output of `herd dlq show -o json` and the input of `herd dlq replay -f`.
 
 Owns that form, and reading it from an edited file. Bytes are text if they are UTF-8, else base64; a member beside them
-says which. Does not fetch and does not print.
+names the encoding. Does not fetch and does not print.
 
 Invariant: a dead letter that was printed and is read back unedited is the same to the last byte.
 """
@@ -43,7 +43,7 @@ def place_text(place: admin.DeadLetterPlace | admin.DeadLetter) -> str:
 
 
 def document(connector: str, queue: str, letter: admin.DeadLetter) -> Json:
-    """A letter that was fetched whole."""
+    """The document of a dead letter that was fetched in full."""
     key, key_encoding = _text(letter.key if letter.HasField("key") else None)
     value, value_encoding = _text(letter.value if letter.HasField("value") else None)
     found = brief(connector, queue, letter)
@@ -63,7 +63,7 @@ def document(connector: str, queue: str, letter: admin.DeadLetter) -> Json:
 
 
 def brief(connector: str, queue: str, letter: admin.DeadLetter) -> Json:
-    """What is told of every letter."""
+    """The part of the document that every listed dead letter has."""
     return {
         "connector": connector,
         "queue": queue,
@@ -82,25 +82,25 @@ def brief(connector: str, queue: str, letter: admin.DeadLetter) -> Json:
 
 
 def attempts(shown: Json) -> int:
-    """How often the record was tried: once, and once more for each time it was put back before."""
+    """Number of attempts for the record: one, and one more for each earlier replay."""
     return 1 + sum(one["name"] == _REPLAYED for one in shown["headers"])
 
 
 def decoded(text: str, encoding: str | None) -> bytes:
-    """The bytes of what was printed."""
+    """The bytes of a printed text."""
     return base64.b64decode(text) if encoding == "base64" else text.encode()
 
 
 def is_plain(text: str) -> bool:
-    """True when a terminal shows it as it is."""
+    """True when a terminal shows the text unchanged."""
     return all(character.isprintable() or character in "\t\n\r" for character in text)
 
 
-# --- taken back
+# --- reading
 
 
 def read(connector: str, source: str, text: str) -> list[admin.DeadLetter]:
-    """The letters of a file: one document, a list of them, or `{"letters": [...]}`. Raises CommandError."""
+    """The dead letters of a file: one document, a list of them, or `{"letters": [...]}`. Raises CommandError."""
     try:
         parsed: Any = json.loads(text)
     except ValueError as error:
@@ -155,7 +155,7 @@ def _add_header(letter: admin.DeadLetter, given: Any, source: str, where: str) -
 
 
 def _bytes(given: Any, encoding: Any, source: str, where: str) -> bytes | None:
-    """Text as its encoding says; any other JSON as its own text, so that a value need not be written as a string."""
+    """Text in the named encoding; any other JSON as its own text, so that a value need not be written as a string."""
     if given is None:
         return None
     if not isinstance(given, str):
@@ -188,7 +188,7 @@ def _error(letter: admin.DeadLetter, name: str) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    """None also for -1, which Connect writes for what a source's record has not."""
+    """A number, or None; None also for -1, which Connect writes for a field that a source's record does not have."""
     return int(text) if text is not None and text.isdecimal() else None
 
 

@@ -1,8 +1,7 @@
 """Errors of commands: one line of cause, one line of next step, and an exit code that follows the reason.
 
-Owns the tables from reason to exit code and to next step. Does not decide what went wrong: that is the service's
-reason. Invariant: every reason of the contract has exactly one exit code and one next step, so scripts need no text and
-operators no search.
+Owns the tables from reason to exit code and to next step. The service decides the reason. Invariant: every reason of
+the contract has exactly one exit code and one next step, so scripts need no text and operators no search.
 
     0 done | 1 internal error | 2 wrong usage | 3 not found | 4 exists or changed meanwhile | 5 invalid config
     6 nobody there to do it (retry) | 7 timed out | 8 not built yet | 9 data loss | 10 overloaded | 11 wrong state
@@ -109,7 +108,7 @@ NEXT_STEPS: dict[str, str] = {
 
 @dataclass(slots=True)
 class CommandError(Exception):
-    """A command that ends here. `reason` is machine-readable and part of `-o json` output."""
+    """An error that ends the command. `reason` is machine-readable and part of `-o json` output."""
 
     reason: str
     message: str
@@ -128,7 +127,7 @@ def from_reason(reason: str, message: str, fields: tuple[tuple[str, str], ...] =
 
 
 def unreachable(address: str, detail: str) -> CommandError:
-    """Nobody answers at the herder's address."""
+    """The error of a herder's address that does not answer."""
     return CommandError(
         "UNREACHABLE",
         f"no herder answers at {address} ({detail})",

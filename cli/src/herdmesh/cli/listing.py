@@ -17,7 +17,7 @@ from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.output import age, colored, connector_lag, connector_uncommitted, count
 from herdmesh.cli.views import Json
 
-#: Of a connector or a task (Connect's, without what is never shown), and of connectors.
+#: States of a connector or a task (Connect's, without those that are never shown), and types of connectors.
 STATES = frozenset({"UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING"})
 KINDS = ("source", "sink", "unknown")
 
@@ -27,7 +27,7 @@ Key = Callable[[Json], "str | float | None"]
 
 @dataclass(frozen=True, slots=True)
 class ListColumn:
-    """One column: its cell as markup, what it sorts by, and whether it needs more than the states."""
+    """One column: its cell as markup, its sort key, and whether it needs more data than the states."""
 
     cell: Cell
     key: Key
@@ -36,7 +36,7 @@ class ListColumn:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a connector must be to be listed; empty = everything."""
+    """The conditions on a connector to be listed; empty = all connectors."""
 
     match: str = ""
     states: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class Filter:
 
 
 def chosen_columns(names: str) -> list[str]:
-    """Column names from `A,B`, any case. Raises CommandError that lists those there are."""
+    """Column names from `A,B`, any case. Raises CommandError that lists the valid ones."""
     wanted = [name.strip().upper() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in COLUMNS]
     if unknown or not wanted:
@@ -64,7 +64,7 @@ def chosen_columns(names: str) -> list[str]:
 
 
 def checked(wanted: Filter) -> Filter:
-    """The filter, if anything could pass it. Raises CommandError that lists what can be asked for."""
+    """The filter, if any connector could pass it. Raises CommandError that lists the valid values."""
     for what, unknown, known in (
         ("state", sorted(wanted.states - STATES), sorted(STATES)),
         ("type", [wanted.kind] if wanted.kind not in ("", *KINDS) else [], list(KINDS)),
@@ -76,12 +76,12 @@ def checked(wanted: Filter) -> Filter:
 
 
 def chosen_key(name: str) -> str:
-    """The column to sort by. Raises CommandError that lists those there are."""
+    """The column to sort by. Raises CommandError that lists the valid ones."""
     return chosen_columns(name)[0]
 
 
 def ordered(connectors: Iterable[Json], by: str, *, reverse: bool = False) -> list[Json]:
-    """Sorted by a column."""
+    """The connectors sorted by a column."""
     key = COLUMNS[by].key
     listed = sorted(connectors, key=lambda one: one["name"])
     known = [one for one in listed if key(one) is not None]
@@ -90,12 +90,12 @@ def ordered(connectors: Iterable[Json], by: str, *, reverse: bool = False) -> li
 
 
 def rows(connectors: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
-    """Cells, as markup."""
+    """The cells, as markup."""
     return [[COLUMNS[name].cell(one) for name in columns] for one in connectors]
 
 
 def attention(one: Json) -> str:
-    """The first thing about a connector or its tasks that is not as wanted, in one line; empty = all is."""
+    """The first problem of a connector or its tasks, in one line; empty = no problem."""
     for unit in (one["connector"], *one["tasks"]):
         text = str(unit.get("error") or unit.get("explanation") or "").strip()
         if text:
@@ -157,6 +157,6 @@ COLUMNS: dict[str, ListColumn] = {
     ),
 }
 DEFAULT_COLUMNS = ("NAME", "TYPE", "STATE", "TASKS", "LAG", "RECORDS", "REC/S", "ATTENTION")
-#: More connectors than this are listed without what only a look at every task's progress tells.
+#: For more connectors than this, columns that need every task's progress are not listed by default.
 WIDE_MAX = 200
 NARROW_COLUMNS = tuple(name for name in DEFAULT_COLUMNS if not COLUMNS[name].full)

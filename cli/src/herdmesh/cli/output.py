@@ -1,7 +1,7 @@
 """The output of commands: tables for people, JSON for programs.
 
 Owns colours, columns and the JSON envelope. Does not fetch. Invariant: with `-o json` standard output holds exactly one
-JSON document (one per line for streams), and everything for people goes to standard error.
+JSON document (one per line for streams), and all text for people goes to standard error.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ STATE_STYLES = {
 
 
 class Format(StrEnum):
-    """How to print."""
+    """The output formats."""
 
     TABLE = "table"
     JSON = "json"
 
 
-#: What is not a terminal gets lines whole: whoever searches them is not to find them cut in two.
+#: Output that is not a terminal gets whole lines, so that a search in it finds uncut texts.
 _WIDTH_OF_PIPES = 100_000
 
 
 def _width(stream: TextIO) -> int | None:
-    """None = the terminal's own."""
+    """The width of the output, None = the terminal's own."""
     return None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_OF_PIPES
 
 
@@ -70,17 +70,17 @@ err = Console(stderr=True, highlight=False, width=_width(sys.stderr))
 
 
 def print_json(document: Any) -> None:
-    """One document, indented, on standard output."""
+    """Print one document, indented, on standard output."""
     out.print(json.dumps(document, indent=2, ensure_ascii=False), markup=False, soft_wrap=True)
 
 
 def print_json_line(document: Any) -> None:
-    """One event of a stream on one line."""
+    """Print one event of a stream on one line."""
     out.print(json.dumps(document, ensure_ascii=False), markup=False, soft_wrap=True)
 
 
 def error_document(error: CommandError) -> Json:
-    """A failure as JSON."""
+    """The JSON of a failure."""
     document: Json = {"error": {"reason": error.reason, "message": error.message, "next_step": error.next_step}}
     if error.fields:
         document["error"]["fields"] = [{"field": field, "message": message} for field, message in error.fields]
@@ -88,7 +88,7 @@ def error_document(error: CommandError) -> Json:
 
 
 def print_error(error: CommandError, output: Format) -> None:
-    """Cause and next step."""
+    """Print cause and next step."""
     if output is Format.JSON:
         print_json(error_document(error))
         return
@@ -100,7 +100,7 @@ def print_error(error: CommandError, output: Format) -> None:
 
 
 def colored(state: str) -> str:
-    """A state in its colour."""
+    """A state as markup in its colour."""
     style = STATE_STYLES.get(state)
     return f"[{style}]{escape(state)}[/]" if style else escape(state)
 
@@ -108,12 +108,14 @@ def colored(state: str) -> str:
 def table(
     title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]], cut_columns: Collection[str] | None = None
 ) -> QuickTable:
-    """A table without lines between rows; cells are markup. `cut_columns` None = those that usually are too long."""
+    """A table without lines between rows; cells are markup. `cut_columns` None = the columns that usually are
+    too long.
+    """
     built = QuickTable(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
     cut_names = _CUT if cut_columns is None else cut_columns
     cut = {at for at, column in enumerate(columns) if column in cut_names}
     for column in columns:
-        # What may wrap is what is made narrow first: beside a column that is cut, no other is.
+        # Columns that may wrap are made narrow first: in a table with cut columns, no other column wraps.
         justify = "right" if column in _NUMERIC else "left"
         built.add_column(column, justify=justify, overflow="fold", no_wrap=bool(cut) and column not in cut_names)
     for row in rows:
@@ -127,8 +129,8 @@ def _one_line(cell: str) -> Text:
     return text
 
 
-#: What is too long for the terminal is cut off here: a list of a thousand has a line for each, and `herd describe` has
-#: the rest.
+#: Columns whose cells are cut at the width of the terminal: a list of a thousand has one line for each, and
+#: `herd describe` has the rest.
 _CUT = {"ATTENTION"}
 _NUMERIC = {
     *(
@@ -183,12 +185,13 @@ def task_rows(connector: Json) -> list[list[str]]:
 
 
 _STANDING = ("PAUSED", "FAILED")
-"""States in which a task reads nothing, and its worker knows what it had read."""
+"""States in which a task reads nothing while its worker still has its last positions."""
 
 
 def task_lag(task: Json) -> str:
-    """Records of its partitions that a sink task has not read yet. Of a paused or failed one nobody asks Kafka: it is
-    what the ends of its partitions said when it paused or failed, with the age of that; more may wait by now."""
+    """Records of its partitions that a sink task has not read yet. For a paused or failed task Kafka is not queried:
+    the lag is by the ends of its partitions when it paused or failed, shown with its age; more records may wait by now.
+    """
     lag = task.get("progress", {}).get("behind_records")
     if task["state"] in _STANDING and lag is not None:
         return f"{count(lag)} ({age(task.get('since'))} ago)"
@@ -196,12 +199,12 @@ def task_lag(task: Json) -> str:
 
 
 def connector_lag(connector: Json) -> str:
-    """Lag of all tasks; while some are paused or failed it is as old as what is known of the first of them."""
+    """Lag of all tasks; while some are paused or failed, its age is that of the oldest of their positions."""
     return _of_tasks(connector, "behind_records")
 
 
 def connector_uncommitted(connector: Json) -> str:
-    """Records that a sink's tasks have read and not committed yet; as old as `connector_lag`."""
+    """Records that a sink's tasks have read and not committed yet; with an age as in `connector_lag`."""
     return _of_tasks(connector, "uncommitted_records")
 
 

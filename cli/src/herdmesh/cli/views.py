@@ -1,6 +1,6 @@
 """Wire messages as plain dictionaries, for `-o json` and the tables.
 
-Owns the JSON shapes of the CLI. Connect's names are kept where Connect has the same thing (`name`, `config`, `tasks`,
+Owns the JSON shapes of the CLI. Connect's names are kept where Connect has the same field (`name`, `config`, `tasks`,
 `state`, `worker_id`, `trace`). Invariants: one function per message, and tables read only these dictionaries; an enum
 value that only a newer server knows is shown as UNKNOWN_<number>.
 """
@@ -177,7 +177,7 @@ def config_field(message: worker_service.ConfigField) -> Json:
 
 
 def validation(message: worker_service.ConfigValidation) -> Json:
-    """A validation result in the shape of Connect's REST API; `fixes` stand beside `errors`."""
+    """A validation result in the shape of Connect's REST API; each field has `fixes` next to `errors`."""
     return {
         "name": message.class_name,
         "error_count": message.error_count,
@@ -209,7 +209,7 @@ def validation(message: worker_service.ConfigValidation) -> Json:
 
 
 def warnings(found: Iterable[worker_service.ConfigWarning]) -> list[Json]:
-    """Settings that are accepted and have not the effect they ask for."""
+    """Settings that are accepted but do not have their effect."""
     return [{"name": one.name, "message": one.message, "fix": one.fix} for one in found]
 
 
@@ -240,7 +240,7 @@ def plugin(message: common.Plugin) -> Json:
 
 
 def refused_plugin(message: common.RefusedPlugin) -> Json:
-    """As `plugin`, of what was found and cannot be used: `class` is None, `type` is "refused"."""
+    """A plugin that was found but cannot be used, in the shape of `plugin`: `class` is None, `type` is "refused"."""
     return {
         "class": None,
         "type": "refused",
@@ -266,7 +266,7 @@ def cluster(message: admin.GetClusterResponse) -> Json:
 
 
 def store(message: store_pb2.StoreStatus) -> Json:
-    """How one replica of a store is."""
+    """The condition of one replica of a store."""
     return {
         "role": name_of(store_pb2.StoreRole, message.role),
         "condition": name_of(store_pb2.StoreCondition, message.condition),
@@ -288,5 +288,5 @@ def store(message: store_pb2.StoreStatus) -> Json:
 
 
 def store_silent(message: str) -> Json:
-    """`store` for a replica that does not answer: as if it said so itself."""
+    """`store` for a replica that does not answer, in the same shape."""
     return {**store(store_pb2.StoreStatus()), "condition": "UNREACHABLE", "message": message, "since": ""}

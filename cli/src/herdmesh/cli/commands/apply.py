@@ -1,4 +1,4 @@
-"""`herd apply` and `herd validate`: connectors from files that a Connect user already has, stored or only checked."""
+"""`herd apply` and `herd validate`: connectors from Connect's own files, stored or only checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
 _TRIMMED = "".join(map(chr, range(0x21)))
-"""What is taken off both ends of a new connector's name, as Java's `String.trim` does."""
+"""Characters that are removed from both ends of a new connector's name, as Java's `String.trim` does."""
 FilesOption = Annotated[
     list[str],
     typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
@@ -43,7 +43,7 @@ def apply(
 
     async def work(client: HerderClient) -> None:
         given, bad = read_all(files)
-        if len(given) > 1:  # what is applied alone is checked by that
+        if len(given) > 1:  # a single connector is checked by its own apply
             for one in list(given):
                 try:
                     refuse_invalid(one.name, await _validation(client, one))
@@ -85,7 +85,7 @@ def apply(
 
 
 def validate(files: FilesOption, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Say what is wrong with configs, on a worker that has the plugin; -o json has Connect's validation result."""
+    """Report the errors of configs, found on a worker that has the plugin; -o json has Connect's validation result."""
 
     async def work(client: HerderClient) -> None:
         given, bad = read_all(files)
@@ -118,13 +118,13 @@ async def _validation(client: HerderClient, one: GivenConnector) -> worker_servi
 
 
 def _after(error: CommandError, applied: list[views.Json]) -> CommandError:
-    """A failure half-way, with what was applied before it."""
+    """An error half-way, with the list of connectors that were applied before it."""
     names = ", ".join(str(one["name"]) for one in applied)
     return replace(error, message=f"{error.message}; applied before it: {names}") if names else error
 
 
 def not_all(bad: list[tuple[str, CommandError]], what_happened: str) -> CommandError:
-    """One error of all that are bad: every file, field and fix. Its exit code is that of the first."""
+    """One error of all bad connectors: every file, field and fix. Its exit code is that of the first."""
     if len(bad) == 1:
         [(source, error)] = bad
         where = "" if error.message.startswith(_named(source)) else f"{_named(source)}: "
@@ -142,7 +142,7 @@ def not_all(bad: list[tuple[str, CommandError]], what_happened: str) -> CommandE
 
 
 def refuse_invalid(name: str, validation: worker_service.ConfigValidation) -> None:
-    """Raises CommandError with every error of the config, key by key; returns when there is none."""
+    """Raise CommandError with every error of the config, key by key; return when there is none."""
     found = tuple(
         (field.name, f"{error} ({fix})" if fix else error)
         for field in validation.fields
@@ -153,7 +153,7 @@ def refuse_invalid(name: str, validation: worker_service.ConfigValidation) -> No
 
 
 def tell_warnings(name: str, warnings: Iterable[worker_service.ConfigWarning]) -> None:
-    """Settings that are accepted and have not the effect they ask for, on standard error."""
+    """Print settings that are accepted but do not have their effect, on standard error."""
     for one in warnings:
         fix = f" ({one.fix})" if one.fix else ""
         err.print(f"[yellow]warning:[/] connector {escape(name)}: {escape(one.message + fix)}", soft_wrap=True)
@@ -161,7 +161,7 @@ def tell_warnings(name: str, warnings: Iterable[worker_service.ConfigWarning]) -
 
 @dataclass(frozen=True, slots=True)
 class ConnectorDocument:
-    """One connector of a file, as Connect's REST API takes it. `initial_state` "" = none was written."""
+    """One connector of a file, in the form of Connect's REST API. `initial_state` "" = not in the file."""
 
     name: str
     config: dict[str, Any]
@@ -178,7 +178,7 @@ class GivenConnector:
 
 
 def read_all(files: list[str]) -> tuple[list[GivenConnector], list[tuple[str, CommandError]]]:
-    """The connectors of all files that can be used, and what is wrong with each of the others."""
+    """The usable connectors of all files, and the error of each other one."""
     given: list[GivenConnector] = []
     bad: list[tuple[str, CommandError]] = []
     seen: dict[str, str] = {}
@@ -201,7 +201,7 @@ def read_all(files: list[str]) -> tuple[list[GivenConnector], list[tuple[str, Co
 def read_connectors(source: str) -> list[tuple[str, dict[str, Any]]]:
     """(name, config) of each connector in a file: one object or a list of them.
 
-    Raises `CommandError` naming the file and what is wrong with it.
+    Raises `CommandError` with the file and the error.
     """
     documents = read_documents(source)
     for one in documents:
@@ -211,7 +211,7 @@ def read_connectors(source: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def read_documents(source: str) -> list[ConnectorDocument]:
-    """Each connector of a file. Raises as `read_connectors`."""
+    """Each connector of a file. Raises the errors of `read_connectors`."""
     document = read_document(source)
     items: list[Any] = cast("list[Any]", document) if isinstance(document, list) else [document]
     if not items:
@@ -220,7 +220,7 @@ def read_documents(source: str) -> list[ConnectorDocument]:
 
 
 def read_document(source: str) -> Any:
-    """The JSON in a file, or (`-`) on standard input. Raises CommandError naming it."""
+    """The JSON in a file, or (`-`) on standard input. Raises CommandError with the file's name."""
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text()
     except OSError as error:
@@ -275,7 +275,7 @@ def _check_text(what: str, text: str) -> None:
 
 
 def unusable(source: str, what: str) -> CommandError:
-    """A file that cannot be used, and why."""
+    """The error of a file that cannot be used, with the reason."""
     return CommandError("USAGE", f"{_named(source)}: {what}", exit_code=EXIT_USAGE)
 
 

@@ -1,4 +1,4 @@
-"""`herd create` and `herd patch`: a connector that must be new, and some keys of one that must be there."""
+"""`herd create` and `herd patch`: a connector that must be new, and changed keys of one that must exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from herdmesh.cli.output import Format, out, print_json
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
-#: Connect's REST API says RUNNING for what its config topic calls STARTED; both are taken.
+#: Connect's REST API calls RUNNING what its config topic calls STARTED; both are accepted.
 _STATES = {"RUNNING": "STARTED", "STARTED": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
 
 
@@ -39,7 +39,7 @@ def create(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Create one connector, if there is none of its name; its state and its offsets are in force from the beginning."""
+    """Create one connector, if none has its name; its state and its offsets are in force from the beginning."""
 
     async def work(client: HerderClient) -> None:
         (document, *more) = read_documents(file)
@@ -75,7 +75,7 @@ def patch(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Change some keys of a connector's config and leave the others as they are."""
+    """Change some keys of a connector's config and keep the others."""
 
     async def work(client: HerderClient) -> None:
         wanted: dict[str, Any] = _object(file) if file else {}
@@ -96,7 +96,7 @@ def patch(
 
 
 def _state(wanted: str) -> common.TargetState.ValueType:
-    """The initial state; "" = the herder's default. Raises CommandError that lists those there are."""
+    """The initial state; "" = the herder's default. Raises CommandError that lists the valid states."""
     if not wanted:
         return common.TARGET_STATE_UNSPECIFIED
     known = _STATES.get(wanted.upper())
@@ -107,7 +107,7 @@ def _state(wanted: str) -> common.TargetState.ValueType:
 
 
 def read_offsets(source: str) -> list[offset_messages.OffsetEntry]:
-    """Offsets in the form of KIP-875, of a file or (-) standard input. Raises CommandError naming the file."""
+    """Offsets in the form of KIP-875, from a file or (-) standard input. Raises CommandError with the file's name."""
     listed = _object(source).get("offsets")
     if not isinstance(listed, list):
         raise unusable(source, 'expected {"offsets": [{"partition": {...}, "offset": {...}}, ...]}')

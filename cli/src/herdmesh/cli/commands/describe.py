@@ -1,4 +1,6 @@
-"""`herd describe`: one object in full; for a connector also why each part is where it is, and what happens next."""
+"""`herd describe`: one object in full; for a connector also the reason for the place and state of each part, and its
+next step.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,16 @@ from herdmesh.cli.output import (
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 
 _VALIDATION_S = 3.0
-"""A connector may look at its database when its config is validated: describe does not wait longer for that."""
+"""A connector may query its database during validation: describe does not wait longer for that."""
 
 describe_app = typer.Typer(no_args_is_help=True, help="Show one thing in full.")
 
 
 @describe_app.command("connector")
 def describe_connector(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Show a connector: owner, generation, restarts, last error with its trace, lag, what happens next, config, and its
-    settings that have not the effect they ask for."""
+    """Show a connector: worker, generation, restarts, last error with its trace, lag, next step, config, and settings
+    that do not have their effect.
+    """
 
     async def work(client: HerderClient) -> None:
         found = await fetch_connector(client, name)
@@ -59,7 +62,7 @@ def describe_worker(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show a worker and everything it holds."""
+    """Show a worker and all its connectors and tasks."""
 
     async def work(client: HerderClient) -> None:
         found = await fetch_worker(client, worker_id)
@@ -80,7 +83,7 @@ def describe_plugin(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show the configuration a plugin takes: keys, types, defaults, meaning."""
+    """Show the configuration of a plugin: keys, types, defaults, meaning."""
 
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.GetPlugin, admin.GetPluginRequest(class_name=class_name))
@@ -108,7 +111,7 @@ def describe_plugin(
 
 
 async def _warnings(client: HerderClient, config: views.Json) -> list[views.Json] | None:
-    """What a worker says of the settings now; None = none could say, or none in time."""
+    """A worker's warnings about the settings; None = no worker answered, or none in time."""
     request = messages.ValidateConfigRequest(config=to_properties(config))
     try:
         async with asyncio.timeout(_VALIDATION_S):
@@ -119,7 +122,9 @@ async def _warnings(client: HerderClient, config: views.Json) -> list[views.Json
 
 
 def story(unit: views.Json) -> Iterator[str]:
-    """What an operator asks of a connector or task, line by line, as markup: why it is so, what comes next."""
+    """The lines about a connector or task for an operator, as markup: its state, the reason for it, and the
+    next step.
+    """
     held = f"on {escape(unit['worker_id'])}, generation {unit['generation']}" if unit["worker_id"] else "on no worker"
     since = f", for {age(unit['since'])}" if "since" in unit else ""
     yield f"{colored(unit['state'])} {held}{since}"
@@ -139,7 +144,7 @@ def story(unit: views.Json) -> Iterator[str]:
 
 
 def _tells_more(unit: views.Json, restart: views.Json) -> bool:
-    """False for what failed for good without a restart: the explanation says that none comes."""
+    """False for a unit that failed for good without a restart: the explanation already says that none comes."""
     return unit["state"] != "FAILED" or bool(restart["next_time"]) or restart["attempt"] > restart["attempts_max"]
 
 

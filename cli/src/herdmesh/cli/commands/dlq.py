@@ -42,7 +42,7 @@ _AGES = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class DeadLetterFormat(StrEnum):
-    """How to print letters."""
+    """The output formats of dead letters."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -72,10 +72,11 @@ def list_dead_letters(
     herder: HerderOption = None,
     output: LetterOutputOption = DeadLetterFormat.TABLE,
 ) -> None:
-    """List dead letters that were not put back, newest first. Times are the records' own: a queue keeps no other.
+    """List dead letters that were not replayed, newest first. Times are those of the records: a queue has no others.
 
-    Of a queue that connectors share only this one's are listed, and those that do not say whose they are, because they
-    were written without errors.deadletterqueue.context.headers.enable=true."""
+    Of a queue that connectors share, only this connector's are listed, and those that name no connector, because they
+    were written without errors.deadletterqueue.context.headers.enable=true.
+    """
     brief = output is DeadLetterFormat.TABLE
     request = admin.ListDeadLettersRequest(name=name, include_replayed=replayed, stage=stage, error=error)
     request.view = admin.DEAD_LETTER_VIEW_BRIEF if brief else admin.DEAD_LETTER_VIEW_FULL
@@ -112,10 +113,11 @@ def show(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show one dead letter whole: why it failed, where it came from, key, value, headers, stack trace.
+    """Show one dead letter in full: its error, its origin, key, value, headers, stack trace.
 
-    What -o json prints can be edited (key, value, headers, original.topic and original.partition) and put back with
-    `herd dlq replay NAME -f FILE`."""
+    The output of -o json can be edited (key, value, headers, original.topic and original.partition) and replayed with
+    `herd dlq replay NAME -f FILE`.
+    """
 
     async def work(client: HerderClient) -> None:
         request = admin.ListDeadLettersRequest(name=name, places=[dead_letters.place_of(place)])
@@ -148,10 +150,11 @@ def replay(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Put dead letters back, each once, oldest first, in transactions: what is not put back stays a dead letter.
+    """Replay dead letters, each once, oldest first, in transactions: a letter that is not replayed stays a dead letter.
 
     A sink's go to the topic and partition they were read from, with their key, time and headers. A source's go through
-    the connector's transformations and converters as they are now, to the topic that gives."""
+    the connector's current transformations and converters, to the topic that results.
+    """
     given = [*(places or ()), *(files or ())]
     if everything == bool(given):
         raise typer.BadParameter("name letters (PARTITION:OFFSET, or -f FILE), or all of them with --all")
@@ -181,7 +184,7 @@ def replay(
 async def _fetched(
     client: HerderClient, request: admin.ListDeadLettersRequest, limit: int
 ) -> AsyncIterator[tuple[str, admin.DeadLetter]]:
-    """Queue and letter, page by page; one more than the limit, which tells that there are more."""
+    """Yield queue and dead letter, page by page; one more than the limit, which shows that there are more."""
     request.page_size = min(limit + 1, _PAGE_SIZE) if limit else _PAGE_SIZE
     while True:
         reply = await client.call(lambda stub: stub.ListDeadLetters, request)
@@ -193,7 +196,7 @@ async def _fetched(
 
 
 async def _steps(client: HerderClient, base: admin.ReplayDeadLettersRequest) -> AsyncIterator[Any]:
-    """All that are there now, step by step."""
+    """Replay all dead letters that exist now, step by step."""
     while True:
         base.request_id = new_request_id()
         reply = await client.call(lambda stub: stub.ReplayDeadLetters, base)
@@ -206,7 +209,7 @@ async def _steps(client: HerderClient, base: admin.ReplayDeadLettersRequest) -> 
 async def _chunks(
     client: HerderClient, base: admin.ReplayDeadLettersRequest, named: list[admin.DeadLetter]
 ) -> AsyncIterator[Any]:
-    """Named letters, as many at once as one transaction takes."""
+    """Replay named dead letters, in requests of as many as one transaction takes."""
     while named:
         size_bytes, count = 0, 0
         for letter in named[:_LETTERS_MAX]:
@@ -235,7 +238,7 @@ def _read(file: str) -> str:
 
 
 def moment(text: str, now: datetime, option: str = "--since") -> datetime:
-    """`15m` before `now`, or an ISO time, UTC where it names no zone. Raises CommandError."""
+    """`15m` before `now`, or an ISO time, UTC where it has no zone. Raises CommandError."""
     number, unit = text[:-1], text[-1:]
     try:
         if number.isdecimal() and unit in _AGES:
@@ -282,7 +285,7 @@ def _listed(found: Iterable[Json], *, wide: bool, replayed: bool) -> Any:
 
 
 def _time(text: str | None, now: datetime, *, wide: bool) -> str:
-    """`2026-11-22 08:00:00`; in a narrow list only the time when it is of today, else only the date."""
+    """`2026-11-22 08:00:00`; in a narrow list only the time if it is of today, else only the date."""
     if text is None:
         return "-"
     date, _, time = text.removesuffix("Z").partition("T")
@@ -330,7 +333,7 @@ def _print_letter(shown: Json) -> None:
 
 
 def _shown(text: str | None, encoding: str | None) -> str:
-    """As text where a terminal can show it, else in hex."""
+    """Text where a terminal can show it, else hex."""
     if text is None:
         return "null"
     if encoding == "utf-8" and dead_letters.is_plain(text):

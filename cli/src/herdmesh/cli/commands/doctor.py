@@ -2,8 +2,8 @@
 
 Owns the queries (every replica of both stores, the herder) and the advice per finding. The store itself names its
 condition; nothing here guesses. Exit code 0 when every replica is HEALTHY, no record is undecodable and a herder leads;
-else 1. Connectors and tasks that wait, are stuck or failed are listed besides: a mesh whose database is down is
-healthy.
+else 1. Connectors and tasks that wait, stall or failed are listed too, but do not count: a mesh whose database is down
+is healthy.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from herdmesh.devstack.readiness import store_status
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError
 
-#: A store answers in every role; one that does not within this time is not there.
+#: A store answers in every role; one that does not answer within this time counts as missing.
 _TIMEOUT_S: Final = 5.0
 _HERDER_PATIENCE_S: Final = 2.0
-#: Undecodable records, and waits, printed for people; `-o json` has all that the store keeps.
+#: Maximum number of undecodable records, and of waits, printed for people; `-o json` has all that the store keeps.
 _SHOWN_MAX: Final = 20
 
 HINTS: Final[dict[str, str]] = {
@@ -58,7 +58,7 @@ def _stores_option(variable: str, port: int) -> Any:
     return typer.Option(metavar="HOST:PORT,...", help=f"Every replica to ask. Default: {default}.")
 
 
-#: Conditions of connectors and tasks that are listed; WAITING is listed for itself.
+#: Conditions of connectors and tasks that are listed as notices; WAITING has a list of its own.
 _NOTED: Final = ("STALLED", "RECONFIGURATION_LIMITED")
 _LOOK: Final = "`herd describe connector` has the trace."
 
@@ -73,7 +73,7 @@ def doctor(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Say what keeps stores and herder from working, and what to do; exit code 1 when there is anything."""
+    """Report what keeps stores and herder from working, and what to do; exit code 1 when there is a finding."""
 
     async def work() -> None:
         found = await examine(find_config_stores(config_store), find_status_stores(status_store), find_herder(herder))
@@ -88,8 +88,9 @@ def doctor(
 
 
 async def examine(config_stores: Sequence[str], status_stores: Sequence[str], herder: str) -> views.Json:
-    """Ask everybody at once. Keys: `healthy`, `replicas`, `herder`; `findings`, `waits` and `notices`, each with a
-    `hint`; `refused_plugins` as `herd get plugins` has them."""
+    """Query all services at once. Keys: `healthy`, `replicas`, `herder`; `findings`, `waits` and `notices`, each with a
+    `hint`; `refused_plugins` as in `herd get plugins`.
+    """
     asked = [("config-store", address) for address in config_stores]
     asked += [("status-store", address) for address in status_stores]
     leader, *replicas = await asyncio.gather(_herder(herder), *(_replica(store, address) for store, address in asked))
@@ -149,7 +150,7 @@ async def _herder(address: str) -> views.Json:
 
 
 def _waits(connectors: Sequence[views.Json]) -> list[views.Json]:
-    """Of every connector and task that has the condition WAITING; `task` is None of a connector."""
+    """The wait of every connector and task with the condition WAITING; `task` is None for a connector."""
     found: list[views.Json] = []
     for connector in connectors:
         for unit in (connector["connector"], *connector["tasks"]):
@@ -168,7 +169,9 @@ def _waits(connectors: Sequence[views.Json]) -> list[views.Json]:
 
 
 def _notices(connectors: Sequence[views.Json]) -> list[views.Json]:
-    """Of every connector and task that failed, stands still or asks for too much; `task` is None of a connector."""
+    """The notice of every connector and task that failed, stalls or reconfigures too often; `task` is None for a
+    connector.
+    """
     found: list[views.Json] = []
     for connector in connectors:
         for unit in (connector["connector"], *connector["tasks"]):

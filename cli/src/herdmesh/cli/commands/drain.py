@@ -1,5 +1,5 @@
-"""`herd drain worker` and `herd undrain worker`: all units moved off a worker before it is stopped, and the worker let
-back.
+"""`herd drain worker` and `herd undrain worker`: all units moved off a worker before it is stopped, and its return to
+work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def drain_worker(
         float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Wait at most so long.")
     ] = 120,
 ) -> None:
-    """Move everything off a worker and give it nothing new; what nobody else can take stays until somebody can."""
+    """Move all connectors and tasks off a worker and give it no new ones; those that no other worker can run stay until
+    one can.
+    """
 
     async def work(client: HerderClient) -> None:
         request = admin.DrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
@@ -60,7 +62,7 @@ def drain_worker(
 
 @undrain_app.command("worker")
 def undrain_worker(worker_id: WorkerArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Let a draining or drained worker take work again."""
+    """Let a draining or drained worker take connectors and tasks again."""
 
     async def work(client: HerderClient) -> None:
         request = admin.UndrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
@@ -76,9 +78,10 @@ def undrain_worker(worker_id: WorkerArgument, herder: HerderOption = None, outpu
 async def _until_drained(
     client: HerderClient, request: admin.DrainWorkerRequest, found: connector_pb2.Worker, *, quiet: bool
 ) -> connector_pb2.Worker:
-    """Follow the herder's watch until the worker holds nothing, whether it is still there or left because of that; a
-    watch that breaks is opened again. Raises CommandError when the worker was lost with what it held, or takes work
-    again."""
+    """Follow the herder's watch until the worker holds no units, whether it is still there or has left for that reason;
+    opens a broken watch again. Raises CommandError when the worker was lost while it still held units, or takes units
+    again.
+    """
     left: int | None = None
     while not _drained(found):
         listed = False
@@ -92,7 +95,7 @@ async def _until_drained(
                         listed = True
                         found.CopyFrom(worker)
                 if kind == "snapshot_complete" and not listed:
-                    # It left before this watch began: the same request again tells how.
+                    # The worker left before this watch began: a repeated request returns the outcome.
                     found.CopyFrom((await client.call(lambda stub: stub.DrainWorker, request)).worker)
                 held = len(found.connectors) + len(found.tasks)
                 if held != left and not quiet:

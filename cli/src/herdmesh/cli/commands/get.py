@@ -17,7 +17,7 @@ from herdmesh.cli.errors import CommandError, from_reason
 from herdmesh.cli.output import Format, colored, err, out, paged, print_json, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 
-#: An error names so many connectors; a longer name than this is compared by its beginning.
+#: Maximum number of connectors that an error names; of a longer name only the beginning is compared.
 _NAMES_MAX = 10
 _NAME_LENGTH_MAX = 200
 
@@ -87,7 +87,7 @@ async def _one_connector(client: HerderClient, name: str, output: Format) -> Non
 
 @get_app.command("workers")
 def workers(name: OneName = None, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """List workers and what they hold."""
+    """List workers with their connectors and tasks."""
 
     async def work(client: HerderClient) -> None:
         found = [await fetch_worker(client, name)] if name else await _fetch_workers(client)
@@ -112,7 +112,7 @@ def workers(name: OneName = None, herder: HerderOption = None, output: OutputOpt
 
 @get_app.command("plugins")
 def plugins(name: OneName = None, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """List the classes the live workers can load, and plugins that they found and cannot load."""
+    """List the classes that live workers can load, and the plugins that they found but cannot load."""
 
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.ListPlugins, admin.ListPluginsRequest())
@@ -139,7 +139,7 @@ def plugins(name: OneName = None, herder: HerderOption = None, output: OutputOpt
 
 
 def print_refused_plugins(refused: Sequence[views.Json]) -> None:
-    """Plugins that were found and cannot be loaded: why, and what to do."""
+    """Print the plugins that were found but cannot be loaded, each with its reason and fix."""
     for one in refused:
         where = f"{one['folder']} ({one['plugin']})" if one["plugin"] else one["folder"]
         workers = escape(", ".join(one["workers"]))
@@ -150,7 +150,7 @@ def print_refused_plugins(refused: Sequence[views.Json]) -> None:
 
 @get_app.command("topics")
 def topics(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """List the topics a connector was seen to use (KIP-558)."""
+    """List the topics that a connector was seen to use (KIP-558)."""
 
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.ListTopics, admin.ListTopicsRequest(name=name))
@@ -186,7 +186,7 @@ def loggers(
 
 
 async def fetch_connector(client: HerderClient, name: str) -> views.Json:
-    """One connector. "Not found" says what exists."""
+    """One connector. The error "not found" lists the existing ones."""
     try:
         reply = await client.call(lambda stub: stub.GetConnector, messages.GetConnectorRequest(name=name))
     except CommandError as error:
@@ -198,7 +198,7 @@ async def fetch_connector(client: HerderClient, name: str) -> views.Json:
 
 
 def _some(names: list[str], like: str) -> str:
-    """Names to choose from; of many those that are nearest to what was asked for."""
+    """Existing names; of many those that are nearest to the requested one."""
     if len(names) > _NAMES_MAX:
         near = difflib.get_close_matches(like[:_NAME_LENGTH_MAX], names, _NAMES_MAX, 0.3)
         return f"{len(names)}, such as {', '.join(near or names[:_NAMES_MAX])}"
@@ -222,7 +222,7 @@ async def fetch_connectors(client: HerderClient, *, full: bool = True) -> list[v
 
 
 async def fetch_worker(client: HerderClient, worker_id: str) -> views.Json:
-    """One worker. "Not found" says which there are."""
+    """One worker. The error "not found" lists the existing ones."""
     known = await _fetch_workers(client)
     for one in known:
         if one["worker_id"] == worker_id:

@@ -2,7 +2,7 @@
 
 Owns the two commands. History is a read of the config store. A restore is an update like any other, so an earlier
 config is validated as a new one is, and its tasks restart as for any change. The store never returns secrets, so
-redacted values are taken from the config in force, or given again.
+redacted values are taken from the config in force, or from the command line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def history(
     config_store: ConfigStoresOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show who changed a connector when, newest first; also of one that was deleted."""
+    """List the changes of a connector with caller and time, newest first; also of a deleted connector."""
 
     async def work() -> None:
         found: list[views.Json] = []
@@ -84,7 +84,7 @@ def restore(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Give a connector an earlier config again, also one that was deleted. It is validated as any update."""
+    """Set a connector's config back to an earlier one, also of a deleted connector. It is validated as any update."""
 
     async def work(client: HerderClient) -> None:
         given = dict(_pair(text) for text in secret or ())
@@ -149,7 +149,9 @@ async def _entries(name: str, config_store: str | None) -> AsyncIterator[store.H
 
 
 async def _entry(name: str, revision: str, config_store: str | None) -> store.HistoryEntry:
-    """The change at a revision, written whole or as history shows it. Raises CommandError when it has no config."""
+    """The change at a revision, which may be given in full or as history shows it. Raises CommandError when it has no
+    config.
+    """
     async for entry in _entries(name, config_store):
         text = revisions.to_text(revisions.from_proto(entry.revision))
         if revision in (text, text.rpartition("@")[2]):
@@ -162,7 +164,7 @@ async def _entry(name: str, revision: str, config_store: str | None) -> store.Hi
 
 
 async def _current(client: HerderClient, name: str) -> Any:
-    """The connector in force, None when there is none."""
+    """The current connector, None when there is none."""
     try:
         reply = await client.call(lambda stub: stub.GetConnector, messages.GetConnectorRequest(name=name))
     except CommandError as error:
@@ -180,7 +182,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def view(entry: store.HistoryEntry) -> views.Json:
-    """One change as JSON shows it; what the change has nothing of is null."""
+    """One change as JSON; fields that the change does not have are null."""
     return {
         "revision": revisions.to_text(revisions.from_proto(entry.revision)),
         "time": entry.time.ToJsonString(),
@@ -214,7 +216,7 @@ def _what_restarted(asked: views.Json) -> str:
 
 
 def summary_of(one: views.Json) -> str:
-    """What a change did, in a few words."""
+    """The effect of a change, in a few words."""
     if one["deleted"]:
         return "deleted"
     parts = [", ".join(one["changed"])] if one["changed"] else []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def pause(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Keep a connector's tasks in place and move no records."""
+    """Keep a connector's tasks on their workers and move no records."""
     request = messages.PauseConnectorRequest(request_id=new_request_id(), name=name)
     _change(lambda stub: stub.PauseConnector, request, "paused", name, herder, output)
 
@@ -34,7 +34,7 @@ def resume(name: NameArgument, herder: HerderOption = None, output: OutputOption
 
 
 def stop(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Give up a connector's tasks and keep its config and offsets."""
+    """Stop a connector's tasks and keep its config and offsets."""
     request = messages.StopConnectorRequest(request_id=new_request_id(), name=name)
     _change(lambda stub: stub.StopConnector, request, "stopped", name, herder, output)
 
@@ -92,7 +92,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Succeed when there is none.")] = False,
 ) -> None:
-    """Delete a connector. Its offsets stay, so the same name continues where it was."""
+    """Delete a connector. Its offsets stay: a new connector of the same name continues from them."""
 
     async def work(client: HerderClient) -> None:
         request = config_messages.DeleteConnectorRequest(request_id=new_request_id(), name=name)

@@ -38,14 +38,15 @@ TimeoutOption = Annotated[
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _TIMEOUT_S = 90.0
-"""Java's request waits as long."""
+"""The same time as for Java's request."""
 _SINK_PARTITION = {"kafka_topic", "kafka_partition"}
 
 
 @offsets_app.command("get")
 def get_offsets(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Show a connector's offsets: of a sink what its consumer group committed, of a source what is in its offsets
-    topic. They are told in any state; -o json is what `herd offsets set -f` takes."""
+    """Show a connector's offsets: of a sink those committed by its consumer group, of a source those in its offsets
+    topic. This works in any state; -o json is the input of `herd offsets set -f`.
+    """
 
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.GetOffsets, messages.GetOffsetsRequest(name=name))
@@ -82,7 +83,9 @@ def set_offsets(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Have a stopped connector go on from these offsets, all or none; what is not named stays as it is."""
+    """Set the offsets from which a stopped connector continues, all or none; partitions that are not named keep
+    theirs.
+    """
     one = (topic, partition, offset)
     if bool(file) == any(part not in ("", None) for part in one):
         raise typer.BadParameter("give the offsets with --file, or one with --topic, --partition and --offset")
@@ -108,8 +111,9 @@ def reset(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Forget all offsets of a stopped connector, and show what they were. A sink then begins as
-    consumer.override.auto.offset.reset says (earliest), a source at its beginning."""
+    """Remove all offsets of a stopped connector, and show them as they were. A sink then begins according to
+    consumer.override.auto.offset.reset (default: earliest), a source at its beginning.
+    """
 
     def request() -> messages.ResetOffsetsRequest:
         return messages.ResetOffsetsRequest(request_id=new_request_id(), name=name, dry_run=dry_run)
@@ -133,10 +137,11 @@ def rewind(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Have a stopped connector go on from the first records that are not older than a time. Of a sink by the records'
-    own times, in a partition without any from its end; refused where that is beyond the committed offset, unless it is
-    allowed. Of a source as its connector knows where it was then (mirrors, tables with a timestamp column); never
-    forward."""
+    """Have a stopped connector continue from the first records that are not older than a time. A sink goes by the
+    records' own times, in a partition without such records from its end; refused where that is beyond the committed
+    offset, unless it is allowed. A source goes where its connector knows its position at that time (mirrors, tables
+    with a timestamp column), never forward.
+    """
 
     def request() -> messages.RewindOffsetsRequest:
         wanted = messages.RewindOffsetsRequest(
@@ -149,7 +154,7 @@ def rewind(
 
 
 class _Doing:
-    """How a change is to be made and told."""
+    """The options of a change: how it is made and reported."""
 
     def __init__(
         self, verb: str, dry_run: bool, yes: bool, timeout_s: float, herder: str | None, output: Format
@@ -163,13 +168,13 @@ class _Doing:
 
     @property
     def caption(self) -> str:
-        """What the offsets are that a change tells."""
+        """The caption of the offsets that a change shows."""
         if self.verb == "reset":
             return "to be forgotten" if self.dry_run else "as they were"
         return "as they would be" if self.dry_run else "as they are now"
 
     def confirm(self, name: str) -> None:
-        """Ask, unless there is nothing to ask. Exits when the answer is no, or nobody can give one."""
+        """Ask the user, unless no question is needed. Exits when the answer is no, or nobody can answer."""
         if not self._asks:
             return
         if not typer.get_text_stream("stdin").isatty():
@@ -222,7 +227,7 @@ def _sink_entry(topic: str, partition: int, offset: str) -> messages.OffsetEntry
 
 
 def _documents(entries: Sequence[messages.OffsetEntry]) -> list[Json]:
-    """In Connect's shape."""
+    """Offsets in Connect's form."""
     return [
         {
             "partition": json.loads(entry.partition_json),

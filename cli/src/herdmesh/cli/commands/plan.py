@@ -15,7 +15,7 @@ from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 
 
 def plan(files: FilesOption, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Say what `herd apply` of these files would start, stop, restart and keep, and what becomes of offsets."""
+    """Show what `herd apply` of these files would start, stop, restart and keep, and the effect on offsets."""
 
     async def work(client: HerderClient) -> None:
         plans: list[views.Json] = []

@@ -1,4 +1,4 @@
-"""`herd plugin new`: a working connector package to start from."""
+"""`herd plugin new`: a working connector package as a starting point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ plugin_app = typer.Typer(no_args_is_help=True, help="Connectors of your own.")
 
 @plugin_app.callback()
 def _plugin() -> None:
-    """Connectors of your own."""
+    """Write your own connectors."""
 
 
 @plugin_app.command()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from herdmesh.standalone.worker_properties import WorkerPlan
 
 _EXIT_CONFIG: Final = 5
-#: Wrappers such as timeout and make send a signal twice; that is one wish.
+#: Wrappers such as timeout and make send a signal twice; within this time both count as one.
 _DOUBLED_S: Final = 0.5
 _LOG_LEVEL = "HERDMESH_LOG_LEVEL"
 
@@ -97,7 +97,7 @@ def run_standalone(
         except CommandError as error:
             if output is Format.TABLE:
                 raise
-            print_json_line(error_document(error))  # it ends a stream, so it is one line of it
+            print_json_line(error_document(error))  # it ends a stream, so it is one line of the stream
             raise typer.Exit(error.exit_code) from None
 
     run(output, work_told)
@@ -115,8 +115,9 @@ def _services() -> ModuleType:
 
 
 async def until_kafka_serves(plan: WorkerPlan, stop: asyncio.Event) -> None:
-    """As Connect, which does not start without a broker either. Raises CommandError after `PATIENCE_S`, with what the
-    client said last."""
+    """Wait for a broker: Connect does not start without one either. Raises CommandError after `PATIENCE_S`, with the
+    client's last message.
+    """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + PATIENCE_S
     said: deque[str] = deque(maxlen=1)
@@ -141,7 +142,7 @@ async def _serves(plan: WorkerPlan, said: deque[str]) -> str | None:
 
 
 class _Progress:
-    """What a user sees while connectors start and run: one line for each change of a connector's state."""
+    """The progress for a user while connectors start and run: one line for each change of a connector's state."""
 
     def __init__(self, output: Format) -> None:
         self._json = output is Format.JSON
@@ -155,11 +156,11 @@ class _Progress:
             out.print(text, soft_wrap=True)
 
     def warn(self, warning: Problem) -> None:
-        """Tell of what is accepted and has not the effect it asks for."""
+        """Print a setting that is accepted but does not have its effect."""
         _warn(warning, Format.JSON if self._json else Format.TABLE)
 
     def follow(self, address: str) -> None:
-        """Tell of every connector's changes from now on."""
+        """Print every connector's changes from now on."""
         self._following = asyncio.create_task(Board().follow(address, self._changed))
 
     def close(self) -> None:
@@ -189,8 +190,8 @@ class _Progress:
 
 
 def _read(worker: str, connectors: Sequence[str], output: Format) -> tuple[WorkerPlan, list[ConnectorFile]]:
-    """Everything in the files; tells the warnings. Raises CommandError with everything wrong."""
-    # It knows converters and all their options: half the time that any command takes to start.
+    """The content of all files; prints the warnings. Raises CommandError with all errors."""
+    # The module knows converters and all their options: its import takes half the start time of any command.
     from herdmesh.standalone.worker_properties import plan_worker
 
     try:
@@ -248,7 +249,7 @@ async def _create_all(ready: asyncio.Future[Addresses], files: Sequence[Connecto
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """Set by the first Ctrl-C or SIGTERM; a second one ends the command at once."""
+    """An event that the first Ctrl-C or SIGTERM sets; a second one ends the command at once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     first_s = 0.0

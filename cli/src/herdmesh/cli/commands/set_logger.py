@@ -21,7 +21,7 @@ def set_logger(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Change the level of a logger and of all below it."""
+    """Change the level of a logger and of all loggers below it."""
 
     async def work(client: HerderClient) -> None:
         request = admin.SetLoggersRequest(

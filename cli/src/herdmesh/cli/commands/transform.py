@@ -1,8 +1,8 @@
 """`herd transform`: a chain of converters and transformations, tried on records from a file or standard input.
 
-Owns the command: its options and exit codes. Reading, running and showing: `herdmesh.cli.transform`.
+Owns the command: its options and exit codes. Reading, running and printing are in `herdmesh.cli.transform`.
 
-Invariant: imports nothing of a cluster, and nothing of a chain until the command runs.
+Invariant: imports no client of a mesh, and no part of a chain until the command runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from herdmesh.cli.output import Format, print_error
 from herdmesh.cli.transform.options import Direction, Output, RecordForm
 from herdmesh.connect.config import redacted
 
-#: As a shell says that a process ended because nobody reads it any more.
+#: The exit code of a shell for a process that ended by SIGPIPE: nobody reads its output any more.
 _EXIT_PIPE: Final = 141
 
 
@@ -74,7 +74,9 @@ def transform(
             raise CommandError("USAGE", f"--tolerance {tolerance}: it is none or all", exit_code=EXIT_USAGE)
         if fail_fast and tolerance == "all":
             raise CommandError("USAGE", "--fail-fast contradicts --tolerance all", "Leave one out.", EXIT_USAGE)
-        from herdmesh.cli.transform.session import open_session  # what it imports would take a third of each start
+        from herdmesh.cli.transform.session import (
+            open_session,
+        )  # these imports would take a third of each start of `herd`
 
         session = open_session(config, worker, direction, topic, form, fail_fast=fail_fast)
         if explain or bench:
@@ -87,7 +89,7 @@ def transform(
             raise typer.Exit(EXIT_INTERNAL)
 
 
-#: The command as an application of its own, as `herd transform`.
+#: The command as an application of its own, for `herd transform`.
 alone = typer.Typer(name="herd", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 alone.command("transform")(transform)
 alone.callback()(lambda: None)
@@ -95,15 +97,16 @@ alone.callback()(lambda: None)
 
 @contextmanager
 def _ended() -> Generator[None]:
-    """Makes an error, Ctrl-C or a reader that went away the end of the command. Not `runner.run`, which brings the
-    cluster's client."""
+    """Turn an error, Ctrl-C or a closed output into the end of the command. Does not use `runner.run`, which imports
+    the herder's client.
+    """
     try:
         yield
     except CommandError as error:
         print_error(error, Format.TABLE)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python says so when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python prints an error about it at its end
         raise typer.Exit(_EXIT_PIPE) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

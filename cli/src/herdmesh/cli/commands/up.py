@@ -39,7 +39,7 @@ def up(
 
 
 def down(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> None:
-    """Stop what `herd up --detach` started, in order."""
+    """Stop in order the processes that `herd up --detach` started."""
 
     async def work() -> None:
         stopped = await stop_detached(data)
@@ -102,7 +102,7 @@ async def _finish(stack: Stack, starting: asyncio.Task[None], live: Live | None,
     if not starting.done():
         starting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await starting  # it stops what it had started
+            await starting  # it stops the processes that it had started
         return
     ending = asyncio.create_task(stack.stop())
     while not ending.done():

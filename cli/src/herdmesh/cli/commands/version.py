@@ -1,7 +1,7 @@
 """`herd version`: the release of this command, and of herders.
 
-Owns the question and the output. The release is the version of the installed distribution `herdmesh-cli`; all
-distributions of one release have the same. A herder says its own, whether it leads or follows, so that a rolling
+Owns the query and the output. The release is the version of the installed distribution `herdmesh-cli`; all
+distributions of one release have the same. Each herder reports its own, whether it leads or follows, so that a rolling
 upgrade can be watched herder by herder.
 """
 
@@ -35,7 +35,7 @@ def version(
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Print the version of herd, and with --herder of the herders; exit code 6 when one does not answer."""
+    """Print the version of herd, and with --herder those of the herders; exit code 6 when one does not answer."""
 
     async def work() -> None:
         addresses = [one.strip() for one in (herder or "").split(",") if one.strip()]
@@ -54,14 +54,14 @@ def version(
 
 
 async def _herder(address: str) -> dict[str, Any]:
-    """`version` is None when it does not answer, with the cause in `error`."""
+    """The release of one herder; `version` is None when it does not answer, with the cause in `error`."""
     async with connect(address) as channel:
         stub = herder_grpc.ConnectorServiceStub(channel)
         try:
             reply = await stub.GetCluster(admin.GetClusterRequest(), timeout=_TIMEOUT_S)
         except HerdmeshError as error:
             return {"address": address, "version": None, "leads": None, "error": error.message}
-    # Only a leader answers with its epoch.
+    # Only a leader's response has an epoch.
     return {"address": address, "version": reply.version or None, "leads": bool(reply.epoch), "error": None}
 
 

@@ -1,1 +1,1 @@
-"""`herd demo`: flights from a Kafka topic through Spark executors into Parquet while a worker is killed under them."""
+"""`herd demo`: flights from a Kafka topic through Spark executors into Parquet, while a worker is killed."""

@@ -1,7 +1,7 @@
 """The demo's data: 336,776 flights out of New York in 2013, as JSON records in a topic.
 
-Owns reading the package's CSV and writing the topic. Invariant: every record has a unique id, so a lost or doubled row
-shows.
+Owns reading the package's CSV and writing the topic. Invariant: every record has a unique id, so lost and duplicated
+rows are detected.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def read_flights() -> Iterator[dict[str, Any]]:
 
 
 def _archive() -> Path:
-    """The packaged CSV: a wheel of this package has it (`cli/setup.py`); a checkout takes it out of the package that is
-    its source, which is never imported, because it needs pkg_resources."""
+    """The packaged CSV. A wheel of this package has it (`cli/setup.py`); a checkout takes it from the package that is
+    its source, which is never imported, because it needs pkg_resources.
+    """
     packaged = Path(__file__).with_name(_FILE)
     if packaged.is_file():
         return packaged
@@ -63,7 +64,7 @@ def _archive() -> Path:
 
 
 def create_topic(bootstrap: str) -> None:
-    """Make the empty topic. Raises `DevstackError` when the broker refuses."""
+    """Create the empty topic. Raises `DevstackError` when the broker refuses."""
     # the admin client's futures carry no types
     admin: Any = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
@@ -74,9 +75,9 @@ def create_topic(bootstrap: str) -> None:
 
 
 def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
-    """Write every flight once, row number (from `id_first`) as key and as field `id`. Returns how many.
+    """Write every flight once, row number (from `id_first`) as key and as field `id`. Returns the number of records.
 
-    `progress` is called with the number of records written since it was called last. Blocking: run it in a thread.
+    Calls `progress` with the number of records written since its last call. Blocking: run it in a thread.
     """
     producer = Producer(
         {
@@ -87,7 +88,7 @@ def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
             "compression.type": "lz4",
             "enable.idempotence": True,
             "queue.buffering.max.messages": 200_000,
-            # what goes wrong comes back by delivery report; librdkafka's own lines would tear the progress bar
+            # errors arrive by delivery report; librdkafka's own lines would break the progress bar
             "log_level": 0,
         }
     )
@@ -96,7 +97,7 @@ def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
     def delivered(error: Any, message: Any) -> None:
         if error is not None:
             failures.append(str(error))
-        elif message.offset() is None:  # the client only guesses (docs/internals/bugs.md)
+        elif message.offset() is None:  # the client only inferred the acknowledgement (docs/internals/bugs.md)
             failures.append("nobody acknowledged a record")
 
     encode = msgspec.json.Encoder().encode
@@ -120,14 +121,14 @@ def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
 
 
 class Lag:
-    """How far a consumer group is behind the end of the topic. One caller at a time; blocking."""
+    """Lag of a consumer group behind the end of the topic. One caller at a time; blocking."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
         self._partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 
     def records(self) -> int:
-        """Records the group has not committed yet; -1 while the broker cannot tell."""
+        """Records that the group has not committed yet; -1 while the broker does not answer."""
         try:
             named = [(one.topic, one.partition) for one in self._partitions]
             committed = committed_offsets(self._consumer, named, 5)
@@ -137,5 +138,5 @@ class Lag:
         return sum(end - (one.offset or 0) for one, end in zip(committed, ends, strict=True))
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._consumer.close()

@@ -2,7 +2,7 @@
 
 python -m herdmesh.cli.demo.read_back FOLDER
 
-All temporary files are in TMPDIR, which the caller makes and removes: also when this process is killed.
+All temporary files are in TMPDIR, which the caller creates and removes, even when this process is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAMPLE_COLUMNS = ("id", "carrier", "flight", "origin", "dest", "departure_delay_
 
 
 def main(folder: str) -> None:
-    """Count rows and ids, and take five rows, of all Parquet files in `folder`."""
+    """Count rows and ids, and read five rows, of all Parquet files in `folder`."""
     tmpdir, no_counters = java_options(tempfile.gettempdir())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", no_counters)

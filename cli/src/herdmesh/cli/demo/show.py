@@ -1,7 +1,7 @@
 """The demo itself, step by step.
 
-Owns the story: start, load, apply, kill a working worker, wait until nothing is left, count. Uses the same stack,
-client and config format as any user. Invariant: it ends well only if every id loaded is in the Parquet exactly once.
+Owns the steps: start, load, apply, kill a working worker, wait until all records are read, count. Uses the same stack,
+client and config format as any user. Invariant: it succeeds only if every loaded id is in the Parquet exactly once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TIMEOUT_S = 170.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What the demo measured."""
+    """The measurements of the demo."""
 
     loaded: int = 0
     rows: int = 0
@@ -68,8 +68,9 @@ class Demo:
         self.outcome = Outcome()
 
     async def run(self) -> Outcome:
-        """The stack is stopped in any case. Raises `DevstackError` or `CommandError` when a step fails,
-        `StackAlreadyRunning` when another demo runs in this folder."""
+        """Run all steps and stop the stack in any case. Raises `DevstackError` or `CommandError` when a step fails,
+        `StackAlreadyRunning` when another demo runs in this folder.
+        """
         await stop_left_behind(self.stack.layout, os.getpid())  # of a demo that was killed
         shutil.rmtree(self.data_dir, ignore_errors=True)
         try:
@@ -135,7 +136,8 @@ class Demo:
                             f"SIGKILL to {victim['worker_id']} while it runs task {victim['id']}", style="bold red"
                         )
                     elif victim is None and self._lag == 0 and (loading is None or loading.done()):
-                        # The sink was faster than this watch: more flights with fresh ids, so that the kill hits work.
+                        # The sink was faster than this watch: load more flights with new ids, so that the kill
+                        # interrupts work.
                         loading = asyncio.create_task(self._load(_unseen))
                     if (
                         victim is not None
@@ -211,11 +213,11 @@ class Demo:
 
 
 def _unseen(_written: int) -> None:
-    """Progress of a load that nobody watches."""
+    """Progress callback of a load that is not displayed."""
 
 
 def _working_task(connector: views.Json) -> views.Json | None:
-    """A task whose run moves records right now and has more to do, once all tasks run."""
+    """A task whose run moves records now and has more to read, once all tasks run."""
     tasks: list[views.Json] = connector["tasks"]
     if not tasks or any(task["state"] != "RUNNING" for task in tasks):
         return None
@@ -242,7 +244,7 @@ async def show(data_dir: Path) -> int:
     """Run the demo and print its verdict. Returns the exit code: 0 when every id is there exactly once."""
     this = asyncio.current_task()
     assert this is not None
-    # As Ctrl-C: without it, what the demo started would live on.
+    # As Ctrl-C does: otherwise the processes that the demo started would stay alive.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         outcome = await Demo(data_dir).run()

@@ -1,6 +1,6 @@
-"""A working connector package, made from templates.
+"""A working connector package, generated from templates.
 
-Owns its names and the list of its files. The templates are the `.tmpl` files beside this one; a test shows that the
+Owns its names and the list of its files. The templates are the `.tmpl` files beside this module; a test shows that the
 package passes its own tests.
 
 Invariant: no existing file is overwritten.
@@ -22,7 +22,7 @@ _TAKEN: Final = frozenset(("herdmesh", "test", "tests", "pytest"))
 
 
 class SkeletonRefused(Exception):
-    """A name or a folder that cannot be used. The message says what and why, `fix` what to do."""
+    """A name or a folder that cannot be used. The message has the reason, `fix` the next step."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -31,26 +31,26 @@ class SkeletonRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """One package to be written."""
+    """One package to write."""
 
     name: str
-    """Of the distribution, and of its folder."""
+    """Name of the distribution, and of its folder."""
     kind: str
     """source or sink."""
 
     @property
     def module(self) -> str:
-        """What is imported."""
+        """The name of the package to import."""
         return self.name.replace("-", "_")
 
     @property
     def class_name(self) -> str:
-        """Of the connector: `OrdersSource` of orders and of orders-source."""
+        """The connector's class: `OrdersSource` for orders and for orders-source."""
         words = self.name.removesuffix(f"-{self.kind}").split("-")
         return "".join(word.capitalize() for word in [*words, self.kind])
 
     def files(self) -> dict[str, str]:
-        """Path in the package's folder, and text."""
+        """Path in the package's folder, and text, of each file."""
         places = {
             "pyproject.toml": "pyproject.toml",
             "README.md": f"README_{self.kind}.md",
@@ -64,10 +64,10 @@ class Skeleton:
 
 
 def write(skeleton: Skeleton, parent: Path) -> Path:
-    """Write the package into a new folder in `parent`; that folder.
+    """Write the package into a new folder in `parent`; returns that folder.
 
     Raises:
-        SkeletonRefused: a name no package can have, or a folder that exists.
+        SkeletonRefused: a name that no package can have, or a folder that exists.
         OSError: the folder cannot be written.
     """
     if not _NAME.fullmatch(skeleton.name):

@@ -1,4 +1,4 @@
-"""`herd transform` without its command line: reading records, running a chain on them, showing the results.
+"""`herd transform` without its command line: reading records, running a chain on them, printing the results.
 
-Imports nothing of a cluster (gRPC, Kafka's client, Spark): a trial of a chain starts at once, anywhere.
+Imports no client of a mesh (gRPC, Kafka's client, Spark): a trial of a chain starts at once, anywhere.
 """

@@ -1,9 +1,9 @@
-"""The configuration of a chain from a file: a connector's, in any of the forms Connect takes, or a worker's.
+"""The configuration of a chain from a file: a connector's, in any of Connect's forms, or a worker's.
 
 Owns the reading, and the resolution of references in it. `herdmesh.connect.chain.chain_config` has the meaning of the
 keys.
 
-Invariant: every value is text or null, as a connector's configuration in Connect; a number keeps its digits.
+Invariant: every value is text or null, as in a connector's configuration in Connect; a number keeps its digits.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.java import PropertiesError, parse
 
 Config = dict[str, str | None]
-#: Keys of connectors and workers that a chain is made of, and the topics that name its records'.
+#: Keys of connectors and workers that define a chain, and the topics that name those of its records.
 _CHAIN = ("key.converter", "value.converter", "header.converter", "transforms", "predicates", "topic")
 
 
 class _Number(str):
-    """A JSON number's own text."""
+    """The original text of a JSON number."""
 
 
 def read_config(path: str) -> Config:
     """A connector's configuration: JSON (a flat object, {"name", "config"}, or a list with one of them) or properties.
 
-    Raises CommandError naming the file, what is wrong and what to write.
+    Raises CommandError with the file, the error and the correct form.
     """
     data = _read(path)
     if not data.lstrip(b" \t\r\n\xef\xbb\xbf").startswith((b"{", b"[")):
@@ -86,8 +86,8 @@ def _unusable(path: str, what: str, fix: str) -> CommandError:
 
 
 def without_references(path: str, settings: Config, worker: Config) -> tuple[Config, Config]:
-    """A connector's and a worker's keys of the chain, references in them resolved by the worker's config providers; the
-    other keys as they are, for what they refer to may well be nowhere near.
+    """A connector's and a worker's keys of the chain, with references resolved by the worker's config providers. The
+    other keys are unchanged: the target of their references may not be reachable here.
 
     Raises CommandError naming the key.
     """

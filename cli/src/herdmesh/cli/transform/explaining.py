@@ -1,7 +1,7 @@
 """The description of a chain, and the measurement of its speed.
 
-Owns the text of `--explain` and the measuring of `--bench`. Invariant: the description is of the loop that was compiled
-for the given records.
+Owns the text of `--explain` and the measurement of `--bench`. Invariant: the description is of the loop that was
+compiled for the given records.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WAYS = {
 
 
 def explained(runner: Runner, config: RawConfig) -> Iterator[str]:
-    """The lines that say what the chain is, and what was compiled so far."""
+    """The lines that describe the chain, and the parts compiled so far."""
     yield f"direction  {_WAYS[runner.direction]}"
     if runner.direction is not Direction.VALUES:
         for column, converter in zip(("key", "value", "headers"), runner.converters, strict=True):
@@ -46,7 +46,7 @@ def explained(runner: Runner, config: RawConfig) -> Iterator[str]:
 
 
 def _decoding(runner: Runner, column: str, converter: object) -> str:
-    """Whether a column is decoded, and for whom."""
+    """Whether a column is decoded, and which steps need it."""
     users = [step.alias for step in runner.steps if column in step.touches]
     if runner.direction is Direction.SOURCE:
         return f"encoded; read or changed by {', '.join(users)}" if users else "encoded as the task gave it"
@@ -96,16 +96,16 @@ def _is_authored(step: Step) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What a benchmark measured, on this machine alone."""
+    """The result of a benchmark, on this machine only."""
 
     records: int
     seconds: float
     converters_s: float
-    """Of the same records without transformations."""
+    """The same records without transformations."""
     failed: int
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The result as lines for people."""
         whole_us = self.seconds / self.records * 1e6
         converters_us = min(self.converters_s / self.records * 1e6, whole_us)
         yield f"{self.records:,} records in {self.seconds:.2f} s: {self.records / self.seconds:,.0f} records/s"
@@ -116,9 +116,10 @@ class Speed:
 
 
 def measured(runner: Runner, bare: Runner, given: Sequence[Given], seconds: float) -> Speed:
-    """The records again and again for so long; `bare` is the same chain without transformations. `given` is not
-    empty."""
-    _round(runner, given)  # compiles
+    """Run the records again and again for `seconds`; `bare` is the same chain without transformations. `given` is not
+    empty.
+    """
+    _round(runner, given)  # this round compiles
     _round(bare, given)
     rounds = failed = 0
     spent_s = bare_s = 0.0
@@ -130,7 +131,7 @@ def measured(runner: Runner, bare: Runner, given: Sequence[Given], seconds: floa
 
 
 def _round(runner: Runner, given: Sequence[Given]) -> tuple[float, int]:
-    """Seconds in the chain, and how many records failed."""
+    """Run all records once; returns seconds in the chain, and the number of failed records."""
     spent_s, failed = 0.0, 0
     for work in runner.works(given):
         noted = Noting(work.lines)

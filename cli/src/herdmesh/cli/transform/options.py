@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Direction(StrEnum):
-    """Which way records go through the chain."""
+    """The direction of records through the chain."""
 
     SINK = "sink"
     SOURCE = "source"
@@ -17,7 +17,7 @@ class Direction(StrEnum):
 
 
 class RecordForm(StrEnum):
-    """What a line of the input is."""
+    """The form of an input line."""
 
     AUTO = "auto"
     LINES = "lines"
@@ -26,7 +26,7 @@ class RecordForm(StrEnum):
 
 
 class Output(StrEnum):
-    """What is printed of a record."""
+    """The printed part of a record."""
 
     JSON = "json"
     VALUE = "value"

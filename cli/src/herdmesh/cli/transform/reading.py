@@ -29,13 +29,14 @@ _TYPED: Final = frozenset({"keySchema", "valueSchema", "kind", "kafkaOffset"})
 
 
 class BadLine(Exception):
-    """A line that is no record; says what to write."""
+    """A line that is not a record; the message has the correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One record of the input. `source`: it comes from a source connector. Going to a converter its key, value and
-    headers are bytes."""
+    """One record of the input. `source`: it comes from a source connector. For a converter, its key, value and headers
+    are bytes.
+    """
 
     line: int
     source: bool
@@ -43,8 +44,9 @@ class Given:
 
 
 def line_batches(stream: BinaryIO, most: int) -> Iterator[list[tuple[int, bytes]]]:
-    """The lines of a stream with their numbers from 1, at most so many at once: those that are there already, so that
-    who writes slowly sees each line's result at once."""
+    """The lines of a stream with their numbers from 1, at most `most` at once: only lines that are already available,
+    so that a slow writer sees each line's result at once.
+    """
     number, rest = 0, b""
     read = getattr(stream, "read1", stream.read)
     while chunk := read(_CHUNK_BYTES):
@@ -61,10 +63,10 @@ def line_batches(stream: BinaryIO, most: int) -> Iterator[list[tuple[int, bytes]
 
 
 class RecordReader:
-    """Reads the lines of one input. Remembers the form the first line was found in."""
+    """Reader of the lines of one input. Keeps the form that was detected in the first line."""
 
     def __init__(self, direction: Direction, form: RecordForm, topic: str) -> None:
-        """`topic`: of records that name none."""
+        """`topic`: for records without a topic."""
         self._direction, self._topic = direction, topic
         self.form = form
         self._raw = direction is Direction.SINK
@@ -113,7 +115,7 @@ class RecordReader:
         return self._placed(number, record, source)
 
     def _placed(self, number: int, record: ConnectRecord, source: bool) -> Given:
-        """With what every record of a topic has: a partition and an offset."""
+        """The record with a partition and an offset, which every record of a topic has."""
         if source:
             record.offset = None
         else:

@@ -1,7 +1,7 @@
 """Records through a chain, batch by batch, and the result of each.
 
-Owns the grouping into batches of one topic, partition and shape, and the list of failures. The chain is
-`herdmesh.connect.chain.record_chain`'s, the same that tasks run.
+Owns the grouping into batches of one topic, partition and shape, and the list of failures. The chain is that of
+`herdmesh.connect.chain.record_chain`, which tasks run too.
 
 Invariant: every given record came out, failed (its line, stage, step, class and message are known), or was filtered by
 a step; `run` raises for none of them.
@@ -26,7 +26,7 @@ from herdmesh.connect.model import Batch, ConnectRecord, Header, Schema
 
 T = TypeVar("T")
 CONVERTERS = ("key.converter", "value.converter", "header.converter")
-#: What a worker's file has when there is none: text.
+#: The converters of a chain without a worker's file: text.
 DEFAULTS: dict[str, str | None] = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -35,7 +35,7 @@ DEFAULTS: dict[str, str | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A record that failed, as Connect would say it."""
+    """A record that failed, with Connect's error."""
 
     line: int
     stage: str
@@ -43,7 +43,7 @@ class Failure:
     java_class: str
     message: str
     cause: str
-    """What the message leaves out, as the parser's own words; "" = nothing."""
+    """The parser's own error, which the message does not have; "" = none."""
 
     def __str__(self) -> str:
         text = f"line {self.line}: {self.stage}, {self.step}: {self.java_class}: {self.message}"
@@ -52,7 +52,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Ran:
-    """What became of some records; who is in neither list was left out by a step."""
+    """The results of some records; a record in neither list was filtered by a step."""
 
     records: list[ConnectRecord] = field(default_factory=list[ConnectRecord])
     failures: list[Failure] = field(default_factory=list[Failure])
@@ -60,7 +60,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A batch with the chain it goes through. `lines` are those of its records."""
+    """A batch with the chain it goes through. `lines` has the line number of each record."""
 
     chain: SinkChain | SourceChain
     batch: Batch
@@ -68,7 +68,7 @@ class Work:
 
 
 class _Carried(Converter):
-    """Stands where a converter does when records are Connect values on both sides: a pair of schema and value."""
+    """Placeholder for a converter when records are Connect values on both sides: a pair of schema and value."""
 
     java_class = "none"
     config_def = ConfigDef()
@@ -91,14 +91,14 @@ class _Carried(Converter):
 
 
 class Noting:
-    """Goes on without a record that fails, and keeps why (`attempts.Attempts`)."""
+    """Error policy that continues without a failed record and keeps its error (`attempts.Attempts`)."""
 
     eager = True
 
     def __init__(self, lines: Sequence[int]) -> None:
         self._lines = lines
         self.failures: list[tuple[int, Failure]] = []
-        """With the place in the batch."""
+        """Each failure with its index in the batch."""
 
     def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
         try:
@@ -116,7 +116,7 @@ class Runner:
     def __init__(
         self, config: RawConfig, worker: RawConfig, direction: Direction, *, steps: Sequence[Step] | None = None
     ) -> None:
-        """`steps`: instead of those configured. Raises ConfigError with the full key."""
+        """`steps`: used instead of the configured ones. Raises ConfigError with the full key."""
         self.direction = direction
         self.steps = tuple(transformations(config) if steps is None else steps)
         carried = _Carried()
@@ -127,7 +127,7 @@ class Runner:
         self.source = SourceChain(*self.converters, self.steps)
 
     def run(self, given: Sequence[Given], *, fail_fast: bool = False) -> Ran:
-        """The records through the chain. `fail_fast`: nothing that comes after the first failure is run."""
+        """Run the records through the chain. `fail_fast`: no record after the first failure is run."""
         ran = Ran()
         for work in self.works(given):
             noted = Noting(work.lines)
@@ -161,7 +161,7 @@ class Runner:
             yield Work(self.source if source else self.sink, batch, [one.line for one in members])
 
     def _as_read(self, batch: Batch) -> None:
-        """Give a batch the columns a sink's converters take."""
+        """Give a batch the columns that a sink's converters take."""
         batch.headers = [
             [(one.key, one if self.direction is Direction.VALUES else one.value) for one in headers]
             for headers in batch.headers
@@ -191,7 +191,7 @@ class Runner:
 
 
 def open_runner(source: str, settings: Config, defaults: Config, direction: Direction) -> Runner:
-    """The configured chain. Raises CommandError with everything wrong in its configuration."""
+    """The configured chain. Raises CommandError with all errors of its configuration."""
     found = [
         one
         for one in violations(settings, worker=defaults)
@@ -214,5 +214,5 @@ def _place(given: Sequence[Given], line: int) -> int:
 
 
 def _written_headers(headers: Sequence[Any]) -> list[Header]:
-    """Of pairs of a name and what a header converter wrote."""
+    """Headers from pairs of a name and the output of a header converter."""
     return [data if isinstance(data, Header) else Header(name, data) for name, data in headers]

@@ -1,8 +1,8 @@
 """One session of `herd transform`: records from files through a chain to standard output.
 
-Owns what is read, counted and reported. Options and exit codes: the command.
+Owns reading, counting and reporting. Options and exit codes belong to the command.
 
-Invariant: standard output has records only, everything else goes to standard error.
+Invariant: standard output has only records, everything else goes to standard error.
 """
 
 from __future__ import annotations
@@ -61,17 +61,19 @@ class Session:
     failed: int = 0
 
     def looked(self, files: Sequence[str] | None, bench_s: float | None) -> Iterator[str]:
-        """What `--bench` says, with the chain without transformations to compare, else what `--explain` does."""
+        """The output of `--bench`, with the chain without transformations for comparison, else that of `--explain`."""
         if bench_s is not None:
             bare = Runner(self.settings, self.defaults, self.runner.direction, steps=())
             return measured(self.runner, bare, self.first(files, _BENCH_RECORDS, optional=False), bench_s).lines()
         given = self.first(files, _BATCH_RECORDS, optional=True)
         failed = {one.line for one in self.runner.run(given).failures}
-        self.runner.run([one for one in given if one.line not in failed])  # a batch with failures goes one by one
+        self.runner.run(
+            [one for one in given if one.line not in failed]
+        )  # a batch with failures runs record by record, so run it again without them
         return explained(self.runner, self.settings)
 
     def run(self, files: Sequence[str] | None, output: Output, *, typed: bool) -> None:
-        """All records of all files, a batch at a time. Stops at the first failure if that was asked."""
+        """Run all records of all files, a batch at a time. With `fail_fast`, stop at the first failure."""
         out = sys.stdout.buffer
         for name in files or ("-",):
             with _opened(name) as stream:
@@ -104,7 +106,7 @@ class Session:
         return found
 
     def summary(self) -> str:
-        """What became of the records."""
+        """Counts of the records by result."""
         left_out = self.read - self.written - self.failed
         text = (
             f"{self.read:,} read, {self.written:,} written, {left_out:,} left out by the chain, {self.failed:,} failed"

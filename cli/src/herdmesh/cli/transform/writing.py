@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def line_of(record: ConnectRecord, output: Output, *, typed: bool) -> bytes:
-    """The line, with its end."""
+    """The line of a record, with its line end."""
     if output is Output.VALUE:
         return _value_line(record, typed=typed) + b"\n"
     if typed:
@@ -54,9 +54,10 @@ def _json(value: Any) -> bytes:
 
 
 def plain(value: Any, schema: Schema | None = None) -> Any:
-    """Connect data under that schema (None = schemaless) as JSON has it: bytes as text where they are UTF-8, else
+    """Connect data under that schema (None = schemaless) in JSON's types: bytes as text where they are UTF-8, else
     {"base64": ...}; dates as ISO 8601; a FLOAT32 with its own digits; numbers that JSON does not have (by Java's names)
-    and decimals as text."""
+    and decimals as text.
+    """
     if isinstance(value, Struct):
         pairs = zip(value.schema.fields, value.values, strict=True)
         return {field.name: plain(item, field.schema) for field, item in pairs}
