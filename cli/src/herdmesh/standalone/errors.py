@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong, or worth a warning. `line` from 1, 0 = of the file as a whole; `key` "" = of no property."""
+    """One error or warning. `line` from 1, 0 = the file as a whole; `key` "" = no property."""
 
     path: str
     line: int
@@ -27,7 +27,7 @@ class Problem:
 
 
 class BadFiles(Exception):
-    """Files that cannot be run; all problems found, in the order of the files."""
+    """Files that cannot be run, with all problems found, in the order of the files."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -35,4 +35,4 @@ class BadFiles(Exception):
 
 
 class PartEnded(Exception):
-    """A part of the running process ended, or did not start; the message says which and why."""
+    """A part of the running process ended, or did not start; the message has the part and the reason."""

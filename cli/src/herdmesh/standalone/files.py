@@ -1,10 +1,10 @@
-"""Connector files of standalone mode, as Connect 4's `connect-standalone` takes them: `.properties`, or JSON as a flat
-map or as `{"name", "config", "initial_state"}`.
+"""Connector files of standalone mode, in the forms of Connect 4's `connect-standalone`: `.properties`, or JSON as a
+flat map or as `{"name", "config", "initial_state"}`.
 
 Owns the reading of one file into a connector. As in Connect, the content decides the form of a file, not its name.
 Validation is the worker's.
 
-Invariant: every value is text or null, as Connect would hand it to the connector; a number keeps its digits.
+Invariant: every value is text or null, as Connect would pass it to the connector; a number keeps its digits.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from herdmesh.connect.java import PropertiesError, Property, parse
 from herdmesh.standalone.errors import BadFiles, Problem
 
 NAME = "name"
-#: Connect's word for what our API and its config topic call STARTED is RUNNING; both are taken.
+#: Connect says RUNNING for the state that our API and its config topic call STARTED; both are accepted.
 _INITIAL_STATES = {"RUNNING": "STARTED", "STARTED": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
 
 
 class _Number(str):
-    """A JSON number's own text."""
+    """The original text of a JSON number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ConnectorFile:
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def problem(self, key: str, message: str) -> Problem:
-        """A problem of one of its keys."""
+        """A problem of one of the connector's keys."""
         return Problem(self.path, self.lines.get(key, 0), key, message)
 
 
@@ -84,14 +84,16 @@ def read_connector(path: str) -> ConnectorFile:
 
 
 def not_latin(path: str) -> Problem | None:
-    """A warning about text that an editor wrote as UTF-8: Java, and so this, reads each byte of it as a letter."""
+    """A warning about text that an editor wrote as UTF-8: Java, and so this reader, reads each byte of it as a
+    character.
+    """
     for number, line in enumerate(_read(path).splitlines(), 1):
         try:
             if not line.isascii() and line.lstrip()[:1] not in (b"#", b"!") and line.decode("utf-8"):
                 message = "letters beyond ASCII are read as ISO-8859-1, as Java does; write them as \\uXXXX"
                 return Problem(path, number, "", message)
         except UnicodeDecodeError:
-            continue  # not UTF-8: ISO-8859-1 is what was meant
+            continue  # not UTF-8: the author used ISO-8859-1
     return None
 
 
@@ -143,7 +145,7 @@ def _from_request(path: str, members: dict[str, Any]) -> ConnectorFile:
 
 
 def _texts(path: str, members: dict[str, Any]) -> dict[str, str | None]:
-    """Values as Jackson makes texts of them."""
+    """The values as texts, converted as Jackson does."""
     found: dict[str, str | None] = {}
     for key, value in members.items():
         if isinstance(value, bool):

@@ -1,11 +1,11 @@
 """A whole standalone worker in one process: config store and status store on the memory engine, herder, worker with its
-SparkSession. Each is the service's own `serve`, and they talk over loopback gRPC as always.
+SparkSession. Each is the service's own `serve`, and they communicate over loopback gRPC as always.
 
-Owns the order of start and stop, and the settings each part gets. Owns no connector: clients create them over the API,
-as `herd run` does.
+Owns the order of start and stop, and the settings of each part. Owns no connector: clients create them over the API, as
+`herd run` does.
 
-Invariant: everything that outlives this process is in Kafka and in the offsets file; stopping is staged (worker,
-herder, stores, Spark) and bounded, and a part that ends by itself ends the process with the reason.
+Invariant: all lasting data is in Kafka and in the offsets file; stopping is staged (worker, herder, stores, Spark) and
+bounded, and a part that ends by itself ends the process with the reason.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOOPBACK: Final = "127.0.0.1"
 _ANY_PORT: Final = f"{LOOPBACK}:0"
 _STORE_END_S: Final = 5.0
 _HERDER_END_S: Final = 5.0
-#: Beyond what the tasks may take: statuses, the session, the server, Spark.
+#: Added to the time that the tasks may take: for statuses, the session, the server, Spark.
 _WORKER_END_EXTRA_S: Final = 15.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -51,8 +51,9 @@ Serve = Callable[[asyncio.Event, Callable[[int], None]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the process is asked, each as `host:port`: `api` for everything but history, which the config store tells,
-    and health of the stores, which each tells of itself."""
+    """The addresses of the process, each `host:port`: `api` for everything but history, which the config store serves,
+    and health of the stores, which each store serves itself.
+    """
 
     api: str
     config_store: str
@@ -60,7 +61,7 @@ class Addresses:
 
 
 def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) -> list[Problem]:
-    """Everything the worker would refuse in any of the connectors; asked before anything starts."""
+    """All errors that the worker would find in any of the connectors; checked before anything starts."""
     settings = worker_settings(plan, "", "")
     found, worker = discover(settings.plugin_path), settings.worker_config()
     try:
@@ -79,13 +80,13 @@ def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) ->
 
 
 async def serve(plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Callable[[Addresses], None]) -> None:
-    """Run until `stop` is set; `on_ready` is told the addresses once clients can create connectors.
+    """Run until `stop` is set; calls `on_ready` with the addresses once clients can create connectors.
 
     Raises:
-        PartEnded: something did not start, or ended by itself.
+        PartEnded: a part did not start, or ended by itself.
     """
     try:
-        # First of all: it forks, and nothing of gRPC lives through a fork.
+        # First: it forks, and gRPC does not survive a fork.
         async with ground(worker_settings(plan, "", ""), stop) as ready:
             if not stop.is_set():
                 await _serve_on(ready, plan, listen, stop, on_ready)
@@ -126,14 +127,14 @@ class _Part:
         self.task = asyncio.ensure_future(run(self._stop, self._port.set_result))
 
     async def listening(self) -> int:
-        """The port, once there is one. Raises PartEnded."""
+        """Wait for the port and return it. Raises PartEnded."""
         await asyncio.wait({self.task, self._port}, return_when=asyncio.FIRST_COMPLETED)
         if not self._port.done():
             raise self.why_ended()
         return self._port.result()
 
     def why_ended(self) -> PartEnded:
-        """Of a part whose task is done."""
+        """The error of a part whose task is done."""
         error = None if self.task.cancelled() else self.task.exception()
         if error is None:
             return PartEnded(f"the {self._name} ended by itself")
@@ -142,7 +143,7 @@ class _Part:
         return ended
 
     async def end(self) -> None:
-        """Ask it to stop and wait for it; cut it off when it takes too long."""
+        """Request the part's stop and wait for it; cancel it when it takes too long."""
         self._stop.set()
         done, _ = await asyncio.wait({self.task}, timeout=self._end_s)
         if not done:
@@ -186,14 +187,15 @@ def worker_settings(plan: WorkerPlan, herder: str, status_store: str) -> WorkerS
         herder=herder,
         status_store=status_store,
         group_id=_identity(plan.offsets_file),
-        config_storage_topic="",  # there is none, and no other owner either
+        config_storage_topic="",  # there is no config topic, and no other owner either
         worker_properties=SecretStr(",".join(pairs)),
         **plan.settings,  # pyright: ignore[reportArgumentType] - by name; the table is tested against the settings
     )
 
 
 def _identity(offsets_file: str) -> str:
-    """Stands for `group.id` in the names of fences: the same for the next process on the same offsets, and nobody
-    else's, so that a killed process' last runs cannot write on beside it."""
+    """The replacement of `group.id` in the names of fences. It is the same for the next process on the same offsets,
+    and for no other, so that the last runs of a killed process cannot write beside that one.
+    """
     place = f"{socket.gethostname()}:{os.path.realpath(offsets_file)}"
     return f"standalone-{hashlib.sha256(place.encode()).hexdigest()[:12]}"

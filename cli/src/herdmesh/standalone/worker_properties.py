@@ -2,7 +2,7 @@
 
 Owns that table (docs/how-to/standalone.md shows it). Reads no file and starts nothing.
 
-Invariant: every property of the file is used, or named in a warning; none is dropped silently.
+Invariant: every property of the file is used, or named in a warning; none is ignored silently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from herdmesh.engine.librdkafka import worker_violations
 from herdmesh.standalone.errors import BadFiles, Problem
 
 REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")
-#: Handed to every run as they are, under their own names.
+#: Passed to every run unchanged, under their own names.
 PASSED = (
     "config.providers",
     *("key.converter", "value.converter", "header.converter", "topic.creation.enable"),
@@ -31,14 +31,14 @@ PASSED_PREFIXES = (
     *("key.converter.", "value.converter.", "header.converter.", "config.providers."),
     *("admin.", "consumer.", "producer."),
 )
-#: Whole numbers: property -> (our worker setting, least value).
+#: Whole numbers: property -> (our worker setting, minimum).
 NUMBERS = {
     "offset.flush.interval.ms": ("offset_flush_interval_ms", 1),
     "task.shutdown.graceful.timeout.ms": ("stop_timeout_ms", 0),
 }
-#: Texts that are taken as they are written, as in Connect, references too: property -> our worker setting.
+#: Texts that are used as written, as in Connect, with references unresolved: property -> our worker setting.
 TEXTS = {"plugin.path": "plugin_path"}
-#: True or false, of the herder: property -> our herder setting.
+#: True or false, for the herder: property -> our herder setting.
 HERDER_FLAGS = {
     "topic.tracking.enable": "topic_tracking_enable",
     "topic.tracking.allow.reset": "topic_tracking_allow_reset",
@@ -53,7 +53,7 @@ _UNREAD = (
 _DISCOVERY = "plugins are found by the metadata that their installer wrote, see plugin.path in docs/how-to/plugins.md"
 _METRICS = "metrics are served for Prometheus, on the port of --listen + 1000"
 _VERSIONS = "there is one version of each converter: the installed one"
-#: Of Connect's standalone worker, without meaning here: property -> why.
+#: Properties of Connect's standalone worker that have no effect here: property -> reason.
 UNUSED = {
     **dict.fromkeys(
         (
@@ -82,7 +82,7 @@ UNUSED_PREFIXES = {
     "internal.key.converter.": "Connect ignores it too",
     "internal.value.converter.": "Connect ignores it too",
 }
-#: Of Connect's distributed worker only.
+#: Properties of Connect's distributed worker only.
 DISTRIBUTED = frozenset(
     (
         *("group.id", "session.timeout.ms", "rebalance.timeout.ms", "heartbeat.interval.ms", "client.id"),
@@ -100,15 +100,16 @@ _LEAVE_EXTRA_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What a worker's properties come to: `settings` of `WorkerSettings`, `herder` of `HerderSettings`, and `passed`,
-    which is handed on to runs."""
+    """The result of a worker's properties: `settings` of `WorkerSettings`, `herder` of `HerderSettings`, and `passed`,
+    which is passed on to runs.
+    """
 
     settings: Mapping[str, str | int]
     herder: Mapping[str, bool]
     passed: Mapping[str, str]
     warnings: tuple[Problem, ...]
 
-    #: how the process' own clients of Kafka log in and encrypt, in librdkafka's words.
+    #: login and encryption of the process's own Kafka clients, as librdkafka's settings.
     access: Mapping[str, str]
 
     @property
@@ -121,7 +122,7 @@ class WorkerPlan:
 
 
 def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
-    """Read a worker's properties. Raises BadFiles with everything wrong."""
+    """Read a worker's properties. Raises BadFiles with all errors."""
     resolved = _resolved(path, properties)
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -163,7 +164,7 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
     if problems:
         raise BadFiles(problems)
     for name in ("key.converter", "value.converter"):
-        # Connect's default; a worker of ours alone would say false.
+        # Connect's default; the default of our workers is false.
         passed.setdefault(f"{name}.schemas.enable", "true")
     stop_ms = int(settings.get("stop_timeout_ms", 5_000))
     settings["stop_timeout_ms"] = stop_ms
@@ -173,7 +174,7 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
 
 
 def _resolved(path: str, properties: Mapping[str, Property]) -> dict[str, str]:
-    """The values without references, as they will be. Raises BadFiles for one that nothing can be put in place of."""
+    """The values with their references resolved. Raises BadFiles for one that cannot be resolved."""
     written = {key: one.value for key, one in properties.items()}
     try:
         providers = ConfigProviders.of(written)
@@ -207,13 +208,14 @@ def _is_passed(key: str) -> bool:
 
 
 def _is_access(key: str, properties: Mapping[str, Property]) -> bool:
-    """True for how clients log in and encrypt. What has no prefix is read where somebody asks for it: the same keys are
-    a REST server's."""
+    """True for a property of the clients' login and encryption. Keys without prefix count only if another setting needs
+    them: a REST server has the same keys.
+    """
     return is_access(key) and key not in UNUSED and (PROTOCOL in properties or f"admin.{PROTOCOL}" in properties)
 
 
 def _unused(key: str) -> str:
-    """Why a property has no effect."""
+    """The reason why a property has no effect."""
     if key in UNUSED:
         return UNUSED[key]
     if key in DISTRIBUTED or key.startswith(DISTRIBUTED_PREFIXES):
@@ -237,7 +239,7 @@ def _number(key: str, value: str, least: int) -> int:
 def _client_problems(
     path: str, properties: Mapping[str, Property], used: Mapping[str, str], warnings: list[Problem]
 ) -> list[Problem]:
-    """What no client could be made with, each once; what has no effect is added to the warnings."""
+    """Settings with which no client could be created, each once; settings without effect are added to the warnings."""
     found: dict[str, Problem] = {}
     told: dict[str, Problem] = {}
     for client in _CLIENTS:
