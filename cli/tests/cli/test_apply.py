@@ -1,4 +1,6 @@
-"""Files a Connect user already has are understood; others are refused with the file and the reason."""
+"""Tests of the files of `herd apply`: Connect's own files are understood; others are refused with the file and the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +55,14 @@ def test_a_list_holds_several(tmp_path: Path) -> None:
         ({"name": "a", "config": {}}, 'no "connector.class"'),
     ],
 )
-def test_unusable_files_say_why(tmp_path: Path, document: Any, says: str) -> None:
+def test_unusable_files_are_refused_with_the_reason(tmp_path: Path, document: Any, says: str) -> None:
     with pytest.raises(CommandError, match=says) as refused:
         read_connectors(_file(tmp_path, document))
     assert refused.value.exit_code == EXIT_USAGE
     assert "connector.json" in refused.value.message
 
 
-def test_values_travel_as_connect_has_them() -> None:
+def test_config_values_are_sent_as_connect_has_them() -> None:
     """Numbers and booleans become text; null stays null, which removes a key in a patch."""
     sent = to_properties({"a": "text", "b": 3, "c": True, "d": None})
     assert views.properties(sent) == {"a": "text", "b": "3", "c": "true", "d": None}

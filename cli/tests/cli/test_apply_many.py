@@ -1,4 +1,6 @@
-"""`herd apply` of several connectors: all are checked first; one bad one stops all, or with --keep-going itself."""
+"""Tests of `herd apply` of several connectors: all are checked first; a bad one prevents all, or with --keep-going only
+itself.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ GOOD = {"connector.class": "X", "tasks.max": "1"}
 
 
 class Herder:
-    """Refuses what has `tasks.max` 0; remembers what it was told to apply."""
+    """A herder that refuses configs with `tasks.max` 0 and records the applied ones."""
 
     UpdateConnector = messages.UpdateConnectorRequest
     ValidateConfig = messages.ValidateConfigRequest
@@ -60,7 +62,7 @@ def herder() -> Herder:
 
 @pytest.fixture
 def apply(herder: Herder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Apply:
-    """Applies files; returns the exit code and what was printed."""
+    """A function that applies files and returns the exit code and the output."""
 
     def with_herder(output: Format, _: str | None, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         run(output, lambda: work(herder))
@@ -90,7 +92,7 @@ def _files(folder: Path, **configs: Any) -> list[str]:
 BAD = {"b": {**GOOD, "tasks.max": "0"}, "c": "{", "d": {"tasks.max": "1"}}
 
 
-def test_one_bad_one_stops_all_and_every_bad_one_is_named(tmp_path: Path, apply: Apply, herder: Herder) -> None:
+def test_one_bad_config_prevents_all_and_every_bad_one_is_named(tmp_path: Path, apply: Apply, herder: Herder) -> None:
     code, told = apply(*_files(tmp_path, a=GOOD, **BAD, e=GOOD))
     assert code != 0
     assert herder.applied == []
@@ -105,7 +107,7 @@ def test_one_bad_one_stops_all_and_every_bad_one_is_named(tmp_path: Path, apply:
     assert not any(f"{name}.json" in told for name in "ae")
 
 
-def test_with_keep_going_the_good_ones_are_applied(tmp_path: Path, apply: Apply, herder: Herder) -> None:
+def test_keep_going_applies_the_good_configs(tmp_path: Path, apply: Apply, herder: Herder) -> None:
     code, told = apply(*_files(tmp_path, a=GOOD, **BAD, e=GOOD), keep_going=True)
     assert code != 0
     assert herder.applied == ["a", "e"]
@@ -113,7 +115,7 @@ def test_with_keep_going_the_good_ones_are_applied(tmp_path: Path, apply: Apply,
     assert all(f"{name}.json" in told for name in BAD)
 
 
-def test_good_ones_alone_end_well(tmp_path: Path, apply: Apply, herder: Herder) -> None:
+def test_good_configs_are_applied_with_exit_code_0(tmp_path: Path, apply: Apply, herder: Herder) -> None:
     code, _ = apply(*_files(tmp_path, a=GOOD, b=GOOD))
     assert (code, herder.applied) == (0, ["a", "b"])
 
@@ -126,7 +128,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path, apply: Apply, herder:
     assert "b.json: connector a is in" in told
 
 
-def test_a_failure_half_way_says_what_was_applied(
+def test_a_failure_half_way_lists_the_applied_connectors(
     tmp_path: Path, apply: Apply, herder: Herder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(herder, "_lost_at", "b")
@@ -135,7 +137,7 @@ def test_a_failure_half_way_says_what_was_applied(
     assert "applied before it: a" in told
 
 
-def test_what_has_not_the_effect_it_asks_for_is_told(apply: Apply, tmp_path: Path) -> None:
+def test_a_setting_without_its_effect_is_reported_as_a_warning(apply: Apply, tmp_path: Path) -> None:
     (file,) = _files(tmp_path, a={**GOOD, "x": "1"})
     code, told = apply(file)
     assert code == 0
@@ -153,7 +155,7 @@ def test_what_has_not_the_effect_it_asks_for_is_told(apply: Apply, tmp_path: Pat
         ('{"name": "a", "connector.class": "X", "\\ud800": "y"}', "\\ud800"),
     ],
 )
-def test_half_of_a_character_is_refused_by_name(tmp_path: Path, document: str, named: str) -> None:
+def test_a_lone_surrogate_is_refused_with_its_key(tmp_path: Path, document: str, named: str) -> None:
     file = tmp_path / "c.json"
     file.write_text(document)
     given, bad = read_all([str(file)])
@@ -162,7 +164,7 @@ def test_half_of_a_character_is_refused_by_name(tmp_path: Path, document: str, n
     assert "lone surrogate" in bad[0][1].message
 
 
-def test_names_that_differ_in_blanks_around_them_are_one(tmp_path: Path) -> None:
+def test_names_that_differ_only_in_surrounding_blanks_are_equal(tmp_path: Path) -> None:
     for number, name in enumerate((" a", "a")):
         (tmp_path / str(number)).write_text(json.dumps({"name": name, "connector.class": "X"}))
     given, bad = read_all([str(tmp_path / "0"), str(tmp_path / "1")])

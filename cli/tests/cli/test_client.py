@@ -1,4 +1,4 @@
-"""The client of the command line against a herder that is busy, and `herd drain worker` against workers that leave."""
+"""Tests of the command line's client with a busy herder, and of `herd drain worker` with workers that leave."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AWAY = connector_pb2.Worker(worker_id="w1", incarnation="one", state=connector_p
 
 
 class Herder(service.ConnectorServiceServicer):
-    """Refuses the first calls, and tells of one worker what it is given."""
+    """A herder that refuses the first calls, and reports one worker with the given states."""
 
     def __init__(self, refusals: list[HerdmeshError], story: list[connector_pb2.Worker], listed: bool = True) -> None:
         self._refusals, self._story, self._listed = refusals, story, listed
@@ -51,14 +51,14 @@ class Herder(service.ConnectorServiceServicer):
 
 
 async def serving(herder: Herder) -> tuple[Server, str]:
-    """The herder on a port of its own."""
+    """Start the herder on a port of its own."""
     add = service.add_ConnectorServiceServicer_to_server
     name = "herdmesh.api.herder.v1.ConnectorService"
     server = Server("127.0.0.1:0", [ServiceRegistration(herder, add, name)], metrics=False)
     return server, f"127.0.0.1:{await server.start()}"
 
 
-async def test_a_herder_that_is_busy_is_asked_again_with_the_same_request() -> None:
+async def test_a_call_to_a_busy_herder_is_retried_with_the_same_request() -> None:
     refusals: list[HerdmeshError] = [QueueFull("4000 calls are under way"), QueueFull("4000 calls are under way")]
     herder = Herder(refusals, [DRAINED])  # pyright: ignore[reportAbstractUsage]
     server, address = await serving(herder)
@@ -73,7 +73,7 @@ async def test_a_herder_that_is_busy_is_asked_again_with_the_same_request() -> N
 
 
 async def drained(story: list[connector_pb2.Worker], listed: bool = True) -> None:
-    """`herd drain worker w1`, in a thread of its own as the command has its own event loop."""
+    """Run `herd drain worker w1` in a thread of its own, because the command has its own event loop."""
     server, address = await serving(Herder([], story, listed))  # pyright: ignore[reportAbstractUsage]
     try:
         await asyncio.to_thread(drain_worker, "w1", address, Format.JSON, True, 20.0)
@@ -82,14 +82,14 @@ async def drained(story: list[connector_pb2.Worker], listed: bool = True) -> Non
 
 
 @pytest.mark.parametrize("story", [[DRAINED], [DRAINING, DRAINED], [DRAINING, AWAY, DRAINED]])
-async def test_a_drain_ends_when_the_worker_holds_nothing_or_left_because_of_that(
+async def test_a_drain_ends_when_the_worker_is_empty_or_has_left_empty(
     story: list[connector_pb2.Worker], capsys: pytest.CaptureFixture[str]
 ) -> None:
     await drained(story)
     assert '"state": "DRAINED"' in capsys.readouterr().out
 
 
-async def test_a_worker_that_left_before_the_watch_began_is_asked_for_by_the_same_request(
+async def test_the_drain_of_a_worker_that_left_before_the_watch_is_found_by_the_same_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     await drained([DRAINING, DRAINED], listed=False)
@@ -97,7 +97,7 @@ async def test_a_worker_that_left_before_the_watch_began_is_asked_for_by_the_sam
 
 
 @pytest.mark.parametrize("story", [[GONE], [DRAINING, GONE]])
-async def test_a_drain_of_a_worker_that_is_lost_says_so(
+async def test_a_drain_of_a_lost_worker_fails_with_the_reason(
     story: list[connector_pb2.Worker], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as error:
@@ -106,7 +106,7 @@ async def test_a_drain_of_a_worker_that_is_lost_says_so(
     assert "was lost before it was drained" in capsys.readouterr().out
 
 
-async def test_a_drain_of_a_worker_that_began_anew_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_drain_of_a_restarted_worker_fails_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as error:
         await drained([DRAINING, ANEW])
     assert error.value.exit_code == 3

@@ -1,4 +1,4 @@
-"""What `herd create` and `herd patch` read before they ask anybody."""
+"""Tests of the input checks of `herd create` and `herd patch` before any request is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOOD: dict[str, Any] = {"name": "a", "config": {"connector.class": "X"}}
 
 
 def refused(*arguments: str) -> str:
-    """The message of a command that reads a bad file or argument: no herder is needed to say so."""
+    """The message of a command that refuses a bad file or argument, without a herder."""
     done = CliRunner().invoke(app, [*arguments, *NOBODY])
     assert done.exit_code == EXIT_USAGE, done.output
     message: str = json.loads(done.stdout)["error"]["message"]
@@ -38,7 +38,7 @@ def file(folder: Path, document: Any) -> str:
         ({**GOOD, "initial_state": "UP"}, "no initial state UP; there are: running, paused, stopped"),
     ],
 )
-def test_a_file_that_is_not_one_connector(tmp_path: Path, document: Any, says: str) -> None:
+def test_a_file_without_exactly_one_connector_is_refused(tmp_path: Path, document: Any, says: str) -> None:
     assert says in refused("create", "-f", file(tmp_path, document))
 
 
@@ -50,7 +50,7 @@ def test_a_file_that_is_not_one_connector(tmp_path: Path, document: Any, says: s
         ('{"offsets": [{"partition": {}, "offset": {}}, {"partition": {}}]}', "offsets[1]: expected"),
     ],
 )
-def test_offsets_that_are_none(tmp_path: Path, text: str, says: str) -> None:
+def test_invalid_offsets_are_refused(tmp_path: Path, text: str, says: str) -> None:
     offsets = tmp_path / "offsets.json"
     offsets.write_text(text)
     assert says in refused("create", "-f", file(tmp_path, GOOD), "--offsets", str(offsets))
@@ -58,8 +58,8 @@ def test_offsets_that_are_none(tmp_path: Path, text: str, says: str) -> None:
 
 @pytest.mark.parametrize("command", ["validate", "create", "apply"])
 @pytest.mark.parametrize("text", ["{", "no JSON", '{"name": "a", "config": {"connector.class": X}}', "<config/>"])
-def test_a_config_that_is_no_json_is_refused_before_it_is_sent(tmp_path: Path, command: str, text: str) -> None:
-    """Java's REST API answers it with 500 or 400; here nothing but properties can be sent."""
+def test_a_config_that_is_not_json_is_refused_before_a_request(tmp_path: Path, command: str, text: str) -> None:
+    """Java's REST API answers such a config with 500 or 400; here only properties can be sent."""
     path = tmp_path / "file.json"
     path.write_text(text)
     assert "not JSON" in refused(command, "-f", str(path))
@@ -70,9 +70,9 @@ def test_apply_does_not_drop_an_initial_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["tasks.max", "=1", ""])
-def test_a_change_that_says_nothing(change: str) -> None:
+def test_an_invalid_change_is_refused(change: str) -> None:
     assert "write KEY=VALUE" in refused("patch", "a", change)
 
 
-def test_a_patch_of_nothing() -> None:
+def test_an_empty_patch_is_refused() -> None:
     assert "nothing to change" in refused("patch", "a")

@@ -1,4 +1,4 @@
-"""Dead letters as JSON and back, and the commands around them against a herder that remembers what it was asked."""
+"""Tests of dead letters as JSON and back, and of the commands with a herder that records its requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def letter(offset: int, value: bytes | None = b"{bad", **errors: str) -> admin.D
 
 
 @given(NULLABLE, NULLABLE, st.lists(st.tuples(st.text(max_size=4), NULLABLE), max_size=3))
-def test_a_letter_that_is_taken_back_unedited_is_the_same(
+def test_an_unedited_dead_letter_is_read_back_unchanged(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
     given_letter = letter(17, value)
@@ -66,12 +66,12 @@ def test_a_letter_that_is_taken_back_unedited_is_the_same(
     assert dict(back.error_headers) == {ERROR_HEADER_PREFIX + "topic": "orders", ERROR_HEADER_PREFIX + "partition": "2"}
 
 
-def test_what_a_sources_record_has_not_is_not_there() -> None:
+def test_fields_that_a_sources_record_does_not_have_are_null() -> None:
     shown = dead_letters.brief("a", "dlq", letter(0, partition="-1"))
     assert shown["original"] == {"topic": "orders", "partition": None, "offset": 991}
 
 
-def test_a_value_may_be_written_as_json_and_the_place_left_open() -> None:
+def test_a_value_may_be_json_and_the_partition_may_be_left_open() -> None:
     edited = {"letter": "0:1", "value": {"id": 7, "name": "é"}, "original": {"topic": "t", "partition": None}}
     (back,) = dead_letters.read("a", "f", json.dumps({"letters": [edited]}))
     assert back.value.decode() == '{"id":7,"name":"é"}'
@@ -94,7 +94,7 @@ def test_a_value_may_be_written_as_json_and_the_place_left_open() -> None:
         ('{"letter": "0:1", "value": "x", "headers": ["h"]}', "a header is"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_named(document: str, why: str) -> None:
+def test_errors_in_a_file_of_dead_letters_are_named(document: str, why: str) -> None:
     with pytest.raises(CommandError, match="standard input") as refused:
         dead_letters.read("a", "-", document)
     assert why in refused.value.message
@@ -113,7 +113,7 @@ def test_since_is_an_age_or_a_time() -> None:
 
 
 class Herder:
-    """Has five letters; two per page, and puts two back per step, refusing the third."""
+    """A herder with five dead letters, two per page, that replays two per step and refuses the third."""
 
     ListDeadLetters = ReplayDeadLetters = None
 
@@ -154,7 +154,7 @@ def herder() -> Herder:
 
 @pytest.fixture
 def herd(herder: Herder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Herd:
-    """Runs a command; exit code, standard output, standard error."""
+    """A function that runs a command and returns exit code, standard output, standard error."""
 
     def with_herder(output: Format, _: str | None, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         run(output, lambda: work(herder))
@@ -176,7 +176,7 @@ def herd(herder: Herder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 LIST = {"stage": "", "error": "", "since": "", "replayed": False, "limit": 0}
 
 
-def test_a_list_has_all_pages_and_a_line_for_each_letter(herd: Herd, herder: Herder) -> None:
+def test_a_list_has_all_pages_and_a_line_for_each_dead_letter(herd: Herd, herder: Herder) -> None:
     code, out, _ = herd(command.list_dead_letters, **LIST, output=DeadLetterFormat.TABLE)
     header, *lines = out.splitlines()
     assert (code, header.split()) == (0, ["LETTER", "TIME", "STAGE", "ERROR", "ORIGINAL", "MESSAGE"])
@@ -187,7 +187,7 @@ def test_a_list_has_all_pages_and_a_line_for_each_letter(herd: Herd, herder: Her
     assert herder.asked[0].view == admin.DEAD_LETTER_VIEW_BRIEF
 
 
-def test_a_list_with_a_limit_says_that_there_are_more(herd: Herd, herder: Herder) -> None:
+def test_a_list_with_a_limit_reports_that_there_are_more(herd: Herd, herder: Herder) -> None:
     options = {**LIST, "limit": 3, "stage": "TASK_PUT", "since": "2026-11-21", "replayed": True}
     _, out, err = herd(command.list_dead_letters, **options, output=DeadLetterFormat.WIDE)
     assert (len(out.splitlines()), "the newest 3; there are more" in err) == (4, True)
@@ -199,7 +199,7 @@ def test_a_list_with_a_limit_says_that_there_are_more(herd: Herd, herder: Herder
     )  # fmt: skip
 
 
-def test_a_listed_document_is_what_replay_takes(herd: Herd, herder: Herder, tmp_path: Path) -> None:
+def test_replay_accepts_the_listed_documents(herd: Herd, herder: Herder, tmp_path: Path) -> None:
     _, out, _ = herd(command.list_dead_letters, **LIST, output=DeadLetterFormat.JSON)
     (tmp_path / "letters.json").write_text(out)
     options = {"places": None, "everything": False, "again": False, "dry_run": False}
@@ -210,7 +210,7 @@ def test_a_listed_document_is_what_replay_takes(herd: Herd, herder: Herder, tmp_
     assert sent.request_id
 
 
-def test_show_has_everything_and_says_when_there_is_none(herd: Herd) -> None:
+def test_show_prints_a_whole_dead_letter_or_an_error_if_there_is_none(herd: Herd) -> None:
     code, out, _ = herd(command.show, place="0:4")
     assert code == 0
     for text in ("0:4 of dlq", "orders-2@991", "DataException", "{bad", "at x(y.py:1)"):
@@ -219,7 +219,7 @@ def test_show_has_everything_and_says_when_there_is_none(herd: Herd) -> None:
     assert (code, json.loads(out)["error"]["reason"]) == (3, "DEAD_LETTER_NOT_FOUND")
 
 
-def test_replay_of_all_goes_on_to_the_last_step_and_tells_what_stays(herd: Herd, herder: Herder) -> None:
+def test_replay_of_all_continues_to_the_last_step_and_reports_what_stays(herd: Herd, herder: Herder) -> None:
     options = {"places": None, "files": None, "again": False, "dry_run": False}
     code, out, err = herd(command.replay, **options, everything=True)
     assert (code, out.strip()) == (11, "4 dead letters of a put back: 4 to orders")
@@ -232,7 +232,7 @@ def test_replay_of_all_goes_on_to_the_last_step_and_tells_what_stays(herd: Herd,
     assert "0:0 -> orders-2" in out.splitlines()
 
 
-def test_named_letters_go_in_one_request_and_from_standard_input(
+def test_named_dead_letters_are_replayed_in_one_request_and_from_standard_input(
     herd: Herd, herder: Herder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('{"letter": "0:3", "value": "mended"}'))
@@ -249,12 +249,12 @@ def test_named_letters_go_in_one_request_and_from_standard_input(
 
 
 @pytest.mark.parametrize(("everything", "places"), [(False, None), (True, ["0:1"])])
-def test_replay_wants_letters_or_all_of_them(herd: Herd, everything: bool, places: list[str] | None) -> None:
+def test_replay_requires_named_dead_letters_or_all(herd: Herd, everything: bool, places: list[str] | None) -> None:
     with pytest.raises(BadParameter, match="or all of them with --all"):
         herd(command.replay, places=places, everything=everything, files=None, again=False, dry_run=False)
 
 
-def test_many_letters_of_a_file_go_in_requests_of_bounded_size(
+def test_many_dead_letters_of_a_file_are_sent_in_requests_of_bounded_size(
     herd: Herd, herder: Herder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "_LETTERS_MAX", 2)

@@ -1,4 +1,4 @@
-"""What `herd describe connector` tells of one unit."""
+"""Tests of the lines of `herd describe connector` for one unit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_state_owner_and_generation() -> None:
     assert told(worker_id=None) == ["FAILED on no worker"]
 
 
-def test_why_its_worker_has_it() -> None:
+def test_the_reason_for_its_worker_is_shown() -> None:
     because = {"placed_because": "worker w2 [b] was lost", "placed_time": "2026-11-21T17:00:05Z"}
     assert told(**because)[1] == "on w1 since 2026-11-21T17:00:05Z, because worker w2 [b] was lost"
     adopted = "leader epoch 7 found it there and left it"
@@ -44,17 +44,17 @@ def test_why_its_worker_has_it() -> None:
         ),
     ],
 )
-def test_the_restart_policys_account(restart: dict[str, Any], line: str) -> None:
+def test_the_restart_history_is_shown(restart: dict[str, Any], line: str) -> None:
     assert told(auto_restart=restart)[1] == line
 
 
-def test_a_restart_that_is_under_way() -> None:
+def test_a_restart_in_progress_is_shown() -> None:
     assert told(state="RESTARTING", auto_restart={"attempt": 3, "attempts_max": 10, "next_time": None})[1] == (
         "restart 3 of 10"
     )
 
 
-def test_why_it_is_where_it_is_and_the_last_error() -> None:
+def test_explanation_conditions_and_last_error_are_shown() -> None:
     lines = told(
         explanation="waits up to 12 s for worker w1 to return",
         conditions=[{"type": "STALLED", "message": "no record for 5 m"}],
@@ -68,13 +68,13 @@ def test_why_it_is_where_it_is_and_the_last_error() -> None:
     ]
 
 
-def test_what_failed_for_good_is_not_told_to_restart() -> None:
+def test_a_unit_that_failed_for_good_shows_no_next_restart() -> None:
     restart = {"attempt": 1, "attempts_max": 10, "next_time": None, "last_error": "disk full"}
     lines = told(explanation="failed (FATAL): remove the cause", auto_restart=restart, error="x", error_class="FATAL")
     assert lines[1:] == ["failed (FATAL): remove the cause", "x (fatal)"]
 
 
-def test_one_error_is_told_once() -> None:
+def test_the_same_error_is_shown_once() -> None:
     restart = {"attempt": 2, "attempts_max": 10, "next_time": "2026-11-21T17:00:05Z", "last_error": "disk full"}
     lines = told(auto_restart=restart, error="disk full", error_class="RETRIABLE")
     assert lines[1:] == ["restart 2 of 10 at 2026-11-21T17:00:05Z", "disk full (retriable)"]
@@ -90,7 +90,7 @@ def sink_task(state: str, minutes: int, *parts: tuple[int, int, int]) -> dict[st
     return {"state": state, "since": since, "progress": views.progress(task_pb2.TaskProgress(partitions=partitions))}
 
 
-def test_lag_of_a_paused_sink_is_what_was_known_last_with_its_age() -> None:
+def test_lag_of_a_paused_sink_is_its_last_known_lag_with_its_age() -> None:
     paused, older = sink_task("PAUSED", 4, (1_000, 1_000, 1_500)), sink_task("PAUSED", 9, (0, 0, 7))
     assert task_lag(paused) == "500 (4m ago)"
     assert connector_lag({"tasks": [paused, older], "behind_records": None}) == "507 (9m ago)"
@@ -98,7 +98,7 @@ def test_lag_of_a_paused_sink_is_what_was_known_last_with_its_age() -> None:
     assert connector_lag({"tasks": [paused, running], "behind_records": None}) == "501 (4m ago)"
 
 
-def test_lag_of_a_failed_sink_is_what_was_known_when_it_failed() -> None:
+def test_lag_of_a_failed_sink_is_that_of_its_failure_with_its_age() -> None:
     failed, running = sink_task("FAILED", 4, (1, 1, 51)), sink_task("RUNNING", 9, (5, 5, 6))
     assert task_lag(failed) == "50 (4m ago)"
     both = {"tasks": [failed, running], "behind_records": None, "uncommitted_records": None}
@@ -106,7 +106,7 @@ def test_lag_of_a_failed_sink_is_what_was_known_when_it_failed() -> None:
     assert connector_uncommitted(both) == listing.COLUMNS["UNCOMMITTED"].cell(both) == "0 (4m ago)"
 
 
-def test_lag_that_nobody_knows_is_a_dash() -> None:
+def test_unknown_lag_is_shown_as_a_dash() -> None:
     unknown = sink_task("PAUSED", 4, (-1, -1, 10))
     unassigned = sink_task("UNASSIGNED", 4, (1, 1, 3))
     assert [task_lag(one) for one in (unknown, sink_task("PAUSED", 4), sink_task("FAILED", 4), unassigned)] == ["-"] * 4
@@ -114,12 +114,12 @@ def test_lag_that_nobody_knows_is_a_dash() -> None:
     assert connector_lag({"tasks": [], "behind_records": None}) == "-"
 
 
-def test_lag_of_a_running_sink_is_of_now() -> None:
+def test_lag_of_a_running_sink_is_current() -> None:
     assert task_lag(sink_task("RUNNING", 4, (-1, 3, 10))) == "7"
     assert connector_lag({"tasks": [sink_task("RUNNING", 4, (1, 1, 3))], "behind_records": 2}) == "2"
 
 
-def test_what_is_read_and_not_committed_is_a_figure_of_its_own() -> None:
+def test_uncommitted_records_are_counted_separately_from_lag() -> None:
     keeps_up = sink_task("RUNNING", 4, (70_000, 100_000, 100_000), (5, 9, 10))
     assert task_lag(keeps_up) == "1", "a commit every 60 s does not make a task look behind"
     assert keeps_up["progress"]["uncommitted_records"] == 30_004

@@ -1,4 +1,4 @@
-"""`herd doctor` against servers that say what they are told to: what is asked, what is printed, and the exit code."""
+"""Tests of `herd doctor` with servers of given conditions: its requests, its output, and its exit code."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def leader(*conditions: connector_common.Condition) -> Any:
 
 @contextlib.asynccontextmanager
 async def serving(*servicers: Any) -> AsyncGenerator[list[str]]:
-    """Servers for these servicers; their addresses."""
+    """Start servers for these servicers; yields their addresses."""
     registrations = {
         _Config: (config_grpc.add_ConfigReadServiceServicer_to_server, "herdmesh.api.configstore.v1.ConfigReadService"),
         _Status: (status_grpc.add_StatusReadServiceServicer_to_server, "herdmesh.api.statusstore.v1.StatusReadService"),
@@ -100,12 +100,12 @@ async def serving(*servicers: Any) -> AsyncGenerator[list[str]]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stores answer, also where other tests have the processor for seconds."""
+    """A longer timeout, so that the stores answer even while other tests use the processor for seconds."""
     monkeypatch.setattr("herdmesh.cli.commands.doctor._TIMEOUT_S", 30.0)
 
 
 async def doctor(config_stores: str, status_stores: str, herder: str, *more: str) -> tuple[int, str]:
-    """(exit code, standard output)."""
+    """Run the command; returns exit code and standard output."""
     asked = [f"--config-store={config_stores}", f"--status-store={status_stores}", f"--herder={herder}"]
     # the command runs an event loop of its own
     result = await asyncio.to_thread(CliRunner().invoke, app, ["doctor", *asked, *more])
@@ -120,7 +120,7 @@ async def test_two_workers_of_one_id_are_a_finding() -> None:
     assert "DUPLICATE_WORKER_ID worker w2: another process uses the id w2 as well" in text
 
 
-async def test_a_task_that_waits_is_listed_and_the_mesh_is_healthy() -> None:
+async def test_a_waiting_task_is_listed_and_the_mesh_is_healthy() -> None:
     text = "waits for PostgreSQL db:5432: connection refused (7 tries)"
     wait = connector_common.Wait(waits_for="PostgreSQL db:5432", message="connection refused", tries=7)
     wait.since.FromSeconds(1_000_000_000)
@@ -144,7 +144,7 @@ async def test_a_task_that_waits_is_listed_and_the_mesh_is_healthy() -> None:
         ]
 
 
-async def test_plugins_that_cannot_be_used_are_listed_by_doctor_and_by_get_plugins() -> None:
+async def test_unusable_plugins_are_listed_by_doctor_and_by_get_plugins() -> None:
     herder = leader()
     refused = connector_common.RefusedPlugin(
         folder="/opt/plugins/[bad]",
@@ -172,7 +172,7 @@ async def test_plugins_that_cannot_be_used_are_listed_by_doctor_and_by_get_plugi
         assert "1 cannot be used: `herd get plugins` says why" in " ".join(listed.stderr.split())
 
 
-async def test_what_failed_or_stands_still_is_listed_with_what_to_do() -> None:
+async def test_failed_and_stalled_tasks_are_listed_with_the_next_step() -> None:
     failed = connector_pb2.Task(id=connector_common.TaskId(connector="orders", task=0))
     failed.status.state = connector_common.RUN_STATE_FAILED
     failed.status.failure.message = "connection.password: PostgreSQL refuses"
@@ -192,7 +192,7 @@ async def test_what_failed_or_stands_still_is_listed_with_what_to_do() -> None:
     assert "everything is healthy" not in shown
 
 
-async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:
+async def test_a_healthy_mesh_is_reported_with_exit_code_0() -> None:
     async with serving(config(HEALTHY), config(HEALTHY), status_store(HEALTHY), leader()) as (one, two, status, herder):
         code, text = await doctor(f"{one},{two}", status, herder, "-o", "json")
         found = json.loads(text)
@@ -209,7 +209,7 @@ async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:
         assert "worker w1: 910 units fewer than its share" in text
 
 
-async def test_a_finding_is_told_with_the_stores_words_and_a_hint() -> None:
+async def test_a_finding_is_reported_with_the_stores_message_and_a_hint() -> None:
     wrong = store_pb2.StoreStatus(
         role=store_pb2.STORE_ROLE_REPLAYING,
         condition=store_pb2.STORE_CONDITION_CLEANUP_POLICY_WRONG,
@@ -228,7 +228,7 @@ async def test_a_finding_is_told_with_the_stores_words_and_a_hint() -> None:
         assert (code, finding["reason"], finding["part"]) == (1, "CLEANUP_POLICY_WRONG", "config-store")
 
 
-async def test_unreadable_records_are_listed_and_are_a_finding() -> None:
+async def test_undecodable_records_are_listed_and_are_a_finding() -> None:
     records = [
         store_pb2.UndecodableRecord(topic="t", partition=3, offset=number, key=f"[key] {number}", reason="not JSON")
         for number in range(30)
@@ -240,13 +240,13 @@ async def test_unreadable_records_are_listed_and_are_a_finding() -> None:
         assert code == 1
         assert "4711 records of t" in text
         assert "[key] 29" in text
-        assert "[key] 9" not in text  # the latest only
+        assert "[key] 9" not in text  # only the latest are listed
         code, text = await doctor(*addresses, "-o", "json")
         assert code == 1
         assert len(json.loads(text)["replicas"][1]["undecodable"]) == 30
 
 
-async def test_nobody_there_is_a_finding_too() -> None:
+async def test_a_service_that_does_not_answer_is_a_finding() -> None:
     async with serving(status_store(HEALTHY)) as (status,):
         code, text = await doctor("127.0.0.1:1", status, "127.0.0.1:1", "-o", "json")
         found = json.loads(text)

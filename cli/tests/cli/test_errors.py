@@ -1,4 +1,4 @@
-"""Every reason of the contract leads to one exit code, and an error always says cause and next step."""
+"""Tests that every reason of the contract has one exit code, and every error has a cause and a next step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_reason_has_an_exit_code() -> None:
 
 
 def test_every_reason_has_a_next_step() -> None:
-    """One sentence or two that say what to do: a command, or a verb in the imperative."""
+    """A next step is one or two sentences that begin with a command, or a verb in the imperative."""
     assert set(NEXT_STEPS) == REASONS
     for reason, text in NEXT_STEPS.items():
         assert text.endswith("."), reason
@@ -48,7 +48,7 @@ def test_text_error_goes_to_standard_error_and_keeps_brackets(capsys: pytest.Cap
     assert "[conn-1|task-0]" in captured.err
 
 
-def test_unreachable_says_how_to_start_one() -> None:
+def test_the_next_step_of_unreachable_is_how_to_start_a_herder() -> None:
     error = unreachable("127.0.0.1:1", "refused")
     assert error.exit_code == EXIT_CODES["NO_LEADER"]
     assert "herd up" in error.next_step

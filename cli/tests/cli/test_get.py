@@ -1,5 +1,6 @@
-"""`herd get connectors` of more connectors than fit on a page, and `herd describe connector` as a whole: what is asked
-of the herder, and what is printed."""
+"""Tests of `herd get connectors` with more connectors than fit on a page, and of `herd describe connector` as a whole:
+requests to the herder, and output.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ RUNNING, FAILED = common.RUN_STATE_RUNNING, common.RUN_STATE_FAILED
 
 
 def connector(number: int) -> connectors.Connector:
-    """One task; every fortieth has failed; each lags by its number."""
+    """A connector with one task and a lag equal to its number; every fortieth has failed."""
     name = f"sink-{number:04}"
     made = connectors.Connector(name=name, type=common.CONNECTOR_TYPE_SINK, behind_records=number)
     made.status.state, made.status.worker_id = RUNNING, "w1"
@@ -40,7 +41,7 @@ def connector(number: int) -> connectors.Connector:
 
 
 class Herder:
-    """Has so many connectors, and gives them as the real one does."""
+    """A herder with a given number of connectors, which it pages as the real one does."""
 
     ListConnectors = GetConnector = ValidateConfig = None
 
@@ -74,7 +75,7 @@ Herd = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def herd(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Herd:
-    """Runs a command on a herder: exit code, standard output, standard error."""
+    """A function that runs a command on a herder and returns exit code, standard output, standard error."""
 
     def ran(herder: Herder, which: Callable[..., None], *arguments: Any, **options: Any) -> tuple[int, str, str]:
         def with_herder(output: Format, _: str | None, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
@@ -93,7 +94,7 @@ def herd(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     return ran
 
 
-def test_a_thousand_are_a_line_each_and_are_asked_for_without_what_is_not_shown(herd: Herd) -> None:
+def test_many_connectors_are_a_line_each_and_requested_without_hidden_columns(herd: Herd) -> None:
     herder = Herder(MANY)
     code, out, err = herd(herder, get.connectors)
     header, *lines = out.splitlines()
@@ -107,7 +108,7 @@ def test_a_thousand_are_a_line_each_and_are_asked_for_without_what_is_not_shown(
     assert herder.views == [messages.CONNECTOR_VIEW_STATUS] * 2, "two pages of states, and nothing besides"
 
 
-def test_few_are_listed_with_what_they_moved(herd: Herd) -> None:
+def test_few_connectors_are_listed_with_their_record_counts(herd: Herd) -> None:
     herder = Herder(3)
     _, out, _ = herd(herder, get.connectors)
     header, *lines = out.splitlines()
@@ -116,7 +117,7 @@ def test_few_are_listed_with_what_they_moved(herd: Herd) -> None:
     assert herder.views == [messages.CONNECTOR_VIEW_STATUS, messages.CONNECTOR_VIEW_FULL]
 
 
-def test_pages_follow_each_other_and_say_where_the_next_begins(herd: Herd) -> None:
+def test_pages_are_consecutive_and_name_the_start_of_the_next(herd: Herd) -> None:
     herder, seen = Herder(MANY), list[str]()
     for skip in (0, 12, 24):
         _, out, err = herd(herder, get.connectors, state=["failed"], columns="name,failed", limit=12, skip=skip)
@@ -127,19 +128,19 @@ def test_pages_follow_each_other_and_say_where_the_next_begins(herd: Herd) -> No
     assert seen == [f"sink-{number:04}" for number in range(0, MANY, FAILING)]
 
 
-def test_the_worst_come_first_when_they_are_asked_for(herd: Herd) -> None:
+def test_reverse_sort_lists_the_highest_lag_first(herd: Herd) -> None:
     _, out, _ = herd(Herder(MANY), get.connectors, columns="name,lag", sort="lag", reverse=True, limit=2, match="*0")
     assert [line.split() for line in out.splitlines()[1:]] == [["sink-1190", "1,190"], ["sink-1180", "1,180"]]
 
 
-def test_what_only_a_look_at_all_shows_is_asked_for_when_it_is_sorted_by(herd: Herd) -> None:
+def test_progress_is_requested_when_it_is_the_sort_key(herd: Herd) -> None:
     herder = Herder(MANY)
     _, out, _ = herd(herder, get.connectors, columns="name", sort="records", reverse=True, limit=1)
     assert out.split() == ["NAME", "sink-1199"]
     assert set(herder.views) == {messages.CONNECTOR_VIEW_FULL}
 
 
-def test_json_has_what_matches_and_nothing_besides(herd: Herd) -> None:
+def test_json_has_exactly_the_matching_connectors(herd: Herd) -> None:
     code, out, _ = herd(
         Herder(MANY), get.connectors, output=Format.JSON, worker="w2", state=["FAILED"], kind="SINK", limit=3
     )
@@ -155,21 +156,21 @@ def test_json_has_what_matches_and_nothing_besides(herd: Herd) -> None:
         ({"state": ["runing"]}, "no state RUNING; there are: FAILED"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_listed(herd: Herd, options: dict[str, Any], says: str) -> None:
+def test_an_invalid_option_is_refused_before_any_request(herd: Herd, options: dict[str, Any], says: str) -> None:
     herder = Herder(MANY)
     code, out, err = herd(herder, get.connectors, **options)
     assert (code, out, says in err) == (2, "", True)
     assert herder.views == []
 
 
-def test_nothing_yet_and_a_name_that_is_not_there(herd: Herd) -> None:
+def test_an_empty_list_and_an_unknown_name_are_reported(herd: Herd) -> None:
     assert "no connectors yet" in herd(Herder(0), get.connectors)[1]
     code, _, err = herd(Herder(MANY), get.connectors, "sink-004")
     assert code == 3
     assert "no connector sink-004; there are: 1200, such as sink-" in err
 
 
-def test_a_connector_is_described_with_all_that_an_operator_asks(herd: Herd) -> None:
+def test_describe_shows_state_restarts_errors_and_partitions(herd: Herd) -> None:
     herder = Herder(1)
     (shown,) = herder.shown
     shown.config.entries["topics"].text = "orders"

@@ -1,4 +1,4 @@
-"""What `herd history` tells of one change."""
+"""Tests of the output of `herd history` for one change."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _EARLIER = revision_pb2.Revision(store_id="s", next_offsets=[7])
         ({}, "-"),
     ],
 )
-def test_a_change_in_a_few_words(change: dict[str, Any], words: str) -> None:
+def test_the_summary_of_a_change(change: dict[str, Any], words: str) -> None:
     assert summary_of(view(store.HistoryEntry(**change))) == words
 
 
-def test_a_change_as_json() -> None:
+def test_the_json_of_a_change() -> None:
     restart = view(store.HistoryEntry(restart=store.RestartAsked(task=3)))
     assert restart["restart"] == {"task": 3, "include_tasks": False, "only_failed": False}
     assert restart["restored_revision"] is None

@@ -1,4 +1,4 @@
-"""What `herd get connectors` keeps, in which order, and what its cells say."""
+"""Tests of the filters, the order and the cells of `herd get connectors`."""
 
 from __future__ import annotations
 
@@ -55,25 +55,25 @@ def test_filters(wanted: listing.Filter, names: list[str]) -> None:
     assert [one["name"] for one in (A, B, C) if wanted.keeps(one)] == names
 
 
-def test_what_is_not_known_sorts_last_both_ways() -> None:
+def test_unknown_values_sort_last_in_both_directions() -> None:
     assert [one["name"] for one in listing.ordered([C, B, A], "LAG")] == ["orders-a", "users", "orders-b"]
     assert [one["name"] for one in listing.ordered([C, B, A], "LAG", reverse=True)] == ["users", "orders-a", "orders-b"]
 
 
 @pytest.mark.parametrize("column", listing.COLUMNS)
-def test_every_column_sorts_and_shows(column: str) -> None:
+def test_every_column_can_be_sorted_and_shown(column: str) -> None:
     listed = listing.ordered([C, B, A], column)
     assert {one["name"] for one in listed} == {"orders-a", "orders-b", "users"}
     assert all(isinstance(cell, str) for row in listing.rows(listed, [column]) for cell in row)
 
 
-def test_an_unknown_column_names_those_there_are() -> None:
+def test_an_unknown_column_is_refused_with_the_valid_ones() -> None:
     assert listing.chosen_columns("name, lag") == ["NAME", "LAG"]
     with pytest.raises(CommandError, match="no column SPEED; there are: NAME, TYPE"):
         listing.chosen_columns("NAME,speed")
 
 
-def test_attention_is_the_first_thing_that_is_not_as_wanted() -> None:
+def test_attention_shows_the_first_problem() -> None:
     assert listing.attention(A) == "task 1: disk full"
     assert listing.attention(C) == ""
     waiting = connector("x", "UNASSIGNED")
@@ -103,12 +103,12 @@ def test_age(since: str | None, shown: str) -> None:
         (listing.Filter(kind="snk"), "no type snk; there are: source, sink"),
     ],
 )
-def test_a_filter_that_nothing_could_pass_is_a_mistake(wanted: listing.Filter, says: str) -> None:
+def test_a_filter_that_no_connector_can_pass_is_refused(wanted: listing.Filter, says: str) -> None:
     with pytest.raises(CommandError, match=says):
         listing.checked(wanted)
 
 
-def test_a_list_has_one_line_for_each_and_cuts_only_what_needs_attention() -> None:
+def test_each_connector_is_one_line_and_only_attention_is_cut() -> None:
     long = connector("orders-of-yesterday", "RUNNING", unit("FAILED", error="first line " * 20 + "\nsecond line"))
     screen = Console(width=80, file=io.StringIO())
     shown = ("NAME", "STATE", "TASKS", "ATTENTION")

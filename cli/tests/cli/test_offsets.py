@@ -1,4 +1,4 @@
-"""What `herd offsets` reads and asks before it asks anybody, and how it shows what it is told."""
+"""Tests of `herd offsets`: input checks and confirmation before a request, and the display of the response."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def herd(*arguments: str) -> Result:
 
 @pytest.fixture
 def waited() -> list[float]:
-    """How long each request may take, in seconds."""
+    """The timeout of each request, in seconds."""
     return []
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, waited: list[float]) -> list[Any]:
-    """What a herder is asked that answers everything with one offset."""
+    """The requests to a herder that answers everything with one offset."""
     requests: list[Any] = []
     entry = messages.OffsetEntry(partition_json=json.dumps(AT_7["partition"]), offset_json=json.dumps(AT_7["offset"]))
 
@@ -48,14 +48,14 @@ def asked(monkeypatch: pytest.MonkeyPatch, waited: list[float]) -> list[Any]:
     return requests
 
 
-def test_offsets_are_shown_as_a_table_and_in_connects_shape(asked: list[Any]) -> None:
+def test_offsets_are_shown_as_a_table_and_in_connects_form(asked: list[Any]) -> None:
     shown = herd("get", "a").stdout.split()
     assert shown == ["TOPIC", "PARTITION", "OFFSET", "t", "1", "7"]
     assert json.loads(herd("get", "a", "-o", "json").stdout) == {"offsets": [AT_7]}
     assert [request.name for request in asked] == ["a", "a"]
 
 
-def test_what_get_prints_is_what_set_takes(asked: list[Any], tmp_path: Path) -> None:
+def test_set_accepts_the_output_of_get(asked: list[Any], tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     file.write_text(herd("get", "a", "-o", "json").stdout)
     done = herd("set", "a", "-f", str(file), "--yes", "-o", "json")
@@ -68,7 +68,7 @@ def test_what_get_prints_is_what_set_takes(asked: list[Any], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("offset", "stored"), [("7", '{"kafka_offset": 7}'), ("null", None)])
-def test_one_offset_of_a_sink(asked: list[Any], offset: str, stored: str | None) -> None:
+def test_set_of_one_offset_of_a_sink(asked: list[Any], offset: str, stored: str | None) -> None:
     done = herd("set", "a", "--topic", "t", "--partition", "0", "--offset", offset, "--dry-run")
     assert done.exit_code == 0, done.output
     assert "as they would be" in done.stdout
@@ -82,7 +82,7 @@ def test_one_offset_of_a_sink(asked: list[Any], offset: str, stored: str | None)
     [(), ("--topic", "t"), ("--topic", "t", "--partition", "0"), ("-f", "x", "--offset", "1"),
      ("--topic", "t", "--partition", "0", "--offset", "-1"), ("--topic", "t", "--partition", "0", "--offset", "x")],
 )  # fmt: skip
-def test_set_needs_a_file_or_one_whole_offset(asked: list[Any], arguments: Sequence[str]) -> None:
+def test_set_requires_a_file_or_one_complete_offset(asked: list[Any], arguments: Sequence[str]) -> None:
     assert herd("set", "a", "--yes", *arguments).exit_code == EXIT_USAGE
     assert not asked
 
@@ -91,13 +91,13 @@ def test_set_needs_a_file_or_one_whole_offset(asked: list[Any], arguments: Seque
     "arguments",
     [("set", "a", "--topic", "t", "--partition", "0", "--offset", "1"), ("reset", "a"), ("rewind", "a", "--to", "1h")],
 )
-def test_nothing_is_changed_where_nobody_can_be_asked(asked: list[Any], arguments: Sequence[str]) -> None:
+def test_a_change_without_terminal_requires_yes(asked: list[Any], arguments: Sequence[str]) -> None:
     done = herd(*arguments)
     assert (done.exit_code, asked) == (EXIT_USAGE, [])
     assert "give --yes where nobody can answer" in done.stderr
 
 
-def test_a_reset_shows_what_was_and_a_rewind_says_when_to(asked: list[Any]) -> None:
+def test_a_reset_shows_the_old_offsets_and_a_rewind_requires_a_valid_time(asked: list[Any]) -> None:
     shown = herd("reset", "a", "--yes").stdout
     assert shown.split()[:2] == ["a:", "done"]
     assert "as they were" in shown
@@ -109,14 +109,14 @@ def test_a_reset_shows_what_was_and_a_rewind_says_when_to(asked: list[Any]) -> N
         assert f"--to {unusable}: write an age such as 15m" in done.stderr
 
 
-def test_a_rewind_goes_forward_only_when_it_is_allowed(asked: list[Any]) -> None:
+def test_a_rewind_goes_forward_only_when_allowed(asked: list[Any]) -> None:
     for more, allowed in (((), False), (("--allow-forward",), True)):
         assert herd("rewind", "a", "--to", "1h", "--dry-run", *more).exit_code == 0
         assert asked[-1].allow_forward is allowed
 
 
-def test_a_change_may_take_as_long_as_javas_or_as_it_is_told(asked: list[Any], waited: list[float]) -> None:
-    """A connector is asked first, and may be slow to agree."""
+def test_the_timeout_of_a_change_is_that_of_java_or_the_given_one(asked: list[Any], waited: list[float]) -> None:
+    """The connector is called first, and may take long to agree."""
     one = ("--topic", "t", "--partition", "0", "--offset", "1")
     for command in (("set", "a", *one), ("reset", "a"), ("rewind", "a", "--to", "1h")):
         assert herd(*command, "--yes").exit_code == 0
@@ -124,7 +124,7 @@ def test_a_change_may_take_as_long_as_javas_or_as_it_is_told(asked: list[Any], w
     assert waited == [90.0, 300.0] * 3
 
 
-def test_a_connector_that_runs_is_to_be_stopped_first(asked: list[Any]) -> None:
+def test_a_change_of_a_running_connector_is_refused_with_the_command_to_stop_it(asked: list[Any]) -> None:
     done = herd("reset", "runs", "--yes")
     assert done.exit_code == 11
     assert "`herd stop runs` stops it" in done.stderr

@@ -1,4 +1,6 @@
-"""`herd plugin new`: what it writes is a package whose own tests pass as they are; what it cannot write it says."""
+"""Tests of `herd plugin new`: the written package passes its own tests unchanged; names and folders that cannot be used
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ KINDS = ("source", "sink")
 
 
 def made(folder: Path, name: str, kind: str) -> Path:
-    """The folder of a package."""
+    """Write a package; returns its folder."""
     done = CliRunner().invoke(app, ["plugin", "new", name, f"--{kind}", "--dir", str(folder), "-o", "json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -31,7 +33,7 @@ def made(folder: Path, name: str, kind: str) -> Path:
 
 
 def its_tests(package: Path, **environment: str) -> dict[str, int]:
-    """How many of its tests passed, were skipped, and failed, run as its README says."""
+    """Run the package's tests as its README says; returns the numbers of passed, skipped and failed tests."""
     paths = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
@@ -46,7 +48,7 @@ def its_tests(package: Path, **environment: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_own_tests_pass_as_generated(tmp_path: Path, kind: str) -> None:
+def test_the_generated_package_passes_its_own_tests(tmp_path: Path, kind: str) -> None:
     package = made(tmp_path, f"my-orders-{kind}", kind)
     counts = its_tests(package)
     assert counts["passed"] >= 10
@@ -54,14 +56,14 @@ def test_its_own_tests_pass_as_generated(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_real_runs_pass_as_generated(tmp_path: Path, kind: str, kafka_bootstrap: str) -> None:
+def test_the_generated_package_passes_its_tests_with_real_runs(tmp_path: Path, kind: str, kafka_bootstrap: str) -> None:
     package = made(tmp_path, "orders", kind)
     counts = its_tests(package, KAFKA_BOOTSTRAP=kafka_bootstrap, PYTEST_ADDOPTS="-k Runs")
     assert counts == {"passed": 1}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_entry_point_names_the_connector_and_all_is_tidy(tmp_path: Path, kind: str) -> None:
+def test_the_generated_package_passes_ruff_and_names_its_entry_point(tmp_path: Path, kind: str) -> None:
     package = made(tmp_path, "orders", kind)
     project = tomllib.loads((package / "pyproject.toml").read_text())
     name = f"Orders{kind.capitalize()}"
@@ -84,7 +86,7 @@ def test_the_entry_point_names_the_connector_and_all_is_tidy(tmp_path: Path, kin
         ("there", "exists"),
     ],
 )
-def test_names_that_cannot_be_used(tmp_path: Path, name: str, says: str) -> None:
+def test_unusable_names_are_refused(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "there").mkdir()
     done = CliRunner().invoke(app, ["plugin", "new", name, "--dir", str(tmp_path), "-o", "json"])
     assert done.exit_code == EXIT_USAGE
@@ -92,7 +94,7 @@ def test_names_that_cannot_be_used(tmp_path: Path, name: str, says: str) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = CliRunner().invoke(app, ["plugin", "new", "orders", "--dir", str(tmp_path / "file"), "-o", "json"])
     assert done.exit_code == EXIT_USAGE

@@ -1,4 +1,4 @@
-"""What a quick table prints is what rich prints, and it is laid out without rich's passes over every cell."""
+"""Tests that a quick table prints the same as rich, without rich's passes over every cell."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _printed(kind: type[Table], title: str | None, rows: list[list[str]], width:
     st.sampled_from([None, "title", "\ntitle"]),
     st.sampled_from([20, 80, 1_000]),
 )
-def test_it_prints_what_rich_prints(rows: list[list[str]], title: str | None, width: int) -> None:
+def test_the_output_equals_that_of_rich(rows: list[list[str]], title: str | None, width: int) -> None:
     assert _printed(QuickTable, title, rows, width) == _printed(Table, title, rows, width)
 
 
 @pytest.mark.parametrize("count", [1, 500])
-def test_no_cell_that_fits_goes_through_richs_layout(count: int) -> None:
+def test_cells_that_fit_skip_richs_layout(count: int) -> None:
     rows = [[str(number), "[green]RUNNING[/]", "127.0.0.1:7204"] for number in range(count)]
     with mock.patch.object(Table, "_render", side_effect=AssertionError("laid out by rich")):
         printed = _printed(QuickTable, "\ntasks", rows, 200)

@@ -1,4 +1,4 @@
-"""`herd --trace`, and TRACEPARENT: the herder hears of the trace."""
+"""Tests of `herd --trace` and TRACEPARENT: the trace id reaches the herder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from herdmesh.rpc.server import Server, ServiceRegistration
 
 
 class Herder(service.ConnectorServiceServicer):
-    """Remembers the trace of each call."""
+    """A herder that records the trace of each call."""
 
     def __init__(self) -> None:
         self.traces: list[str] = []
@@ -28,7 +28,7 @@ class Herder(service.ConnectorServiceServicer):
 
 
 async def _herd(*options: str) -> tuple[str, list[str]]:
-    """`herd [options] get workers`: what it printed on stderr, and the traces heard of."""
+    """Run `herd [options] get workers`; returns its standard error, and the traces that the herder received."""
     herder = Herder()  # pyright: ignore[reportAbstractUsage]
     add = service.add_ConnectorServiceServicer_to_server
     registration = ServiceRegistration(herder, add, "herdmesh.api.herder.v1.ConnectorService")
@@ -44,7 +44,7 @@ async def _herd(*options: str) -> tuple[str, list[str]]:
     return done.stderr, herder.traces
 
 
-async def test_a_trace_is_begun_gone_on_with_or_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_trace_is_begun_continued_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tracing.TRACEPARENT_ENV, "")
     assert await _herd() == ("", [""])
     said, (begun,) = await _herd("--trace")

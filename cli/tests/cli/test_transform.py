@@ -1,4 +1,4 @@
-"""`herd transform` as a user meets it: forms of input, what is printed where, exit codes, what is not imported."""
+"""Tests of `herd transform` from the command line: forms of input, outputs, exit codes, imports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BAD = b'{"key": "b", "value": "no order"}\n'
 
 
 def herd(folder: Path, given: bytes, *options: str, config: Any = _CHAIN) -> Result:
-    """The command with that input on stdin."""
+    """Run the command with that input on stdin."""
     file = folder / "chain.json"
     file.write_text(json.dumps(config))
     return CliRunner().invoke(alone, ["transform", "--config", str(file), *options], input=given)
@@ -48,7 +48,7 @@ def lines(result: Result) -> list[Any]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_a_record_that_fails_is_told_with_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_failed_record_is_reported_with_its_line_and_the_rest_continues(tmp_path: Path) -> None:
     result = herd(tmp_path, _GOOD + _TEST + _BAD + _GOOD)
     assert result.exit_code == 1
     assert [one["offset"] for one in lines(result)] == [0, 3]
@@ -61,8 +61,8 @@ def test_a_record_that_fails_is_told_with_its_line_and_the_rest_goes_on(tmp_path
     assert summary == "4 read, 2 written, 1 left out by the chain, 1 failed"
 
 
-def test_a_key_that_is_not_there_is_read_by_its_converter_too(tmp_path: Path) -> None:
-    """As a sink task does: what is read of null has the schema of a string."""
+def test_an_absent_key_is_read_by_its_converter_too(tmp_path: Path) -> None:
+    """A sink task does the same: a null that StringConverter reads has the schema of a string."""
     config = {**_JSON, "key.converter": "String"}
     [record] = lines(herd(tmp_path, b'{"value": 1}\n', "--typed", config=config))
     assert (record["key"], record["keySchema"]) == (None, {"type": "string", "optional": True})
@@ -77,7 +77,7 @@ def test_tolerance_and_fail_fast(tmp_path: Path) -> None:
     assert herd(tmp_path, _GOOD, "--fail-fast", "--tolerance", "all").exit_code == 2
 
 
-def test_a_line_that_is_no_record_is_named_with_what_to_write(tmp_path: Path) -> None:
+def test_a_line_that_is_not_a_record_is_reported_with_the_correct_form(tmp_path: Path) -> None:
     result = herd(tmp_path, _GOOD + b'{"value": 1, "topik": "x"}\n{"value": {"base64": "*"}}\nno\n' + _GOOD)
     assert result.exit_code == 1
     assert len(lines(result)) == 2
@@ -88,14 +88,14 @@ def test_a_line_that_is_no_record_is_named_with_what_to_write(tmp_path: Path) ->
     assert "--input lines" in third
 
 
-def test_lines_are_values_when_they_are_no_records(tmp_path: Path) -> None:
+def test_lines_that_are_not_records_are_values(tmp_path: Path) -> None:
     read = herd(tmp_path, b'{"card": "4111"}\n{"card": null}', "-o", "value")
     assert lines(read) == [{"card": ""}, {"card": None}]
     no_converter = {key: value for key, value in _CHAIN.items() if "converter" not in key}
     assert lines(herd(tmp_path, b'{"card": 4111}\n', "-o", "value", config=no_converter)) == [{"card": 0}]
 
 
-def test_values_go_to_bytes_and_back(tmp_path: Path) -> None:
+def test_values_are_converted_to_bytes_and_back(tmp_path: Path) -> None:
     written = herd(tmp_path, b'{"value": {"n": 1.5}, "headers": {"h": true}}\n', "--direction", "source", config=_JSON)
     assert lines(written) == [
         {"topic": "records", "key": None, "value": '{"n":1.5}', "headers": [{"key": "h", "value": "true"}]}
@@ -106,7 +106,7 @@ def test_values_go_to_bytes_and_back(tmp_path: Path) -> None:
     assert typed["value"] == {"card": "", "qty": {"$i64": 2}}
 
 
-def test_a_config_is_refused_with_every_key_to_change(tmp_path: Path) -> None:
+def test_a_bad_config_is_refused_with_every_key_to_change(tmp_path: Path) -> None:
     wrong = {**_CHAIN, "value.converter": "Jason", "transforms.mask.fields": "", "transforms.noTests.predicate": "x"}
     result = herd(tmp_path, _GOOD, config=wrong)
     assert result.exit_code == 5
@@ -117,7 +117,7 @@ def test_a_config_is_refused_with_every_key_to_change(tmp_path: Path) -> None:
     assert "nothing.json: cannot be read" in herd(tmp_path, _GOOD, str(tmp_path / "nothing.json")).stderr
 
 
-def test_configs_in_every_form_and_a_workers_converters(tmp_path: Path) -> None:
+def test_configs_in_every_form_and_converters_from_a_worker_file(tmp_path: Path) -> None:
     wanted = lines(herd(tmp_path, _GOOD))
     assert lines(herd(tmp_path, _GOOD, config={"name": "n", "config": _CHAIN})) == wanted
     assert lines(herd(tmp_path, _GOOD, config=[{"name": "n", "config": _CHAIN}])) == wanted
@@ -130,7 +130,7 @@ def test_configs_in_every_form_and_a_workers_converters(tmp_path: Path) -> None:
     assert lines(CliRunner().invoke(alone, options, input=_GOOD)) == wanted
 
 
-def test_explain_tells_what_is_compiled_and_for_whom_it_is_decoded(tmp_path: Path) -> None:
+def test_explain_shows_the_compiled_loop_and_the_steps_that_need_decoding(tmp_path: Path) -> None:
     told = herd(tmp_path, _GOOD + _BAD, "--explain").stdout
     assert "value      org.apache.kafka.connect.json.JsonConverter: decoded; read or changed by mask" in told
     assert "key        org.apache.kafka.connect.storage.StringConverter: decoded for the task; no tr" in told
@@ -162,8 +162,8 @@ class Text(RecordConverter):
 """
 
 
-def test_an_authors_own_steps_run_and_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they do in a worker, where they are installed."""
+def test_custom_steps_run_and_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run as in a worker, where they are installed."""
     own = Environment(tmp_path / "plugin").install(
         "own_steps", "1", {"own_steps.py": _OWN}, transformations=["T = own_steps:Twice"],
         predicates=["O = own_steps:Odd"], converters=["C = own_steps:Text"],
@@ -192,7 +192,7 @@ def test_bench_counts_and_measures(tmp_path: Path) -> None:
     assert herd(tmp_path, b"", "--bench", "0.1").exit_code == 2
 
 
-def test_imports_nothing_of_a_cluster_and_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+def test_transform_imports_no_client_and_a_closed_output_is_no_error(tmp_path: Path) -> None:
     file = tmp_path / "chain.json"
     file.write_text(json.dumps(_CHAIN))
     program = (
@@ -213,7 +213,7 @@ def test_imports_nothing_of_a_cluster_and_a_reader_that_goes_away_is_no_error(tm
     assert not {"grpc", "google", "confluent_kafka", "pyspark", "pyarrow"} & set(said.split(","))
 
 
-def test_other_commands_do_not_load_what_a_chain_needs() -> None:
+def test_other_commands_do_not_import_the_chain() -> None:
     program = "import sys; from herdmesh.cli.app import app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout.decode().split()
     assert "herdmesh.cli.commands.transform" in loaded
@@ -221,7 +221,7 @@ def test_other_commands_do_not_load_what_a_chain_needs() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_a_stream_is_read_as_it_comes(most: int) -> None:
+def test_a_stream_is_read_line_by_line_as_it_arrives(most: int) -> None:
     reading, writing = os.pipe()
     with open(reading, "rb") as stream:
         batches = line_batches(stream, most)
@@ -234,7 +234,7 @@ def test_a_stream_is_read_as_it_comes(most: int) -> None:
         assert [line for batch in batches for line in batch] == [(3, b"half"), (4, b""), (5, b"last")]
 
 
-def test_references_are_resolved_by_the_workers_providers_and_no_message_shows_what_they_stand_for(
+def test_references_are_resolved_by_the_workers_providers_and_never_shown(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "s.properties").write_text("mask=hush-hush\nnone=hush-none\n")

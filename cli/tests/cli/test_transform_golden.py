@@ -1,5 +1,7 @@
-"""`herd transform` gives what the real 4.3.1 classes gave: all golden transformations and converters, as a user replays
-them: a connector's config, a line of typed JSON or of records in, a line of typed JSON out. In one process."""
+"""Tests that `herd transform` gives the results of the real 4.3.1 classes: all golden transformations and converters,
+as a user replays them: a connector's config, a line of typed JSON or of records in, a line of typed JSON out. In one
+process.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
 @pytest.mark.parametrize("name", ["transforms", "converters"])
-def test_as_the_java_classes(name: str) -> None:
+def test_results_equal_those_of_the_java_classes(name: str) -> None:
     check = transformed if name == "transforms" else converted
     failed: dict[str, str] = {}
     for vector in vectors(f"{name}.jsonl"):
         try:
             check(vector)
-        except Exception as error:  # noqa: BLE001 - every vector that differs is told, by its id
+        except Exception as error:  # noqa: BLE001 - every vector that differs is reported, with its id
             failed[vector["id"]] = repr(error)
     assert not failed
 
@@ -86,7 +88,7 @@ def converted(vector: Vector) -> None:
 
 
 def replayed(config: dict[str, Any], direction: Direction, line: Vector, vector: Vector) -> list[Vector] | None:
-    """The records that the command prints, or None when it fails as Java does. Fails when it does not."""
+    """The records that the command prints, or None when it fails as Java does. Fails the test when it does not."""
     error = vector.get("error")
     text = json.dumps(line).encode()
     try:
@@ -115,7 +117,7 @@ def replayed(config: dict[str, Any], direction: Direction, line: Vector, vector:
 
 
 def same_bytes(value: Any, vector: Vector) -> None:
-    """What was written is what Java wrote; the order of a schemaless map's members does not count."""
+    """Assert that the written value is Java's; the order of a schemaless map's members does not count."""
     data = None if value is None else unbase64(value["$bytes"])
     output = vector.get("output")
     if output is None:
@@ -123,7 +125,7 @@ def same_bytes(value: Any, vector: Vector) -> None:
         return
     assert data is not None
     if output.get("unstable"):
-        # Java printed an identity; only the class in front of it can agree.
+        # Java printed an object's identity; only the class name before it can agree.
         assert data.split(b"@")[0] == output["text"].encode().split(b"@")[0]
     elif data != wanted_bytes(vector):
         assert json.loads(data) == json.loads(output["text"])

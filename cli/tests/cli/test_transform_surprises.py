@@ -1,4 +1,4 @@
-"""What docs/reference/differences.md calls "as in Java, though it surprises", as `herd transform` shows it."""
+"""Tests with `herd transform` of the section "as in Java, though it surprises" of docs/reference/differences.md."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ _DAY_BEFORE = (
          '{"a":9223372036854775808}', "value", -(1 << 63)),
     ],
 )  # fmt: skip
-def test_it_is_as_the_page_says(tmp_path: Path, config: dict[str, str], value: str, field: str, shown: Any) -> None:
+def test_the_result_is_that_of_the_page(
+    tmp_path: Path, config: dict[str, str], value: str, field: str, shown: Any
+) -> None:
     chain, records = tmp_path / "chain.json", tmp_path / "records"
     chain.write_text(json.dumps({"connector.class": "FileStreamSink", "topics": "t", "file": "f", **config}))
     records.write_text(f"{value}\n")

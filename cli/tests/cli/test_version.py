@@ -1,4 +1,4 @@
-"""`herd version` against herders that say what they are told to: the client's release and theirs, and the exit code."""
+"""Tests of `herd version` with herders of given releases: the client's release and theirs, and the exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def _herd(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
-async def test_client_alone_asks_nobody() -> None:
+async def test_without_herder_option_no_request_is_sent() -> None:
     code, text = await _herd()
     assert (code, text.splitlines()[0].split(" (")[0]) == (0, f"herd {OURS}")
     code, text = await _herd("-o", "json")
@@ -49,7 +49,7 @@ async def test_client_alone_asks_nobody() -> None:
     assert (code, found["client"]["version"], found["herders"]) == (0, OURS, [])
 
 
-async def test_each_herder_is_asked_for_its_own_version() -> None:
+async def test_each_herder_reports_its_own_version() -> None:
     """A leader and a follower of different releases, as in a rolling upgrade."""
     old, old_address = await _serve("0.0.9", epoch=4)
     new, new_address = await _serve("0.1.0", epoch=0)
@@ -68,7 +68,7 @@ async def test_each_herder_is_asked_for_its_own_version() -> None:
         await new.stop(0)
 
 
-async def test_a_herder_that_does_not_answer_ends_with_exit_code_6() -> None:
+async def test_a_herder_that_does_not_answer_leads_to_exit_code_6() -> None:
     code, text = await _herd("--herder", "127.0.0.1:1", "-o", "json")
     (found,) = json.loads(text)["herders"]
     assert (code, found["version"]) == (6, None)

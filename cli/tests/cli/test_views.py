@@ -1,4 +1,4 @@
-"""Messages as `-o json` prints them."""
+"""Tests of messages in the form of `-o json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The shortcut for new folders: kept once, whole, and every copy is a cluster of its own."""
+"""Tests of the shortcut for new folders: one complete copy is kept, and every folder copied from it is a cluster of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,12 @@ def test_a_copy_is_a_cluster_of_its_own(tmp_path: Path, kafka_made: Path, kept: 
         assert config.cluster_id(tmp_path / name) == f"cluster-{name}"
 
 
-def test_what_was_not_kept_is_not_copied(tmp_path: Path, kept: Path) -> None:
+def test_without_a_kept_folder_nothing_is_copied(tmp_path: Path, kept: Path) -> None:
     assert not blank_folder.copy(kept, tmp_path / "new", "c", "d")
     assert not (tmp_path / "new").exists()
 
 
-def test_ids_that_it_does_not_find_are_not_copied(tmp_path: Path, kept: Path) -> None:
+def test_a_folder_without_the_expected_ids_is_not_copied(tmp_path: Path, kept: Path) -> None:
     blank_folder.keep(made(tmp_path / "older", "node.id=1\nversion=1\ncluster.id=cccc\n"), kept)
     assert not blank_folder.copy(kept, tmp_path / "new", "c", "d")
     assert not (tmp_path / "new").exists()
@@ -57,25 +59,25 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path, kafka_made
     assert not blank_folder.copy(kept, tmp_path / "gone" / "new", "c", "d")
 
 
-def test_a_folder_with_more_in_it_is_not_kept(kafka_made: Path, kept: Path) -> None:
+def test_a_folder_with_other_files_is_not_kept(kafka_made: Path, kept: Path) -> None:
     (kafka_made / "__cluster_metadata-0").mkdir()
     blank_folder.keep(kafka_made, kept)
     assert not kept.exists()
 
 
-def test_the_first_one_stays(tmp_path: Path, kafka_made: Path, kept: Path) -> None:
+def test_the_first_kept_folder_stays(tmp_path: Path, kafka_made: Path, kept: Path) -> None:
     blank_folder.keep(kafka_made, kept)
     blank_folder.keep(made(tmp_path / "later", IDENTITY + "more=1\n"), kept)
     assert (kept / "meta.properties").read_text() == IDENTITY
     assert [found.name for found in tmp_path.glob("*.new")] == []
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, kafka_made: Path) -> None:
+def test_an_unwritable_cache_is_no_error(tmp_path: Path, kafka_made: Path) -> None:
     blank_folder.keep(kafka_made, tmp_path / "gone" / "broker-1.formatted")
     assert not (tmp_path / "gone").exists()
 
 
-def test_one_for_each_jar_set_and_configuration_wherever_the_broker_listens(tmp_path: Path) -> None:
+def test_one_folder_is_kept_for_each_jar_set_and_configuration_on_any_port(tmp_path: Path) -> None:
     def path(jars: str, folder: str, **settings: str) -> Path:
         named = {name.replace("_", "."): value for name, value in settings.items()}
         properties = tmp_path / "format.properties"

@@ -1,4 +1,6 @@
-"""The development broker on a real JVM: start, remember, refuse, survive. What it serves: test_broker_serves.py."""
+"""Tests of the development broker on a real JVM: start, remembered ports, refusals, kills. Its service to clients is
+tested in test_broker_serves.py.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ async def broker(tmp_path: Path, formatted: Path) -> AsyncGenerator[Broker]:
         yield broker
 
 
-#: A broker that was killed is let in again after seconds. Not for a test that wants a certain port.
+#: The controller accepts a killed broker again after seconds. Not for a test that needs a certain port.
 together = SideBySide("formatted", broker=lambda test: _broker_in(test.folder(), test.fixture("formatted")))
 
 
@@ -121,7 +123,7 @@ async def test_one_jvm_per_folder_and_adoption_by_another_process(broker: Broker
     assert not await other.adopt()
 
 
-async def test_takes_other_ports_when_its_own_are_taken(broker: Broker) -> None:
+async def test_other_ports_are_chosen_when_its_own_are_taken(broker: Broker) -> None:
     with socket.socket() as usual:
         usual.bind(("127.0.0.1", 0))
         usual.listen()
@@ -131,7 +133,7 @@ async def test_takes_other_ports_when_its_own_are_taken(broker: Broker) -> None:
         assert broker.bootstrap != f"127.0.0.1:{taken}"
         remembered = broker.bootstrap
         await broker.stop()
-    # Free again, but the folder has ports of its own by now, and clients may know them.
+    # The port is free again, but the folder has ports of its own now, and clients may know them.
     again = Broker(broker.data_dir, port=taken, jvm=QUICK_JVM)
     await again.start()
     await again.stop()
@@ -139,7 +141,7 @@ async def test_takes_other_ports_when_its_own_are_taken(broker: Broker) -> None:
 
 
 @together
-async def test_a_half_formatted_folder_is_formatted_anew(tmp_path: Path) -> None:
+async def test_a_half_formatted_folder_is_formatted_again(tmp_path: Path) -> None:
     half = tmp_path / "kafka.formatting"
     half.mkdir()
     (half / "meta.properties").write_text("version=1\ncluster.id=")
@@ -167,7 +169,7 @@ async def test_a_broker_that_dies_at_start_is_reported_with_its_log(tmp_path: Pa
     assert not broker.is_running()
 
 
-async def test_a_start_that_is_cancelled_leaves_nothing_running(broker: Broker) -> None:
+async def test_a_cancelled_start_leaves_nothing_running(broker: Broker) -> None:
     starting = asyncio.ensure_future(broker.start())
     while not broker.is_running():  # noqa: ASYNC110 - the moment between spawning and serving has no event
         await asyncio.sleep(0)
@@ -180,13 +182,15 @@ async def test_a_start_that_is_cancelled_leaves_nothing_running(broker: Broker) 
         os.kill(pid, 0)
 
 
-async def test_no_java_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_java_is_reported_before_any_file_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     with pytest.raises(JavaMissing, match="JAVA_HOME"):
         await Broker(tmp_path / "data").start()
     assert not (tmp_path / "data" / "kafka").exists()
 
 
-def test_bootstrap_before_start_is_an_error(tmp_path: Path) -> None:
+def test_bootstrap_before_the_start_raises(tmp_path: Path) -> None:
     with pytest.raises(BrokerFailed, match="not started yet"):
         _ = Broker(tmp_path).bootstrap

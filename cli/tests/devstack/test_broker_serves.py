@@ -1,4 +1,6 @@
-"""What a development broker serves, asked of the session's: it is there, makes no topic unasked, hides from others."""
+"""Tests of a development broker's service, with the session's broker: it serves, creates no topic by itself, and
+listens on loopback only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from herdmesh.devstack.broker import Broker
 TIMEOUT_S = 45.0
 
 
-def test_session_broker_serves(kafka: Broker, kafka_bootstrap: str) -> None:
+def test_the_session_broker_serves(kafka: Broker, kafka_bootstrap: str) -> None:
     metadata = AdminClient({"bootstrap.servers": kafka_bootstrap}).list_topics(timeout=TIMEOUT_S)
     assert list(metadata.brokers) == [1]
     assert kafka.pid is not None

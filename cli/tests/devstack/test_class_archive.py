@@ -1,4 +1,4 @@
-"""The shortcut for JVM starts: written once, shared, and never in the way."""
+"""Tests of the shortcut for JVM starts: written once, shared, and never an obstacle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from herdmesh.devstack import class_archive
 from herdmesh.devstack.java import Java
 
 
-def test_is_written_first_and_used_afterwards(tmp_path: Path) -> None:
+def test_the_archive_is_written_first_and_used_afterwards(tmp_path: Path) -> None:
     java = Java(tmp_path / "java", 17)
     java.executable.touch()
     archive = class_archive.archive_path(java, os.pathsep.join([str(tmp_path / "broker-1" / "a.jar"), "b.jar"]))
@@ -35,7 +35,7 @@ def test_another_java_has_another_archive(tmp_path: Path) -> None:
     assert one != two
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_no_error(tmp_path: Path) -> None:
     fresh = tmp_path / "broker.jsa"
     fresh.write_bytes(b"classes")
     class_archive.keep(fresh, tmp_path / "gone" / "broker.jsa")

@@ -1,4 +1,4 @@
-"""The shared jar cache: what is fetched, what is refused, and what two processes do to each other."""
+"""Tests of the shared jar cache: downloads, refusals, and two processes at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Source:
-    """Stands for the network: counts fetches, and delivers what each test says."""
+    """Stand-in for the network: counts downloads, and delivers the content of each test."""
 
     def __init__(self, *deliveries: Callable[[Path], None]) -> None:
         self.fetches = 0
@@ -77,7 +77,7 @@ def contents(classpath: str) -> list[bytes]:
     return [Path(jar).read_bytes() for jar in classpath.split(os.pathsep)]
 
 
-def test_fetches_once() -> None:
+def test_jars_are_fetched_once() -> None:
     source = Source(whole, no_more)
     classpath = ensure_jars("tiny", fetch=source)
     assert contents(classpath) == [b"first", b"second"]
@@ -85,14 +85,14 @@ def test_fetches_once() -> None:
 
 
 @pytest.mark.parametrize("bad", [half, one_missing, broken_off])
-def test_retries_a_bad_download_and_never_uses_it(bad: Callable[[Path], None]) -> None:
+def test_a_bad_download_is_retried_and_never_used(bad: Callable[[Path], None]) -> None:
     source = Source(bad, bad, whole)
     assert contents(ensure_jars("tiny", fetch=source, retry_delays_s=NO_DELAYS)) == [b"first", b"second"]
     assert source.fetches == 3
 
 
 @pytest.mark.parametrize("bad", [half, one_missing, broken_off])
-def test_gives_up_after_three_attempts_and_leaves_nothing(bad: Callable[[Path], None], checkout: Path) -> None:
+def test_three_failed_attempts_raise_and_leave_nothing(bad: Callable[[Path], None], checkout: Path) -> None:
     source = Source(bad)
     with pytest.raises(JarsUnavailable, match=r"3 attempts[\s\S]*(two-2.0.jar|connection broke)"):
         ensure_jars("tiny", fetch=source, retry_delays_s=NO_DELAYS)
@@ -105,7 +105,7 @@ def altered(jar: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [altered, Path.unlink])
-def test_notices_a_damaged_cache_and_fetches_again(damage: Callable[[Path], None]) -> None:
+def test_a_damaged_cache_is_fetched_again(damage: Callable[[Path], None]) -> None:
     classpath = ensure_jars("tiny", fetch=Source(whole))
     damage(Path(classpath.split(os.pathsep)[0]))
     source = Source(whole)
@@ -114,8 +114,8 @@ def test_notices_a_damaged_cache_and_fetches_again(damage: Callable[[Path], None
 
 
 @pytest.mark.parametrize("now", [b"changed", b""])
-def test_notices_damage_of_what_it_has_read_before(monkeypatch: pytest.MonkeyPatch, now: bytes) -> None:
-    monkeypatch.setattr("herdmesh.devstack.jars._TICK_NS", 0)  # as if the jars had been there for long
+def test_damage_of_jars_read_before_is_detected(monkeypatch: pytest.MonkeyPatch, now: bytes) -> None:
+    monkeypatch.setattr("herdmesh.devstack.jars._TICK_NS", 0)  # as if the jars had existed for long
     source = Source(whole)
     classpath = ensure_jars("tiny", fetch=source)
     assert ensure_jars("tiny", fetch=source) == classpath
@@ -125,7 +125,7 @@ def test_notices_damage_of_what_it_has_read_before(monkeypatch: pytest.MonkeyPat
     assert source.fetches == 2
 
 
-def test_a_download_cut_off_by_kill_is_thrown_away(checkout: Path) -> None:
+def test_a_download_cut_off_by_a_kill_is_discarded(checkout: Path) -> None:
     classpath = ensure_jars("tiny", fetch=Source(whole))
     folder = Path(classpath.split(os.pathsep)[0]).parent
     os.rename(folder, folder.with_suffix(".partial"))  # as if killed before the rename, and worse: with content
@@ -135,7 +135,7 @@ def test_a_download_cut_off_by_kill_is_thrown_away(checkout: Path) -> None:
     assert not folder.with_suffix(".partial").exists()
 
 
-def test_other_sums_use_another_folder(checkout: Path) -> None:
+def test_other_checksums_use_another_folder(checkout: Path) -> None:
     before = ensure_jars("tiny", fetch=Source(whole))
     sums = checkout / "deploy" / "jars" / "tiny.sha256"
     sums.write_text(sums.read_text().splitlines()[0] + "\n")
@@ -144,7 +144,7 @@ def test_other_sums_use_another_folder(checkout: Path) -> None:
     assert contents(before) == [b"first", b"second"]
 
 
-def test_two_set_ups_at_once_fetch_once() -> None:
+def test_two_concurrent_set_ups_fetch_once() -> None:
     both_started = threading.Barrier(2)
     source = Source(whole, no_more)
 
@@ -158,13 +158,13 @@ def test_two_set_ups_at_once_fetch_once() -> None:
     assert source.fetches == 1
 
 
-def test_unknown_group_names_the_known_ones() -> None:
+def test_an_unknown_group_is_refused_with_the_known_ones() -> None:
     with pytest.raises(JarsUnavailable, match="'huge'; there are: tiny"):
         ensure_jars("huge")
 
 
-def test_ivy_that_cannot_resolve_is_reported_with_its_words(checkout: Path) -> None:
-    """The real Ivy, kept off the network by settings that know only an empty local folder."""
+def test_an_ivy_that_cannot_resolve_is_reported_with_its_message(checkout: Path) -> None:
+    """Runs the real Ivy, kept off the network by settings that have only an empty local folder."""
     settings = checkout / "settings.xml"
     settings.write_text(
         f'<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'

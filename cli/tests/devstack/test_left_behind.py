@@ -1,4 +1,4 @@
-"""What a killed supervisor left running is ended by `herd down`; a living supervisor's services are left alone."""
+"""Tests that `herd down` ends the processes of a killed supervisor, and leaves those of a living one alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(child.pid, flush=True)
 sys.stdin.read()
 """
 GONE = ProcessMark(os.getpid(), 1.0)
-"""Of a process whose pid another one has by now."""
+"""The creation time of a process whose pid now belongs to another."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def _state(layout: StackLayout, services: list[psutil.Process], supervisor: Proc
     return state
 
 
-async def test_down_ends_what_a_killed_supervisor_left(tmp_path: Path, services: list[psutil.Process]) -> None:
+async def test_down_ends_the_processes_of_a_killed_supervisor(tmp_path: Path, services: list[psutil.Process]) -> None:
     layout = StackLayout(tmp_path)
     _state(layout, services, supervisor=GONE)
     assert await stop_detached(tmp_path)
@@ -68,7 +68,7 @@ async def test_down_ends_what_a_killed_supervisor_left(tmp_path: Path, services:
     assert not await stop_detached(tmp_path), "nothing runs there any more"
 
 
-async def test_a_living_supervisor_is_not_robbed_of_its_services(
+async def test_down_leaves_the_services_of_a_living_supervisor_alone(
     tmp_path: Path, services: list[psutil.Process]
 ) -> None:
     layout = StackLayout(tmp_path)
@@ -78,12 +78,14 @@ async def test_a_living_supervisor_is_not_robbed_of_its_services(
     assert all(one.is_running() for one in services)
 
 
-async def test_the_next_start_kills_at_once(tmp_path: Path, services: list[psutil.Process]) -> None:
+async def test_the_next_start_kills_left_behind_services_at_once(
+    tmp_path: Path, services: list[psutil.Process]
+) -> None:
     state = _state(StackLayout(tmp_path), services, supervisor=GONE)
     assert await end_services(state, orderly=False) == 2
     _, alive = psutil.wait_procs(services, timeout=30)
     assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
 
 
-async def test_nothing_runs_where_no_stack_was_started(tmp_path: Path) -> None:
+async def test_down_without_a_stack_does_nothing(tmp_path: Path) -> None:
     assert not await stop_left_behind(StackLayout(tmp_path), os.getpid())

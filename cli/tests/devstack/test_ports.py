@@ -1,4 +1,4 @@
-"""Ports of servers that are started here: a wish first, else one that nobody is given by chance."""
+"""Tests of ports for servers started here: a requested one first, else one that the kernel never assigns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.ports import HOST, free_port, free_ports, is_free
 from herdmesh.rpc.server import METRICS_PORT_OFFSET
 
-#: By Linux, unless somebody has set net.ipv4.ip_local_port_range; by other systems from 49,152 on.
+#: The first port that Linux assigns, unless net.ipv4.ip_local_port_range is set; other systems begin at 49,152.
 GIVEN_AWAY_FIRST = 32_768
 
 
-def test_a_wish_that_is_free_is_taken_and_else_the_next() -> None:
+def test_the_first_free_requested_port_is_chosen() -> None:
     first, second = free_ports(2)
     assert free_port([first, second]) == first
     assert free_port([first, second], avoid=[first]) == second
@@ -33,18 +33,18 @@ def test_a_number_that_is_no_port_is_not_free() -> None:
     assert free_port([70_000]) < 65_536
 
 
-def test_no_port_is_one_that_the_kernel_gives_away() -> None:
+def test_no_chosen_port_is_one_that_the_kernel_assigns() -> None:
     pages = {port + METRICS_PORT_OFFSET for port in free_ports(200)}
     assert max(pages) < GIVEN_AWAY_FIRST
 
 
-def test_no_page_meets_a_server_of_any_stack() -> None:
-    """Whoever chooses, at whatever time: stacks know nothing of each other."""
+def test_no_metrics_port_collides_with_a_server_of_any_stack() -> None:
+    """Holds for any two stacks at any time: stacks do not know each other."""
     chosen, others = set(free_ports(300)), set(free_ports(300))
     assert not {port + METRICS_PORT_OFFSET for port in chosen} & (chosen | others)
 
 
-def test_a_port_whose_page_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_whose_metrics_port_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def all_pages_are_taken(port: int) -> bool:

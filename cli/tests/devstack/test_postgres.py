@@ -1,4 +1,4 @@
-"""A real PostgreSQL in a folder: what it keeps over kill -9, who gets in, and what is said where there is none."""
+"""Tests of a real PostgreSQL in a folder: data after kill -9, logins, and the error where there is no server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from herdmesh.devstack.postgres import PASSWORDS_ROLE, Postgres
 
 
 @pytest.mark.postgres
-async def test_what_was_committed_outlives_a_kill_on_the_same_port(tmp_path: Path) -> None:
+async def test_committed_rows_survive_a_kill_on_the_same_port(tmp_path: Path) -> None:
     server = Postgres(tmp_path / "server")
     with pytest.raises(DevstackError, match="was not started yet"):
         _ = server.dsn
@@ -44,7 +44,7 @@ async def test_what_was_committed_outlives_a_kill_on_the_same_port(tmp_path: Pat
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Not dead; what is left of it may be for another to reap, at any moment."""
+    """True unless the process is dead; a zombie counts as dead, and its parent may reap it at any moment."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -78,7 +78,7 @@ def test_members_of_one_role_need_a_password(tmp_database: str) -> None:
             connection.execute(f"DROP ROLE {PASSWORDS_ROLE}".encode())
 
 
-def test_without_a_server_and_without_apt_it_says_what_to_install(
+def test_the_error_without_server_and_apt_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -88,7 +88,7 @@ def test_without_a_server_and_without_apt_it_says_what_to_install(
         postgres_server.find_server()
 
 
-def test_the_newest_of_several_servers_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_of_several_servers_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("9", "15", "17", "18"):
         folder = tmp_path / version / "bin"
         folder.mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""One process of a stack: restarted when it dies, never left behind, and told apart from a later one of its pid."""
+"""Tests of one process of a stack: restarted when it dies, never left behind, and distinguished from a later one with
+its pid.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, Sta
 from herdmesh.devstack.ports import PortReservations, is_free
 from herdmesh.devstack.process import ManagedProcess
 
-#: Starts a child of its own, says so, and ignores SIGTERM: the worst kind to stop.
+#: Starts a child of its own, reports it, and ignores SIGTERM: the worst kind to stop.
 STUBBORN = (
     "import signal,subprocess,sys,time\n"
     "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -53,7 +55,7 @@ class Watched:
         return int(found[1])
 
     def _written(self) -> str:
-        """Its log; a line may be written in parts."""
+        """The process's log; a line may be written in parts."""
         return self.log.read_text() if self.log.exists() else ""
 
 
@@ -79,7 +81,7 @@ async def test_without_restart_its_exit_code_is_kept(tmp_path: Path) -> None:
     await watched.process.stop(1)
 
 
-async def test_stop_ends_the_whole_tree_of_one_that_ignores_it(tmp_path: Path) -> None:
+async def test_stop_ends_the_whole_tree_of_a_process_that_ignores_sigterm(tmp_path: Path) -> None:
     watched = Watched(tmp_path, STUBBORN)
     await watched.process.start()
     child = psutil.Process(await watched.child_pid())
@@ -88,7 +90,7 @@ async def test_stop_ends_the_whole_tree_of_one_that_ignores_it(tmp_path: Path) -
 
 
 async def until_gone(process: psutil.Process) -> None:
-    """Dead; what is left of it may be for another to reap, at any moment."""
+    """Wait until the process is dead; its parent may reap it at any moment."""
     async with asyncio.timeout(20):
         with contextlib.suppress(psutil.NoSuchProcess):
             while True:
@@ -97,7 +99,7 @@ async def until_gone(process: psutil.Process) -> None:
                 await asyncio.sleep(0.02)
 
 
-async def test_what_a_killed_process_leaves_is_ended_before_the_next_life(tmp_path: Path) -> None:
+async def test_children_of_a_killed_process_are_ended_before_its_restart(tmp_path: Path) -> None:
     watched = Watched(tmp_path, STUBBORN)
     await watched.process.start()
     try:
@@ -105,7 +107,7 @@ async def test_what_a_killed_process_leaves_is_ended_before_the_next_life(tmp_pa
         assert watched.process.mark is not None
         os.kill(watched.process.mark.pid, signal.SIGKILL)
         await watched.until("p.restarts == 1")
-        await until_gone(child)  # it was killed by then; a busy machine takes a moment to end it
+        await until_gone(child)  # it has been killed; a busy machine takes a moment to end it
     finally:
         await watched.process.stop(0.3)
 

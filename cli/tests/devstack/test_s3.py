@@ -1,4 +1,4 @@
-"""A real S3-compatible server in a folder: what it keeps over kill -9, whom it lets in, what our sinks ask of it."""
+"""Test of a real S3-compatible server in a folder: objects after kill -9, logins, and the requests of our sinks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read(system: Any, path: str) -> bytes:
         return stream.read()
 
 
-async def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
+async def test_acknowledged_objects_survive_a_kill(tmp_path: Path) -> None:
     server = S3Server(tmp_path, buckets=["lake"])
     with pytest.raises(DevstackError, match="was not started yet"):
         _ = server.endpoint

@@ -1,4 +1,4 @@
-"""A stack that cannot come up says why at once, in the words of the part that knows."""
+"""Tests that a stack that cannot start reports the reason at once, with the message of the failed part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from herdmesh.rpc.server import Server, ServiceRegistration
 _NO_SERVICE = ServiceRegistration(None, lambda _servicer, _server: None, "of.nobody")
 
 
-async def test_what_a_store_says_ends_the_start(kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+async def test_a_store_condition_that_must_be_fixed_ends_the_start(
+    kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
     topic = tmp_topic("configs")
     admin: Any = AdminClient({"bootstrap.servers": kafka.bootstrap})
     made = admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "delete"})])
@@ -34,15 +36,17 @@ async def test_what_a_store_says_ends_the_start(kafka: Broker, tmp_path: Path, t
     begun_s = time.monotonic()
     with pytest.raises(ServiceNotReady, match=r"config-store: CLEANUP_POLICY_WRONG: .*kafka-configs\.sh") as refused:
         await stack.start()
-    assert time.monotonic() - begun_s < 45  # half of the time it would wait for what only takes long
+    assert time.monotonic() - begun_s < 45  # half of the time that it would wait for a slow start
     assert "\n" not in str(refused.value)
     assert all(process.mark is None for process in stack.processes.values())
 
 
-async def test_what_another_process_answers_at_its_port_is_not_a_service_that_serves(
+async def test_a_service_of_another_stack_at_its_port_does_not_count_as_serving(
     kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two stacks that started in the same second met on a port: the second took the first one's worker for its own."""
+    """Two stacks that started in the same second chose the same port: the second took the first one's worker for its
+    own.
+    """
     group = tmp_topic("group")
     env = {"HERDMESH_GROUP_ID": group, "HERDMESH_CONFIG_STORAGE_TOPIC": tmp_topic("configs")}
     stack = Stack(StackSettings(tmp_path, workers=0, usual_ports=False, service_env=env, broker=kafka))

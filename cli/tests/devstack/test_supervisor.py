@@ -1,4 +1,4 @@
-"""A supervisor is started by a command that ends before it."""
+"""Test of a supervisor that is started by a command that ends before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-#: As `herd up --detach`: starts it on an event loop, and ends with everything collected.
+#: As `herd up --detach`: starts it on an event loop, and ends after all objects are collected.
 STARTER = """
 import asyncio, gc, sys
 from pathlib import Path
@@ -25,7 +25,7 @@ gc.collect()
 
 
 def test_a_detached_process_gets_no_signal_from_its_starter(tmp_path: Path) -> None:
-    """It ends by its own error (its input is empty), and not by a kill when the loop of its starter ends."""
+    """The process ends by its own error (its input is empty), and not by a kill when the loop of its starter ends."""
     log = tmp_path / "supervisor.log"
     done = subprocess.run([sys.executable, "-c", STARTER, str(log)], capture_output=True, text=True, check=True)
     pid = int(done.stdout)

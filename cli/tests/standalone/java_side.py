@@ -19,8 +19,9 @@ _TIMEOUT_S = 100
 
 
 class JavaSide:
-    """`folder` takes the JVM's log settings. Needs a JDK, as the tests beside Java do. A question that Java cannot
-    answer, or not in 100 s, ends it: the call that asked raises RuntimeError."""
+    """The JVM. `folder` takes its log settings. Needs a JDK, as the other tests with Java do. A request that Java
+    cannot answer, or not within 100 s, ends the JVM: its call raises RuntimeError.
+    """
 
     def __init__(self, folder: Path) -> None:
         java, class_path = find_java(), ensure_jars("connect")
@@ -42,11 +43,13 @@ class JavaSide:
         killing = threading.Timer(_TIMEOUT_S, self._process.kill)
         killing.start()
         with self._process:
-            pass  # that closes its input, by which it ends, and waits for it
+            pass  # leaving closes the JVM's input, which ends it, and waits for it
         killing.cancel()
 
     def properties(self, files: list[bytes]) -> list[dict[bytes, bytes] | None]:
-        """What `java.util.Properties.load` makes of each file, in UTF-16; None = it refuses."""
+        """The properties that `java.util.Properties.load` reads from each file, in UTF-16; None = Java refuses the
+        file.
+        """
         found: list[dict[bytes, bytes] | None] = []
         for line in self._ask([one.hex() for one in files], "properties"):
             if line == "refused":
@@ -57,12 +60,14 @@ class JavaSide:
         return found
 
     def store(self, path: Path, offsets: dict[bytes, bytes | None]) -> None:
-        """Store offsets with Connect's FileOffsetBackingStore, on top of what the file has."""
+        """Store offsets with Connect's FileOffsetBackingStore, on top of those in the file."""
         pairs = [f"{key.hex()} {'-' if value is None else value.hex()}" for key, value in offsets.items()]
         self._ask(pairs, "set", str(path))
 
     def stored(self, path: Path, keys: list[bytes], connector: str) -> tuple[list[bytes | None], int]:
-        """What Connect's FileOffsetBackingStore reads: the value of each key, and the connector's partitions."""
+        """The offsets that Connect's FileOffsetBackingStore reads: the value of each key, and the connector's
+        partitions.
+        """
         *values, partitions = self._ask([key.hex() for key in keys], "get", str(path), connector)
         found = [None if value == "-" else bytes.fromhex(value) for value in values]
         return found, int(partitions.removeprefix("{partitions=").removesuffix("}"))

@@ -1,6 +1,7 @@
-"""A setting of ours that has the name of a property of Connect's workers has its default and its kind (golden configdef
-vectors). What else the vectors say of those properties (importance, group, width, order) has no counterpart here: ours
-are settings of four services, not one definition."""
+"""Test that a setting of ours with the name of a property of Connect's workers has its default and its kind (golden
+configdef vectors). The other fields of the vectors (importance, group, width, order) have no counterpart here: ours are
+settings of four services, not one definition.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.support import golden
 _SERVICES = (ConfigStoreSettings, HerderSettings, StatusStoreSettings, WorkerSettings)
 _WORKERS = ("DistributedConfig", "StandaloneConfig")
 _KINDS = {"INT": int, "LONG": int, "SHORT": int, "BOOLEAN": bool, "STRING": str, "LIST": str, "CLASS": str}
-#: Settings with a default of their own, and why.
+#: Settings with a default of their own, and the reason.
 _OTHERS = {
     "session_timeout_ms": "silence of a worker; a stream that breaks is noticed at once",
     "scheduled_rebalance_max_delay_ms": "nothing is held back for a worker that left, unless asked",

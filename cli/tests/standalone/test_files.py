@@ -1,4 +1,4 @@
-"""The files of standalone mode: what a connector is, which form a file has, and what is said of a bad one."""
+"""Tests of the files of standalone mode: connectors, the form of a file, and the errors of a bad one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_properties_file_is_a_connector(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["c.json", "c.properties"])
-def test_the_forms_of_json_are_told_by_what_is_in_the_file(tmp_path: Path, name: str) -> None:
+def test_the_form_of_a_file_is_detected_by_its_content(tmp_path: Path, name: str) -> None:
     flat = {"name": "one", "tasks.max": 2, "big": 12345678901234567890123, "real": 1.50, "yes": True, "none": None}
     found = read_connector(written(tmp_path, json.dumps(flat).replace("1.5", "1.50"), name))
     texts = {"tasks.max": "2", "big": "12345678901234567890123", "real": "1.50", "yes": "true", "none": None}
@@ -62,7 +62,7 @@ def test_the_forms_of_json_are_told_by_what_is_in_the_file(tmp_path: Path, name:
         ('{"name": "a", "config": {}, "initial_state": "UP"}', "c.json", 0, "initial_state", "one of RUNNING, PAUSED"),
     ],
 )
-def test_a_bad_file_is_named_with_line_and_key(
+def test_a_bad_file_is_reported_with_line_and_key(
     tmp_path: Path, text: str, name: str, line: int, key: str, message: str
 ) -> None:
     path = written(tmp_path, text, name)
@@ -73,7 +73,7 @@ def test_a_bad_file_is_named_with_line_and_key(
     assert message in problem.message
 
 
-def test_all_bad_files_are_told_at_once_and_names_are_unique(tmp_path: Path) -> None:
+def test_all_bad_files_are_reported_at_once_and_names_are_unique(tmp_path: Path) -> None:
     one = written(tmp_path, "name=a", "1.properties")
     paths = [one, str(tmp_path / "absent"), written(tmp_path, "\nname=a", "2.properties")]
     with pytest.raises(BadFiles) as bad:
@@ -92,7 +92,7 @@ def plan(text: str) -> WorkerPlan:
 STOCK = WORKER.format(bootstrap="b:1", folder="data")
 
 
-def test_connects_own_worker_file_is_taken_whole() -> None:
+def test_connects_own_worker_file_is_accepted_completely() -> None:
     found = plan(STOCK)
     assert found.settings == {
         "bootstrap_servers": "b:1",
@@ -111,7 +111,7 @@ def test_connects_own_worker_file_is_taken_whole() -> None:
     assert found.warnings == ()
 
 
-def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
+def test_prefixed_properties_are_passed_on_and_the_rest_is_reported() -> None:
     more = "producer.bootstrap.servers=b:1\nconsumer.fetch.min.bytes=7\nproducer.linger.ms=1\n"
     more += "admin.x=1\ngroup.id=g\nplugin.discovery=p\nlistneers=x\nplugin.path=/a, /b\n"
     found = plan(STOCK + more)
@@ -125,7 +125,7 @@ def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
     assert "neither Connect nor Herdmesh knows this property" in found.warnings[-1].message
 
 
-def test_a_header_converter_is_handed_on_with_its_settings() -> None:
+def test_a_header_converter_is_passed_on_with_its_settings() -> None:
     more = "header.converter=JsonConverter\nheader.converter.schemas.enable=false\nheader.converter.plugin.version=1\n"
     found = plan(STOCK + more)
     header = {key: value for key, value in found.passed.items() if key.startswith("header.")}
@@ -133,7 +133,7 @@ def test_a_header_converter_is_handed_on_with_its_settings() -> None:
     assert [one.key for one in found.warnings] == ["header.converter.plugin.version"]
 
 
-def test_references_are_resolved_before_anything_is_checked_and_passed_on_as_they_are(tmp_path: Path) -> None:
+def test_references_are_resolved_for_checks_and_passed_on_unresolved(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("password=hush-hush\nbrokers=b:7\nconverter=No-such-thing\n")
     at = f"${{f:{tmp_path}/s:"
     more = "config.providers=f\nconfig.providers.f.class=File\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
@@ -194,7 +194,7 @@ def test_logins_and_certificates_reach_every_client() -> None:
         ("consumer.security.protocol=TLS\n", "consumer.security.protocol", "must be one of PLAINTEXT"),
     ],
 )
-def test_what_no_client_could_log_in_with_is_told_once_with_its_line(more: str, key: str, says: str) -> None:
+def test_an_unusable_login_is_reported_once_with_its_line(more: str, key: str, says: str) -> None:
     with pytest.raises(BadFiles) as bad:
         plan(STOCK + more)
     (problem,) = bad.value.problems
@@ -203,8 +203,8 @@ def test_what_no_client_could_log_in_with_is_told_once_with_its_line(more: str, 
     assert problem.line == (0 if key not in more else STOCK.count("\n") + more[: more.index(key)].count("\n") + 1)
 
 
-def test_certificates_of_a_rest_server_are_no_ones_here() -> None:
-    """`ssl.*` without a prefix is what Connect's `listeners` take, too."""
+def test_certificates_of_a_rest_server_are_reported_as_unused() -> None:
+    """Connect's `listeners` use `ssl.*` without a prefix, too."""
     found = plan(STOCK + "ssl.keystore.location=rest.jks\nconsumer.security.protocol=PLAINTEXT\n")
     (warning,) = found.warnings
     assert (warning.key, "no REST server" in warning.message) == ("ssl.keystore.location", True)
@@ -224,7 +224,7 @@ def test_certificates_of_a_rest_server_are_no_ones_here() -> None:
         ("consumer.bootstrap.servers=other:1", "consumer.bootstrap.servers", "another cluster than the worker's"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named_with_its_line(change: str, key: str, message: str) -> None:
+def test_an_unusable_value_is_reported_with_its_line(change: str, key: str, message: str) -> None:
     with pytest.raises(BadFiles) as bad:
         plan(f"{STOCK}{change}\n")
     (problem,) = bad.value.problems
@@ -232,8 +232,8 @@ def test_a_value_that_cannot_be_used_is_named_with_its_line(change: str, key: st
     assert message in problem.message
 
 
-def test_every_property_of_connects_workers_is_used_or_told_and_in_the_table() -> None:
-    """Of both workers' definitions, as Java 4.3.1 has them."""
+def test_every_property_of_connects_workers_is_used_or_reported_and_documented() -> None:
+    """Covers the definitions of both workers in Java 4.3.1."""
     defined = {one["name"]: one["owner"] for one in lines("configdef.jsonl") if one["owner"] == "DistributedConfig"}
     defined |= {one["name"]: one["owner"] for one in lines("configdef.jsonl") if one["owner"] == "StandaloneConfig"}
     assert len(defined) > 90
@@ -266,7 +266,7 @@ def herd(*arguments: str) -> tuple[int, list[Any]]:
     return done.exit_code, found
 
 
-def test_a_bad_connector_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_bad_connector_is_reported_before_anything_starts(tmp_path: Path) -> None:
     worker = written(tmp_path, STOCK + "listeners=http://:8083\n", "w.properties")
     good = written(tmp_path, f"name=good\nconnector.class={CLASS}\nfile=a\ntopic=t\n", "good.properties")
     bad = written(
@@ -285,14 +285,14 @@ def test_a_bad_connector_is_told_before_anything_starts(tmp_path: Path) -> None:
     assert (code, failure["error"]["reason"]) == (2, "USAGE")
 
 
-def test_what_has_no_effect_in_standalone_mode_is_not_refused(tmp_path: Path) -> None:
+def test_a_setting_without_effect_in_standalone_mode_is_not_refused(tmp_path: Path) -> None:
     from herdmesh.standalone.process import invalid_connectors
 
     text = f"name=c\nconnector.class={CLASS}\nfile=a\ntopic=t\noffsets.storage.topic=x\n"
     assert invalid_connectors(plan(STOCK), [read_connector(written(tmp_path, text))]) == []
 
 
-def test_a_connector_of_a_plugin_folder_is_known_before_anything_starts(tmp_path: Path) -> None:
+def test_a_connector_of_a_plugin_folder_is_found_before_anything_starts(tmp_path: Path) -> None:
     from herdmesh.standalone.process import invalid_connectors
 
     plugin_environments.greet(tmp_path / "plugins" / "greet", "1.0", "1")

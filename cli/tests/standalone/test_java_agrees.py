@@ -1,4 +1,6 @@
-"""Java itself reads properties files as our parser does, and offsets files pass between its store and ours."""
+"""Tests with Java itself: it reads properties files as our parser does, and offsets files pass between its store and
+ours.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from herdmesh.connect.topics import offsets_file
 from herdmesh.worker.effects.offsets.offset_file import OffsetFile
 from tests.support.sizes import soak_or
 
-pytestmark = pytest.mark.kafka  # it needs the jars of Connect, as what needs a broker does
+pytestmark = pytest.mark.kafka  # the tests need Connect's jars, as tests with a broker do
 
-#: What the syntax is made of, and a few letters that mean nothing in it.
+#: Pieces of the syntax, and some letters that have no meaning in it.
 _PIECES = st.sampled_from(
     [
         *(b"a", b"b", b"=", b":", b" ", b"\t", b"\f", b"\n", b"\r", b"\r\n", b"#", b"!", b"\\", b"\\\n", b"\\\r\n  "),
@@ -83,8 +85,8 @@ def test_properties_are_read_as_java_reads_them(java: JavaSide) -> None:
     assert not wrong, f"{len(wrong)} of {len(files)}; first {wrong[0]}, ours {_ours(wrong[0][0])}"
 
 
-async def test_an_offsets_file_of_java_is_continued_and_given_back(java: JavaSide, tmp_path: Path) -> None:
-    """Byte for byte but for the order of entries, which is no order in Java; 12 entries fill its first table."""
+async def test_an_offsets_file_of_java_is_continued_and_readable_by_java_again(java: JavaSide, tmp_path: Path) -> None:
+    """Byte for byte except for the order of entries, which Java does not define; 12 entries fill its first table."""
     path = tmp_path / "connect.offsets"
     many = {b'["many",{"n":%d}]' % number: b'{"p":%d}' % number for number in range(9)}
     java.store(path, {**OFFSETS, **many})
@@ -120,7 +122,7 @@ def test_a_damaged_file_is_refused_whole(noise: bytes, cut: int) -> None:
                 offsets_file.decode(data)
 
 
-async def test_one_process_has_the_file_and_a_full_disk_is_told(tmp_path: Path) -> None:
+async def test_a_second_process_is_refused_the_file_and_a_full_disk_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "connect.offsets"
     first = OffsetFile(str(path))
     first.open()

@@ -1,4 +1,4 @@
-"""What `herd run` says when the brokers do not take its login."""
+"""Tests of the message of `herd run` when the brokers refuse its login."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def login(password: str) -> str:
     return f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n"
 
 
-async def test_a_refused_login_is_told_in_the_brokers_words(
+async def test_a_refused_login_is_reported_with_the_brokers_message(
     guarded: GuardedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run.until_kafka_serves(plan(guarded.guarded, login("secret-0")), asyncio.Event())
@@ -38,7 +38,7 @@ async def test_a_refused_login_is_told_in_the_brokers_words(
     assert "wrong" not in refused.value.message
 
 
-async def test_a_file_of_certificates_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_missing_certificate_file_is_reported(tmp_path: Path) -> None:
     more = f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={tmp_path / 'ca.pem'}\n"
     with pytest.raises(CommandError, match=r"ssl\.ca\.location") as refused:
         await run.until_kafka_serves(plan("127.0.0.1:9", more), asyncio.Event())

@@ -1,4 +1,4 @@
-"""`herd run` before there is a broker, and when it is told to stop twice: it ends within bounds, with its exit code."""
+"""Tests of `herd run` without a broker, and with two stop signals: it ends within bounds, with its exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.standalone import WORKER
 PLAN = plan_worker("w.properties", parse(WORKER.format(bootstrap="127.0.0.1:9", folder="x").encode()))
 
 
-async def test_no_broker_is_told_after_some_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_broker_is_reported_after_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "PATIENCE_S", 0.1)
     with pytest.raises(CommandError, match=r"no broker answers at 127\.0\.0\.1:9") as refused:
         await run.until_kafka_serves(PLAN, asyncio.Event())
@@ -29,15 +29,15 @@ async def test_no_broker_is_told_after_some_patience(monkeypatch: pytest.MonkeyP
     assert "Start Kafka" in refused.value.next_step
 
 
-async def test_who_is_told_to_stop_waits_for_no_broker() -> None:
+async def test_a_stop_signal_ends_the_wait_for_a_broker() -> None:
     stop = asyncio.Event()
     stop.set()
     await run.until_kafka_serves(PLAN, stop)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_ends_it_at_once(number: signal.Signals) -> None:
-    """The first one waits for all to end in order, however long that takes."""
+def test_a_second_signal_ends_the_command_at_once(number: signal.Signals) -> None:
+    """The first signal waits for all parts to end in order, however long that takes."""
     program = """
         import asyncio
         from herdmesh.cli.commands import run

@@ -208,8 +208,8 @@ def _is_passed(key: str) -> bool:
 
 
 def _is_access(key: str, properties: Mapping[str, Property]) -> bool:
-    """True for a property of the clients' login and encryption. Keys without prefix count only if another setting needs
-    them: a REST server has the same keys.
+    """True for a property of the clients' login and encryption. Keys without prefix count only if `security.protocol`
+    is set, for the worker or its admin client: a REST server has the same keys.
     """
     return is_access(key) and key not in UNUSED and (PROTOCOL in properties or f"admin.{PROTOCOL}" in properties)
 
