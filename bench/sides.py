@@ -1,11 +1,10 @@
 """The two clusters that are compared: ours as a stack of processes, Java Connect as its workers.
 
-Owns how each is started, asked, watched and harmed, so that a bench asks both the same. Both sides run on one
-broker, with the session timeout of `SESSION_MS` and no delay before a lost worker's work moves.
+Owns the start, the requests, the observation and the kills of each, so that a bench treats both alike. Both sides run
+on one broker, with the session timeout of `SESSION_MS` and no delay before a lost worker's units move.
 
-Invariant: RUNNING means the same on both sides: the cluster's own API says RUNNING for the connector and all its tasks,
-on a worker that is alive. Ours is told by the watch; Java has none, so its status is asked for without a pause between
-two questions.
+Invariant: RUNNING means the same on both sides: the cluster's own API shows RUNNING for the connector and all its
+tasks, on a live worker. Our side is observed by the watch; Java has none, so its status is polled without a pause.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from herdmesh.rpc.request_ids import new_request_id
 from tests.support.java_connect import CONNECT_JARS, JavaConnect, RestError
 
 SESSION_MS = 6_000
-#: A JVM as an operator would start it.
+#: The JVM options of an operator.
 JAVA_JVM = ("-Xms256M", "-Xmx2G", "-XX:+UseG1GC")
 _WAIT_S = 300.0
 _COMPILE = """
@@ -51,39 +50,40 @@ class Side(Protocol):
     async def stop(self) -> None: ...
 
     async def put(self, name: str, config: Mapping[str, str]) -> None:
-        """Create or replace; returns when the cluster says that it is stored."""
+        """Create or replace a connector; returns when the cluster acknowledges it as stored."""
         ...
 
     async def delete(self, name: str) -> None: ...
 
     async def until_running(self, names: Collection[str], tasks: int = 1) -> None:
-        """Until each of these and all its tasks are RUNNING on a worker that is alive."""
+        """Wait until each of these connectors and all its tasks are RUNNING on a live worker."""
         ...
 
     async def until_gone(self, name: str) -> None:
-        """Until nothing is shown of it: no connector, no status."""
+        """Wait until neither the connector nor a status of it is shown."""
         ...
 
     async def list_with_status(self) -> int:
-        """How many connectors one list names, with the state of each task."""
+        """Number of connectors in one list, with the state of each task."""
         ...
 
     async def kill_a_worker(self) -> int:
-        """kill -9 of one worker; how many connectors or tasks it held."""
+        """Kill one worker with kill -9; returns the number of connectors and tasks it held."""
         ...
 
     def control_plane(self) -> list[psutil.Process]:
-        """The processes that decide and remember."""
+        """The processes of the control plane."""
         ...
 
     def everything(self) -> list[psutil.Process]:
-        """All processes but the broker."""
+        """All processes without the broker."""
         ...
 
 
 class OurSide:
-    """Two stores, a herder and workers with Spark. `environment`: what all of them have besides. `python`: the
-    interpreter of another tree's environment, whose services run in place of this tree's; `group` keeps the two apart.
+    """Two stores, a herder and workers with Spark. `environment`: additional environment of all of them. `python`: the
+    interpreter of another tree's environment, whose services run in place of this tree's; `group` distinguishes the
+    two.
     """
 
     name = "herdmesh"
@@ -203,8 +203,9 @@ class OurSide:
 
 
 class JavaSide:
-    """Java Connect workers, each store, herder and tasks in one, on the class path of that group of jars.
-    `more`: settings of theirs besides."""
+    """Java Connect workers, each with store, herder and tasks in one, on the class path of that group of jars. `more`:
+    additional settings.
+    """
 
     name = "Java Connect"
 
@@ -280,13 +281,14 @@ class JavaSide:
         except RestError as error:
             if error.status not in (404, 409, 500):
                 raise
-            return False  # in the midst of a rebalance
+            return False  # during a rebalance
         return all(status is not None and _runs(status, alive, tasks) for status in statuses)
 
 
 def _compile(python: str) -> None:
-    """Write the bytecode of a tree, as an installation has it. A checkout that changed has none where
-    PYTHONDONTWRITEBYTECODE is set, and each run then compiles its modules: 0.07 s of processor time."""
+    """Write the bytecode of a tree, as an installation has it. A changed checkout has none where
+    PYTHONDONTWRITEBYTECODE is set, and each run then compiles its modules: 0.07 s of processor time.
+    """
     subprocess.run([python, "-c", _COMPILE], check=False)
 
 

@@ -1,4 +1,4 @@
-"""What a comparison prints: rows of a figure, ours, Java's, their ratio and whether the goal is met.
+"""The output of a comparison: rows of a figure, ours, Java's, their ratio and whether the goal is met.
 
 Owns the shape and the text of the table, and no figure.
 """
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. `java` None = there is nothing of Java's to compare with; `against` then is what `ours` is
-    divided by. `goal` "" = told for comparison only. `spread`: the least and the greatest ratio of several rounds."""
+    """One line of the table. `java` None = Java has no such figure; `ours` is then divided by `against`. `goal` "" =
+    for comparison only. `spread`: the minimum and the maximum ratio of several rounds.
+    """
 
     figure: str
     ours: str

@@ -1,8 +1,9 @@
-"""Every distribution of this checkout as a wheel in `dist/`: `make dist`, or `python deploy/dist.py [FOLDER]`.
+"""Builder of every distribution of this checkout as a wheel in `dist/`: `make dist`, or `python deploy/dist.py
+[FOLDER]`.
 
-Owns which distributions there are (each folder whose pyproject.toml can be built, found by looking), and what a wheel
-must have in it. Builds with the tools of this environment, so nothing is fetched. `build/` folders are removed before
-and after: setuptools would put modules into a wheel that the tree no longer has.
+Owns the list of distributions (each folder whose pyproject.toml can be built), and the files that a wheel must contain.
+Builds with the tools of this environment, so nothing is fetched. `build/` folders are removed before and after:
+setuptools would put modules into a wheel that the tree no longer has.
 
 The wheel of herdmesh-core has compiled code: it is for one platform and every Python 3 (libs/core/setup.py). All others
 are for any platform.
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Data that a wheel is useless without, and that is no file of the distribution's own folder.
+#: Data that a wheel needs, and that is not in the distribution's own folder.
 _NEEDED = {
     "herdmesh-cli": ("herdmesh/devstack/pinned_jars/ivy.xml", "herdmesh/cli/demo/flights.csv.zip"),
     "herdmesh-core": ("_native.so",),
@@ -53,7 +54,7 @@ def build(out: Path) -> list[Path]:
 
 
 def missing(wheel: Path) -> Iterator[str]:
-    """What the wheel should have in it and has not."""
+    """The files that the wheel should contain but does not."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     distribution = wheel.name.partition("-")[0].replace("_", "-")
@@ -68,7 +69,7 @@ def _remove_builds(folders: Sequence[Path]) -> None:
 
 
 def main() -> int:
-    """Build all wheels, and say which there are."""
+    """Build all wheels, and print them."""
     out = Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else ROOT / "dist"
     wheels = build(out)
     for wheel in wheels:

@@ -1,1 +1,1 @@
-"""The documentation site (`make docs`): which pages it has, the pages generated from code, and how it is built."""
+"""The documentation site (`make docs`): its pages, the pages generated from code, and the build."""

@@ -1,10 +1,10 @@
-"""Builds the documentation site, or writes the pages that are generated from code.
+"""Builder of the documentation site and of the pages that are generated from code.
 
     python -m website            build/website/site, with strict links; exit 1 and the reason when a link leads nowhere
     python -m website --pages    write docs/reference/{cli,errors,...}.md, docs/reference/grpc/ and the pictures
 
-Owns the order of the build. Which pages there are, and how their links are translated: `staging`. The site generator is
-Zensical, the successor of mkdocs-material, whose maintenance ended in November 2026.
+Owns the order of the build. The list of pages and the translation of their links are in `staging`. The site generator
+is Zensical, the successor of mkdocs-material, whose maintenance ended in November 2026.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def write_pages() -> int:
-    """Write what is generated from code."""
+    """Write the pages that are generated from code."""
     from website.generated import generated
 
     for path, text in generated().items():
@@ -58,7 +58,7 @@ def build() -> int:
     shutil.copyfile(_MERMAID, BUILD / "docs" / "assets" / "mermaid.min.js")
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
     done = subprocess.run(command, cwd=BUILD, stderr=subprocess.PIPE, text=True, check=False)
-    # what is wrong comes first; Zensical ends a strict build by a traceback of its own
+    # the error comes first; Zensical ends a strict build with a traceback of its own
     print(done.stderr.partition("Traceback (most recent call last):")[0], end="", file=sys.stderr)
     if done.returncode == 0:
         print(f"{len(pages)} pages: {(BUILD / 'site' / 'index.html').relative_to(ROOT)}")

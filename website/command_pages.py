@@ -1,6 +1,6 @@
 """Reference pages of the command line: every command of `herd`, and the errors with their exit codes.
 
-Owns the form of these pages. The words are the application's own: its help, the table of exit codes, the error classes.
+Owns the form of these pages. The texts are the application's own: its help, the table of exit codes, the error classes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from herdmesh.rpc.status import CODES
 _TITLE = "Command line"
 COMMANDS, ERRORS = "docs/reference/cli.md", "docs/reference/errors.md"
 _WRITTEN = "`python -m website --pages` writes this page from the code; a test compares."
-#: What each exit code means to a script, whatever the reason.
+#: The meaning of each exit code for a script, whatever the reason.
 EXIT_MEANINGS = {
     0: "done",
     1: "internal error: a bug",
@@ -65,7 +65,7 @@ def _summaries(group: Any, context: typer.Context, name: str) -> Iterator[tuple[
 
 
 def _with_links(lines: list[str], summaries: dict[str, str]) -> Iterator[str]:
-    """typer cuts the summaries of a group's commands; here each is whole, and a link."""
+    """The lines with complete summaries as links: typer cuts the summaries of a group's commands."""
     group, is_list = "herd", False
     for line in lines:
         if heading := re.match(r"#+ `(herd[^`]*)`$", line):

@@ -1,6 +1,6 @@
 """Reference pages of the gRPC contracts: services, messages and enums with the comments of protos/.
 
-Owns the form of these pages, one for each package. The words are the contracts' own comments, read by protoc.
+Owns the form of these pages, one for each package. The texts are the contracts' own comments, read by protoc.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from google.protobuf.descriptor_pb2 import (
 PROTOS = Path(__file__).resolve().parents[1] / "protos"
 FOLDER = "docs/reference/grpc"
 _OURS = ".herdmesh.api."
-#: Numbers of the fields of descriptors, of which a path to a comment is made.
+#: Field numbers of descriptors, which form the path to a comment.
 (
     _FILE_MESSAGE,
     _FILE_ENUM,
@@ -141,7 +141,7 @@ class _Page:
         return self._type(field.type_name) if field.type_name else f"`{_SCALARS[field.type]}`"
 
     def _type(self, name: str) -> str:
-        """A link to where a message of ours is told of; the plain name of another's."""
+        """A link to the description of a message of ours; the plain name of another type."""
         if not name.startswith(_OURS):
             return f"`{name.removeprefix('.')}`"
         package, _, rest = name.removeprefix(_OURS).partition(".")
@@ -165,7 +165,7 @@ def _comments(contract: FileDescriptorProto) -> dict[tuple[int, ...], str]:
 
 
 def _sentence(name: str, comment: str) -> str:
-    """The comment as a sentence of its own: what it tells of stands beside it, in code where it says the name."""
+    """The comment as a sentence of its own: its subject stands beside it, in code where the comment names it."""
     text = " ".join(comment.split())
     if text.startswith(name):
         return f"`{name}`{text[len(name) :]}"

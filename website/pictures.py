@@ -1,6 +1,6 @@
 """The picture of `herd watch` in README and on the site, drawn by the command's own code.
 
-Owns which connectors it shows: a sink whose second task is restarted, and a source.
+Owns the connectors in it: a sink whose second task restarts, and a source.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def pictures() -> dict[str, str]:
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(board.render())
     drawn = console.export_svg(title="herd watch", unique_id="herd-watch")
-    # rich loads its font from elsewhere; a page of ours asks nobody for anything
+    # rich loads its font from another site; our pages load nothing from elsewhere
     drawn = re.sub(r"\s*@font-face \{.*?\}\n", "\n", drawn, flags=re.DOTALL)
     return {LIVE_TABLE: "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"}
 

@@ -1,6 +1,6 @@
 """Reference pages of configuration: the settings of the services, and the keys of connectors.
 
-Owns the form of these pages. The words are the definitions' own.
+Owns the form of these pages. The texts are the definitions' own.
 """
 
 from __future__ import annotations

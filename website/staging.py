@@ -1,8 +1,7 @@
 """The site's source: all pages in one folder, with links that lead from page to page.
 
-Owns which pages from outside docs/ are part of the site, and how links are translated: a link to a page leads to that
-page, a link to another file of the repository (code, a test) becomes its text, because the site has no page for it.
-Builds nothing.
+Owns the list of pages from outside docs/, and the translation of links: a link to a page leads to that page, a link to
+another file of the repository (code, a test) becomes its text, because the site has no page for it. Builds nothing.
 
 Invariant: a link to a file that does not exist is an error, whatever kind of file it is.
 """
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-#: Pages outside docs/, by their path in the repository: where the site has them.
+#: Pages outside docs/: path in the repository -> path in the site.
 OUTSIDE = {
     "ARCHITECTURE.md": "internals/architecture.md",
     "CONTRIBUTING.md": "internals/contributing.md",
@@ -35,7 +34,7 @@ OUTSIDE = {
     "services/worker/README.md": "internals/parts/worker.md",
     "tests/golden/connect/README.md": "internals/golden-vectors.md",
 }
-#: Of these only links are translated: docs/index.md is the site's own first page, for which README stands elsewhere.
+#: For these only links are translated: docs/index.md is the site's own first page, to which links to README lead.
 NOT_COPIED = {"README.md"}
 ASSETS = {".css", ".js", ".png", ".svg"}
 _CODE = re.compile(
@@ -104,7 +103,7 @@ class Staging:
         return _DEFINITION.sub(definition, _LINK.sub(link, text))
 
     def _place_of(self, source: str, link: str, places: dict[str, str]) -> str | None:
-        """Where a link leads in the site; None = to a file that is not in it."""
+        """The target of a link in the site; None = a file that is not in the site."""
         if "://" in link or link.startswith(("#", "mailto:")):
             return link
         path, hash_mark, anchor = link.partition("#")
@@ -119,9 +118,9 @@ class Staging:
 
 
 def contents(lines: str, pages: list[str]) -> str:
-    """The table of contents with each `"folder/*",` line replaced by the pages of the folder that nothing else names.
+    """The table of contents with each `"folder/*",` line replaced by the pages of the folder that no other entry names.
 
-    Raises ValueError that names the pages which the table of contents lacks, and those it names in vain.
+    Raises ValueError with the pages that the table of contents lacks, and the entries without a page.
     """
     named = set(re.findall(r'"([^"]+\.md)"', lines))
     found: dict[str, list[str]] = {folder: [] for folder in re.findall(r'"([\w/.-]+)/\*",$', lines, re.MULTILINE)}

@@ -5,11 +5,11 @@
     make bench-connectors ARGS="--only mirror,postgres --records 200000 --rounds 1"
     make bench-connectors ARGS="--before ../before/.venv/bin/python --no-java --rounds 6"
 
-Each row has the sides in turn, a round after the other, whoever is first taking turns too. Prints a table for each row:
-figure, ours, Java's, ratio ours / Java's. Run it alone: the ratios cancel the machine's own speed, not another load on
-it. `--before` is the interpreter of an older checkout's environment (`make setup` there): its services run the rows in
-turn with this tree's, so that before and after come of one run. `--no-java` leaves Java out: a comparison of two trees
-then takes half the time, and more rounds.
+Each row runs the sides alternately, round by round, and the first side of a round alternates too. Prints a table for
+each row: figure, ours, Java's, ratio ours / Java's. Run it alone: the ratios cancel the machine's own speed, not
+another load on it. `--before` is the interpreter of an older checkout's environment (`make setup` there): its services
+run the rows alternately with this tree's, so that before and after are of one run. `--no-java` leaves Java out: a
+comparison of two trees then takes half the time, and can have more rounds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`loaded`: records into a database."""
+    """Number of records and rounds. `loaded`: records into a database."""
 
     records: int
     loaded: int
@@ -58,7 +58,7 @@ QUICK = Sizes(50_000, 50_000, 1)
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """One way to do a row's work: on a side, under a name, with so many tasks."""
+    """One way to do a row's work: on a side, under a name, with a number of tasks."""
 
     label: str
     run: Callable[[str, int], Awaitable[Moved]]
@@ -66,30 +66,30 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be measured."""
+    """The rows and sides to measure."""
 
     pairs: Sequence[Pair]
     tables: Sequence[TableJob]
     before: str = ""
-    """The interpreter of an older tree, or none."""
+    """The interpreter of an older tree, or empty."""
     has_java: bool = True
 
     @property
     def jars(self) -> str:
-        """The smallest group that has what Java needs on its class path for all rows."""
+        """The smallest group of jars that Java needs for all rows."""
         return MIRROR_JARS if any(isinstance(pair.ours, Mirror) for pair in self.pairs) else CONNECT_JARS
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The running clusters: this tree's, Java's, and an older tree's where one is asked for."""
+    """The running clusters: this tree's, Java's, and an older tree's if one is given."""
 
     ours: Side
     java: Side | None
     before: Side | None
 
     def of_ours(self) -> list[tuple[str, Side]]:
-        """Those that are given our jobs, with their labels."""
+        """Our sides, each with its label."""
         return [(_OURS, self.ours), *([(figures.BEFORE, self.before)] if self.before else [])]
 
 
@@ -171,10 +171,10 @@ async def _table(job: TableJob, sides: Sides, place: Place, server: Postgres, ro
 async def _rounds(
     name: str, figure: str, runners: Sequence[Runner], tasks: int, rounds: int, say: Say
 ) -> dict[str, list[Moved]]:
-    """What each runner did, in the order of rounds."""
+    """The results of each runner, in the order of rounds."""
     found: dict[str, list[Moved]] = {runner.label: [] for runner in runners}
     for number in range(rounds):
-        # Whoever is first finds files colder, so they take turns in that too.
+        # The first side finds files colder, so the sides alternate in that too.
         first = number % len(runners)
         for runner in (*runners[first:], *runners[:first]):
             moved = await runner.run(f"{name}-{tasks}-{number}-{runners.index(runner)}", tasks)
@@ -215,7 +215,7 @@ def _print(title: str, rows: Sequence[Row], say: Say) -> None:
 
 
 def wanted_of(only: str) -> Wanted:
-    """What `--only` names; all when it is empty. Raises SystemExit for a name that is none."""
+    """The rows that `--only` names; all when it is empty. Raises SystemExit for an unknown name."""
     names = [name.strip() for name in only.split(",")] if only else [*_PAIRS, *_TABLES]
     if unknown := [name for name in names if name not in _PAIRS and name not in _TABLES]:
         raise SystemExit(f"--only {', '.join(unknown)}: there are {', '.join((*_PAIRS, *_TABLES))}")
@@ -225,7 +225,7 @@ def wanted_of(only: str) -> Wanted:
 
 
 def _fetch(wanted: Wanted) -> None:
-    """Before anything is started."""
+    """Fetch all jars and archives before any process is started."""
     if not wanted.has_java:
         return
     try:

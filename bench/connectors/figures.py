@@ -1,8 +1,8 @@
-"""The rows of the table that come of one row's runs.
+"""The rows of the table for the runs of one row.
 
-Owns that each of Java's ways is one to compare with, and the goal is against each: the fastest, by the median of its
-rounds, comes first. An older tree of ours (`BEFORE`) is compared too, with a goal of its own. Ratios are of one round
-each, as in `bench.records`.
+Owns the comparison: the goal holds against each of Java's ways; the fastest, by the median of its rounds, comes first.
+An older tree of ours (`BEFORE`) is compared too, with a goal of its own. Ratios are of one round each, as in
+`bench.records`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from bench.table import Row
 
 BEFORE = "herdmesh, before"
 NOT_SLOWER = 0.97
-"""The goal against an older tree: what two rounds of one tree differ by."""
+"""The goal against an older tree: two rounds of one tree differ by as much."""
 
 
 def rows_of(
     figure: str, goal: float, ours: Sequence[Moved], javas: Mapping[str, Sequence[Moved]], *, steady: bool
 ) -> list[Row]:
-    """Of ours against each of Java's ways, by its label, the fastest first; all of as many rounds, in their order."""
+    """Rows of ours against each of Java's ways, by its label, the fastest first; all have equally many rounds, in
+    order.
+    """
     if not javas:
         return []
     order = sorted(javas, key=lambda label: statistics.median(one.total for one in javas[label]), reverse=True)
@@ -37,7 +39,7 @@ def rows_of(
 
 
 def _server_rows(figure: str, rounds: Rounds) -> list[Row]:
-    """What the database's server took, where there is one."""
+    """Rows of the database server's processor time, where there is a server."""
     pairs = [(mine, theirs) for mine, theirs in rounds if isinstance(mine, Loaded) and isinstance(theirs, Loaded)]
     if not pairs:
         return []

@@ -1,4 +1,4 @@
-"""What is measured beside Java: one `Pair` for each row, with the job that each side is given.
+"""The jobs that are measured beside Java: one `Pair` for each row, with the job of each side.
 
 Owns the goals and the configs of the SDK's rows. The other jobs are those of `bench.records`; `postgres` has its own.
 Knows neither side.
@@ -15,20 +15,22 @@ from bench.records import jobs
 from bench.records.jobs import Job, Mirror, Sink, Source
 
 GOAL, SDK_GOAL = 2.0, 1.0
-"""Ours to Java's, records per second: of the connectors that ship, and of an author's, which is to be as fast."""
+"""Goals for the ratio of ours to Java's records per second: for the connectors that ship, and for an author's
+connector, which must be as fast.
+"""
 JAVA, TUNED = "Java Connect", "Java Connect, tuned"
-"""Its ways: with a config that says nothing of clients, and with one that says what it needs for its best."""
+"""Java's ways: with a config without client settings, and with the client settings for its best speed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A row of the table: the same work, as each side has it."""
+    """A row of the table: the same work in the form of each side."""
 
     name: str
     figure: str
     ours: Job
     java: Mapping[str, Job]
-    """Its ways to do it, by their labels."""
+    """Java's ways to do it, by their labels."""
     tasks: tuple[int, ...]
     goal: float = GOAL
 
@@ -54,7 +56,7 @@ class SdkSource(Source):
 
 
 def pairs() -> list[Pair]:
-    """All rows but those of databases."""
+    """All rows except those of databases."""
     known = {job.name: job for job in jobs.JOBS}
     sink, source, mirror = known["string"], known["file"], known["mirror"]
     assert isinstance(sink, Sink)
@@ -72,7 +74,7 @@ def pairs() -> list[Pair]:
 
 
 def _in_two_ways(job: Source | Mirror) -> tuple[Job, dict[str, Job]]:
-    """Ours with a config that says nothing of clients, as most do, and Java's ways beside it."""
+    """Our job with a config without client settings, as most configs are, and Java's ways beside it."""
     plain = replace(job, tuned=False)
     return plain, {JAVA: plain, TUNED: job}
 

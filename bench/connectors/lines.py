@@ -1,10 +1,10 @@
-"""Lines of a file as records, and records as lines, as an author writes that with the SDK: each once with batches and
-once with single records. Java's counterpart is its own FileStream pair, which knows single records alone.
+"""Lines of a file as records, and records as lines, written by an author with the SDK: each once with batches and once
+with single records. Java's counterpart is its own FileStream pair, which supports only single records.
 
-Owns the two sources and the two sinks. `connectors.file_stream` is the connector of that job that ships; these
-are the plainest that keep the SDK's promises, so that the rows of the bench tell what the SDK costs.
+Owns the two sources and the two sinks. `connectors.file_stream` is the connector of that job that ships; these are the
+plainest that keep the SDK's promises, so that the rows of the bench show the cost of the SDK.
 
-Invariant: a source's position is the byte after the last complete line that it gave; a sink's lines are written
+Invariant: a source's position is the byte after the last complete line that it returned; a sink's lines are written
 when `flush` returns.
 """
 
@@ -79,7 +79,7 @@ class RecordLinesSource(BatchLinesSource):
 
 
 class BatchLinesSourceTask(SourceTask):
-    """Reads on from the committed byte."""
+    """Reads from the committed byte on, in batches."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         self._topic = str(config["topic"])
@@ -97,7 +97,7 @@ class BatchLinesSourceTask(SourceTask):
         data = b"".join(lines)
         self._position += len(data)
         values = data.decode("utf-8", "replace").split("\n")
-        values.pop()  # behind the last end
+        values.pop()  # the text after the last line end
         return SourceBatch(self._topic, values, self._partition, {"position": self._position}, value_schema=_STRING)
 
     def stop(self) -> None:
@@ -105,7 +105,7 @@ class BatchLinesSourceTask(SourceTask):
 
 
 class RecordLinesSourceTask(RecordSourceTask):
-    """Reads on from the committed byte."""
+    """Reads from the committed byte on, record by record."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         super().start(config, context)
@@ -148,7 +148,7 @@ class BatchLinesSink(SinkConnector):
         return f"{__name__}:{self._task}"
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
-        """One alone: two would write in the midst of each other's lines."""
+        """Always one task: two would write into each other's lines."""
         return [dict(self.config)]
 
 
@@ -227,7 +227,7 @@ def _opened(config: Config, mode: Literal["rb", "ab"]) -> IO[bytes]:
 
 
 def _close(task: object) -> None:
-    """Also where `start` did not come so far."""
+    """Close the file, also if `start` failed before it was opened."""
     file: IO[bytes] | None = getattr(task, "_file", None)
     if file is not None:
         file.close()

@@ -1,6 +1,6 @@
-"""What the sides have besides their own: our workers the SDK's connectors (`lines`), Java's a sink for databases.
+"""Plugins of the sides: the SDK's connectors (`lines`) for our workers, a sink for databases for Java's.
 
-Owns the two folders and the settings that name them. Invariant: nothing is installed; both folders are gone with the
+Owns the two folders and the settings that name them. Invariant: nothing is installed; both folders are removed with the
 bench's own.
 """
 
@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def our_environment(folder: Path) -> dict[str, str]:
-    """Of processes that are to find `CONNECTORS` as if they were installed. Makes the folder."""
+    """Environment in which processes find `CONNECTORS` as if they were installed. Creates the folder."""
     info = folder / "herdmesh_bench_lines-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: herdmesh-bench-lines\nVersion: 1.0\n")
@@ -33,13 +33,14 @@ def our_environment(folder: Path) -> dict[str, str]:
 
 
 def debezium() -> Path:
-    """Its archive. Raises JarsUnavailable."""
+    """The archive of Debezium's sink. Raises JarsUnavailable."""
     return maven_archive("debezium-jdbc", _DEBEZIUM)
 
 
 def java_settings(folder: Path) -> Mapping[str, str]:
-    """Of a worker that is to find the sink for databases, as its users install it: unpacked into a folder of the plugin
-    path. Makes the folder. Raises JarsUnavailable."""
+    """Settings with which a worker finds the sink for databases, unpacked into a folder of the plugin path as users
+    install it. Creates the folder. Raises JarsUnavailable.
+    """
     folder.mkdir(parents=True)
     with tarfile.open(debezium()) as archive:
         archive.extractall(folder, filter="data")

@@ -1,9 +1,9 @@
-"""A topic into a table of PostgreSQL: ours, and each way of the sink that Java's side has.
+"""The job "a topic into a table of PostgreSQL": ours, and each way of the sink on Java's side.
 
-Owns the configs, the table, which is the same for all, and the looking. The records are those of `bench.records`, as
-JSON with their schema, which every sink for databases can read. Java's is Debezium's.
+Owns the configs, the table, which is the same for all, and the checks of it. The records are those of `bench.records`,
+as JSON with their schema, which every sink for databases can read. Java's is Debezium's.
 
-Invariant: a timing is only given of a run whose table was checked: every record once, each field as it was sent.
+Invariant: a timing is given only for a run whose table was checked: every record once, each field as it was sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from herdmesh.devstack.postgres import USER, Postgres
 SETTINGS = {
     "shared_buffers": "512MB",
     "wal_level": "replica",
-    # what the server does by the clock would fall into one side's time
+    # timed work of the server would add to one side's time
     "autovacuum": "off",
     "checkpoint_timeout": "1h",
     "max_wal_size": "16GB",
@@ -37,7 +37,7 @@ SETTINGS = {
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _AT_ONCE = "5000"
-"""Records of a read, and of a batch."""
+"""Records per poll, and per batch."""
 _PAUSE_S = 0.01
 COLUMNS = (
     "id bigint PRIMARY KEY, name text NOT NULL, email text NOT NULL, amount double precision NOT NULL, "
@@ -51,7 +51,7 @@ _AS_SENT = (
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Moved):
-    """A run, with what the database's server took of the processor."""
+    """The result of a run, with the processor time of the database server."""
 
     server_cpu_s: float
 
@@ -130,7 +130,9 @@ def _debezium(job: TableJob, table: str, url: str) -> dict[str, str]:
 
 
 async def load(side: Side, way: Way, job: TableJob, tasks: int, name: str, place: Place, server: Postgres) -> Loaded:
-    """Run it under that name into a table of its own, and check that. Raises AssertionError when it is not right."""
+    """Run the job under that name into a table of its own, and check the table. Raises AssertionError for a wrong
+    table.
+    """
     table = name.replace("-", "_")
     await asyncio.to_thread(_execute, server.dsn, f"CREATE TABLE {table} ({COLUMNS})", "CHECKPOINT")
     lasts = await asyncio.to_thread(_last_ids, place.bootstrap)
@@ -146,7 +148,7 @@ async def load(side: Side, way: Way, job: TableJob, tasks: int, name: str, place
 
 
 def check_table(dsn: str, table: str, records: int) -> None:
-    """Every record is one row of the table, as it was sent. Raises AssertionError."""
+    """Assert that every record is one row of the table, as it was sent. Raises AssertionError."""
     query = f"SELECT count(*), count(*) FILTER (WHERE {_AS_SENT}), min(id), max(id) FROM {table}"
     with psycopg.connect(dsn, autocommit=True) as connection:
         found = connection.execute(query.encode()).fetchone()
@@ -165,11 +167,11 @@ def _last_ids(bootstrap: str) -> list[int]:
 
 
 def _rows(dsn: str, table: str, lasts: Sequence[int], place: Place, begun_s: float) -> tuple[float, float]:
-    """Look for the last record of each partition until all are there. Blocking."""
+    """Query the last record of each partition until all are in the table. Blocking."""
     query = f"SELECT count(*), exists(SELECT FROM {table}) FROM {table} WHERE id = ANY (%s)".encode()
     first_s = 0.0
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as connection:
-        # a table that grows this fast has no statistics yet: never read it whole
+        # a table that grows this fast has no statistics yet: avoid reading all of it
         connection.execute("SET enable_seqscan = off")
         while True:
             there, has_rows = connection.execute(query, (list(lasts),)).fetchone() or (0, False)
@@ -189,7 +191,7 @@ def _execute(dsn: str, *statements: str) -> None:
 
 
 def _processes(server: Postgres) -> list[psutil.Process]:
-    """A session's process that ended is counted in the first one's children."""
+    """The server's processes. The time of a session that ended is counted in the children of the first process."""
     assert server.pid is not None
     first = psutil.Process(server.pid)
     return [first, *first.children(recursive=True)]

@@ -1,5 +1,5 @@
-"""The bench's own connectors keep the SDK's promises, its configs are ones that both sides take for the same, and its
-check believes no table.
+"""Tests of the bench: its own connectors keep the SDK's promises, both sides read its configs alike, and its check
+refuses a wrong table.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TestRecordLinesSink(SinkSuite):
 
 
 @pytest.mark.parametrize("task_class", [lines.BatchLinesSourceTask, lines.RecordLinesSourceTask])
-def test_a_line_is_sent_when_its_end_is_there(
+def test_a_line_is_sent_when_its_end_is_written(
     tmp_path: Path, task_class: type[lines.BatchLinesSourceTask | lines.RecordLinesSourceTask]
 ) -> None:
     file = tmp_path / "lines"
@@ -98,7 +98,7 @@ def polled(task: SourceTask) -> tuple[list[Any], Mapping[str, Any] | None]:
     return list(batch.values), batch.source_offset
 
 
-def test_workers_find_the_bench_s_connectors_as_installed_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_find_the_bench_s_connectors_as_if_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = plugins.our_environment(tmp_path / "plugins")
     monkeypatch.setattr(sys, "path", [environment["PYTHONPATH"].split(os.pathsep)[0], *sys.path])
     found = PluginRegistry.discover()
@@ -117,8 +117,8 @@ def config_of(job: jobs.Job, *, java: bool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("pair", jobs.pairs(), ids=lambda pair: pair.name)
-def test_a_pair_s_configs_differ_in_the_class_alone(pair: jobs.Pair) -> None:
-    # Sinks are told on both sides how much to poll, and so have Java in its best way alone.
+def test_a_pair_s_configs_differ_only_in_the_class(pair: jobs.Pair) -> None:
+    # Sinks have the poll size in their config on both sides, so Java has only its best way.
     given = pair.java.get(jobs.JAVA, pair.java[jobs.TUNED])
     ours, java = config_of(pair.ours, java=False), config_of(given, java=True)
     different = {key for key, _ in set(ours.items()) ^ set(java.items())}
@@ -131,7 +131,7 @@ def test_a_pair_s_configs_differ_in_the_class_alone(pair: jobs.Pair) -> None:
 
 
 @pytest.mark.parametrize("job", postgres.JOBS, ids=lambda job: job.name)
-def test_all_ways_into_a_table_read_the_same_and_write_the_same(job: postgres.TableJob) -> None:
+def test_all_ways_into_a_table_read_and_write_the_same(job: postgres.TableJob) -> None:
     ours = postgres.OURS.config(job, "t", 2, 1)
     assert violations(ours) == []
     for way in postgres.JAVAS:
@@ -169,7 +169,7 @@ def write_rows(dsn: str, numbers: range) -> None:
         "INSERT INTO t SELECT id + 100000, name, email, amount, ts, note FROM t WHERE id = 7",
     ],
 )
-def test_a_table_must_have_every_record_once_as_it_was_sent(tmp_database: str, change: str) -> None:
+def test_a_table_must_have_every_record_once_as_sent(tmp_database: str, change: str) -> None:
     write_rows(tmp_database, range(RECORDS))
     postgres.check_table(tmp_database, "t", RECORDS)
     with psycopg.connect(tmp_database, autocommit=True) as connection:
@@ -182,7 +182,7 @@ def moved(per_s: float) -> Moved:
     return Moved(1_000, 0.0, 1_000 / per_s, 1.0)
 
 
-def test_the_goal_is_against_each_of_java_s_ways_the_fastest_first() -> None:
+def test_the_goal_holds_against_each_of_java_s_ways_fastest_first() -> None:
     javas = {"slow": [moved(100), moved(400), moved(110)], "fast": [moved(200), moved(210), moved(190)]}
     rows = figures.rows_of("f", 2.0, [moved(300), moved(300), moved(300)], javas, steady=False)
     told = {row.figure: row for row in rows}
@@ -194,7 +194,7 @@ def test_the_goal_is_against_each_of_java_s_ways_the_fastest_first() -> None:
     assert (told["f, against slow: total"].goal, told["f, against slow: total"].met) == (">= 2x", True)
 
 
-def test_only_known_rows_can_be_named() -> None:
+def test_unknown_row_names_are_refused() -> None:
     assert [job.name for job in wanted_of("postgres,mirror").tables] == ["postgres"]
     assert len(wanted_of("").pairs) == len(jobs.pairs())
     with pytest.raises(SystemExit, match="no-such"):

@@ -1,4 +1,5 @@
-"""The control plane against Java Connect 4.3.1 on one broker, in one run: what a user waits for, and what idling costs.
+"""The control plane against Java Connect 4.3.1 on one broker, in one run: waiting times of users, and the cost of
+idling.
 
     make bench-herder
     make bench-herder ARGS="--quick"

@@ -1,7 +1,7 @@
-"""What is asked of each cluster, and the rows of the table that come of two clusters' answers.
+"""The requests to each cluster, and the rows of the table from the answers of two clusters.
 
-Owns sizes, order and goals; knows neither cluster. Invariant: both sides get the same questions in the same order, and
-a number is the time of a user: from the call until what was asked for is seen to be so.
+Owns sizes, order and goals; knows neither cluster. Invariant: both sides get the same requests in the same order, and a
+number is the waiting time of a user: from the call until its effect is visible.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ QUICK = Sizes(creates=5, updates=3, many=(10, 20), lists=5, idle_s=3.0, moved=4,
 
 @dataclass(slots=True)
 class Answers:
-    """What one side took; times in seconds."""
+    """The times of one side, in seconds."""
 
     create_s: list[float] = field(default_factory=list[float])
     first_record_s: list[float] = field(default_factory=list[float])
@@ -80,7 +80,7 @@ def sink(file: Path, stamp: str = "0") -> dict[str, str]:
 
 
 async def ask(side: Side, bootstrap: str, folder: Path, sizes: Sizes, say: Callable[[str], None]) -> Answers:
-    """Everything, in an order that leaves one worker for the figures of one. Sinks write into `folder`."""
+    """Send all requests, in an order that leaves one worker for the figures of one. Sinks write into `folder`."""
     answers = Answers()
     say(f"{side.name}: kill -9 of one of two workers")
     await _failover(side, folder, sizes, answers)
@@ -131,7 +131,9 @@ async def _create_and_delete(side: Side, folder: Path, sizes: Sizes, answers: An
 
 
 async def _update(side: Side, bootstrap: str, folder: Path, sizes: Sizes, answers: Answers) -> None:
-    """Records come all the time; an update is effective with the first line that only the new config can write."""
+    """Time config updates while records flow: an update is effective with the first line that only the new config can
+    write.
+    """
     file = folder / "updated"
     await side.put("updated", sink(file))
     await side.until_running(["updated"])
@@ -151,7 +153,9 @@ async def _update(side: Side, bootstrap: str, folder: Path, sizes: Sizes, answer
 
 
 async def _many(side: Side, folder: Path, number: int) -> float:
-    """Seconds until so many are RUNNING; those of the round before are there already and are not asked for again."""
+    """Seconds until `number` connectors are RUNNING; those of the round before exist already and are not
+    created again.
+    """
     names = [f"many-{number}-{index}" for index in range(number)]
     waiting = iter(names)
 
@@ -182,10 +186,11 @@ def write_one(bootstrap: str) -> None:
 
 
 def warm(bootstrap: str, sizes: Sizes) -> None:
-    """So many clients come, commit a consumer group's offset in a transaction, and go: what tasks of either side do.
+    """Connect clients that each commit a consumer group's offset in a transaction and leave, as tasks of both sides do.
 
-    The broker's JVM compiles what it does often. Without this the side that is measured first pays for it: of its
-    processor time, the sixty connectors created first took 123 ms each, the third sixty 65 ms."""
+    The broker's JVM compiles frequent code. Without this the side that is measured first pays for it: of the broker's
+    processor time, the sixty connectors created first took 123 ms each, the third sixty 65 ms.
+    """
     for number in range(sizes.warm):
         name = f"bench-herder-warm-{number}"
         producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, **_SOON})
@@ -211,7 +216,7 @@ def _load(bootstrap: str, over: threading.Event) -> None:
 
 
 def _until_stamped(file: Path, stamp: str) -> float:
-    """When the first line with this stamp was seen. Blocking."""
+    """The time at which the first line with this stamp appeared. Blocking."""
     wanted = f"stamp-{stamp}.".encode()
     deadline_s = time.monotonic() + 120
     read = b""
@@ -282,7 +287,7 @@ def _row(figure: str, ours: float, java: float, unit: str) -> Row:
 
 
 def _at(times: Sequence[float], point: float) -> float:
-    """A quantile; of a few times the greatest stands for the last percent."""
+    """A quantile; with few times the maximum serves as the last percent."""
     if point == 0.5:
         return statistics.median(times)
     ordered = sorted(times)

@@ -4,9 +4,9 @@
     make bench-records ARGS="--quick --only rows"
     make bench-records ARGS="--only json,schema --records 1000000 --rounds 2"
 
-Parts: `rows` (records per second and processor time of each job, tasks 1 and 2, the sides in turn), `latency` and
-`idle`; the name of a job is that row alone. Prints a table for each part: figure, ours, Java's, ratio ours / Java's.
-Run it alone: the ratios cancel the machine's own speed, not another load on it.
+Parts: `rows` (records per second and processor time of each job, with 1 and 2 tasks, the sides alternately), `latency`
+and `idle`; the name of a job selects only its row. Prints a table for each part: figure, ours, Java's, ratio ours /
+Java's. Run it alone: the ratios cancel the machine's own speed, not another load on it.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ QUICK = Sizes(100_000, 1, latency.QUICK, idle.QUICK)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be measured."""
+    """The parts and jobs to measure."""
 
     jobs: Sequence[Job]
     latency: bool
     idle: bool
     registry: str
-    """The address of the registry of Avro's schema; empty when no job has one."""
+    """The address of the registry of Avro's schema; empty when no job needs it."""
 
 
 async def main(sizes: Sizes, wanted: Wanted, say: Callable[[str], None]) -> None:
@@ -107,7 +107,7 @@ async def _rows(
         for tasks in job.tasks:
             made: list[tuple[Moved, Moved]] = []
             for number in range(rounds):
-                # Whoever is first finds the broker's files colder, so they take turns in that too.
+                # The first side finds the broker's files colder, so the sides alternate in that too.
                 order = (ours, java) if number % 2 == 0 else (java, ours)
                 found: dict[str, Moved] = {}
                 for side in order:
@@ -155,7 +155,7 @@ async def _running(side: Side) -> AsyncGenerator[Side]:
 
 
 def _jars(wanted: Wanted) -> str:
-    """The smallest group that has what Java needs for all rows."""
+    """The smallest group of jars that Java needs for all rows."""
     if any(isinstance(job, Mirror) for job in wanted.jobs):
         return MIRROR_JARS
     return AVRO_JARS if wanted.registry else CONNECT_JARS
@@ -189,7 +189,7 @@ def _wanted(names: Sequence[str], registry: str) -> Wanted:
 
 @contextlib.contextmanager
 def _registry(names: Sequence[str]) -> Generator[str]:
-    """The address of a registry, with Java's converter fetched too, when the Avro row is wanted; else an empty text."""
+    """The address of a registry if the Avro row is selected, with Java's converter fetched too; else an empty text."""
     if "rows" not in names and AVRO not in names:
         yield ""
         return

@@ -1,7 +1,8 @@
-"""The rows of the table that come of what was measured.
+"""The rows of the table for the measurements.
 
-Owns the goals and their direction: records per second are better when higher, all else when lower. A ratio is that of
-one round, both sides measured one after the other; the median of the rounds is told, with the least and the greatest.
+Owns the goals and their direction: records per second are better when higher, all other figures when lower. A ratio is
+that of one round, both sides measured one after the other; the table has the median of the rounds, with the minimum and
+the maximum.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from bench.records.moving import Moved
 from bench.table import Row
 
 Rounds = Sequence[tuple[Moved, Moved]]
-"""Ours and Java's, of each round."""
+"""Our result and Java's, for each round."""
 
 
 def moved_rows(job: Job, tasks: int, rounds: Rounds) -> list[Row]:
-    """Of one job with so many tasks."""
-    # a source's first transaction is seen whole
+    """Rows of one job with that number of tasks."""
+    # a source's first transaction becomes visible as a whole
     return rate_rows(of_tasks(job.figure, tasks), job.goal, rounds, steady=isinstance(job, Sink))
 
 
 def of_tasks(figure: str, tasks: int) -> str:
-    """The figure with so many tasks."""
+    """The figure's name with the number of tasks."""
     return f"{figure}, {tasks} task{'s' if tasks > 1 else ''}"
 
 
 def rate_rows(figure: str, goal: float, rounds: Rounds, *, steady: bool) -> list[Row]:
-    """Records per second and processor time. `goal` 0 = told for comparison only; `steady`: also from the first record
-    on."""
+    """Rows of records per second and processor time. `goal` 0 = for comparison only; `steady`: also from the first
+    record on.
+    """
     rows = [_rates(f"{figure}: total", rounds, lambda one: one.total, goal)]
     if steady:
         rows.append(_rates(f"{figure}: from the first record on", rounds, lambda one: one.steady, 0.0))
@@ -56,7 +58,7 @@ def _rates(figure: str, rounds: Rounds, rate: Callable[[Moved], float], goal: fl
 
 
 def latency_rows(rounds: Sequence[tuple[Latencies, Latencies]]) -> list[Row]:
-    """Of records at 1,000 a second."""
+    """Rows of the latency of records at 1,000 a second."""
     found: list[Row] = []
     pieces: tuple[tuple[str, Callable[[Latencies], Sequence[float]]], ...] = (
         ("1,000 records/s, steady", lambda one: one.steady_ms),
@@ -75,7 +77,7 @@ def latency_rows(rounds: Sequence[tuple[Latencies, Latencies]]) -> list[Row]:
 
 
 def idle_rows(ours: Mapping[int, Idle], java: Mapping[int, Idle]) -> list[Row]:
-    """Of tasks without records: all of a side's processes, the broker's not."""
+    """Rows of tasks without records: all of a side's processes, without the broker's."""
     found: list[Row] = []
     for count, mine in ours.items():
         theirs = java[count]

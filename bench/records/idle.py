@@ -1,7 +1,7 @@
-"""What tasks without records cost: processor time and memory, with more and more of them.
+"""The cost of tasks without records: processor time and memory, for growing numbers of tasks.
 
 Owns the connectors (ten tasks each, all on one topic of ten partitions) and the times to settle. Invariant: a cost is
-taken only when every task is RUNNING and had the time to go idle.
+measured only when every task is RUNNING and had the time to become idle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.usage import cpu_s, memory_mb
 
 TOPIC = "bench-records-idle"
 TASKS = 10
-"""Of each connector, and partitions of the topic."""
+"""Tasks of each connector, and partitions of the topic."""
 _CALLERS = 8
 
 
@@ -39,14 +39,14 @@ QUICK = Sizes(tasks=(20, 40), settle_s=10.0, measure_s=3.0)
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """What so many tasks cost."""
+    """The cost of that number of tasks."""
 
     cores: float
     memory_mb: float
 
 
 def write_input(bootstrap: str) -> None:
-    """A record in each partition, so that every task has had something to do."""
+    """Write a record to each partition, so that every task has had a record."""
     workload.create_topic(bootstrap, TOPIC, TASKS)
     producer = Producer({"bootstrap.servers": bootstrap})
     for partition in range(TASKS):
@@ -55,7 +55,7 @@ def write_input(bootstrap: str) -> None:
 
 
 async def measure(side: Side, job: Sink, folder: Path, sizes: Sizes, say: Callable[[str], None]) -> dict[int, Idle]:
-    """The cost by number of tasks; 0 = of the side without any."""
+    """The cost by number of tasks; 0 = of the side without tasks."""
     found: dict[int, Idle] = {}
     names: list[str] = []
     for count in (0, *sizes.tasks):

@@ -1,5 +1,5 @@
-"""What is moved, and how: one job for each row of the table, with the config that both sides are given.
-Only the Avro converters differ, because each side has but its own.
+"""The jobs of the table: one for each row, with the config for both sides. Only the Avro converters differ, because
+each side has a different one.
 
 Owns the configs and the goals. Knows neither side.
 """
@@ -18,7 +18,7 @@ _TYPES = "org.apache.kafka.connect.transforms."
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-#: What Java needs for its best figures, and what Herdmesh does without being told.
+#: The settings that Java needs for its best figures, and that are defaults in Herdmesh.
 _TUNED_PRODUCER = {
     "producer.override.compression.type": "lz4",
     "producer.override.batch.size": "262144",
@@ -42,7 +42,7 @@ class Sink:
     expected: workload.Expected
     tasks: tuple[int, ...] = (1, 2)
     java_converter: dict[str, str] | None = None
-    """Java's where it has no class of that name."""
+    """Java's class where it has none of that name."""
 
     def config(self, file: Path, tasks: int, *, java: bool = False) -> dict[str, str]:
         """The connector's config, for that side."""
@@ -69,13 +69,13 @@ class Source:
     converter: dict[str, str]
     steps: dict[str, str]
     form: Callable[[bytes], bytes]
-    """What the topic has of a line."""
+    """The topic's content for a line."""
     tasks: tuple[int, ...] = (1,)
     tuned: bool = True
-    """False: nothing is said of the clients, as most configs say nothing."""
+    """False: the config has no client settings, like most configs."""
 
     def config(self, file: Path, topic: str) -> dict[str, str]:
-        """The connector's config. What the producer may gather is the same on both sides, where it is said."""
+        """The connector's config. The producer's batch settings, where given, are the same on both sides."""
         return {
             "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
             "tasks.max": "1",
@@ -90,7 +90,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """A topic into a topic of the same broker, keys, values and times as they are."""
+    """A topic into a topic of the same broker, with unchanged keys, values and times."""
 
     name: str
     figure: str
@@ -98,10 +98,12 @@ class Mirror:
     goal: float
     tasks: tuple[int, ...] = (1, 2)
     tuned: bool = True
-    """As a source's."""
+    """As in a source."""
 
     def config(self, bootstrap: str, alias: str, tasks: int) -> dict[str, str]:
-        """The connector's config; the copy is called `alias.topic`. What Java does beyond copying is switched off."""
+        """The connector's config; the copy is called `alias.topic`. Java's other functions than copying are switched
+        off.
+        """
         return {
             "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
             "tasks.max": str(tasks),
@@ -121,7 +123,7 @@ class Mirror:
 
     @staticmethod
     def copy_of(topic: str, alias: str) -> str:
-        """What DefaultReplicationPolicy calls the topic at the target."""
+        """The topic's name at the target by DefaultReplicationPolicy."""
         return f"{alias}.{topic}"
 
 
@@ -167,12 +169,12 @@ JOBS: tuple[Job, ...] = (
 
 
 def avro(registry: str) -> Sink:
-    """The sink whose schema is in the registry of which that is Confluent's API."""
+    """The sink whose schema is in a registry; `registry` is the address of its Confluent API."""
     ours = {"": "io.confluent.connect.avro.AvroConverter", ".schema.registry.url": registry}
     java = {
         "": "io.apicurio.registry.utils.converter.AvroConverter",
         ".apicurio.registry.url": urljoin(registry, "/apis/registry/v2"),
-        # four bytes of id behind the first byte, as Confluent's
+        # four bytes of id after the first byte, as Confluent's
         ".apicurio.registry.as-confluent": "true",
         ".apicurio.registry.use-id": "contentId",
     }

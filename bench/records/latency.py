@@ -1,8 +1,9 @@
-"""How long a record is on its way at 1,000 records a second, steadily and after a pause longer than our runs linger.
+"""The latency of records at 1,000 records a second, steadily and after a pause longer than our runs linger.
 
-Owns the clock: from the producer's call to the moment a reader of the file has the line. Every record carries when it
-was sent. Invariants: the first seconds, in which either side still compiles or starts, are not counted as steady; the
-sides are measured in turn, several times, because what else the machine does between two of them is felt in full.
+Owns the clock: from the producer's call to the moment a reader of the file has the line. Every record carries the time
+when it was sent. Invariants: the first seconds, in which either side still compiles or starts, do not count as steady;
+the sides are measured alternately, several times, because other activity of the machine between two of them would
+affect the result.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of a round. Seconds; `pause_s` is longer than a run of ours lingers."""
+    """Times of a round, in seconds; `pause_s` is longer than a run of ours lingers."""
 
     rounds: int
     warm_s: float
@@ -42,21 +43,21 @@ class Sizes:
     burst_s: float
 
 
-#: An even number, so that each side is as often the first after the other: the second finds the broker warmer, by 0.2
-#: to 0.4 ms of the first record after a pause.
+#: An even number, so that each side is equally often the first: the second finds the broker warmer, by 0.2 to 0.4 ms
+#: for the first record after a pause.
 FULL = Sizes(rounds=4, warm_s=10.0, steady_s=20.0, pause_s=10.0, pauses=4, burst_s=2.0)
 QUICK = Sizes(rounds=2, warm_s=3.0, steady_s=3.0, pause_s=8.0, pauses=1, burst_s=1.0)
 
 
 @dataclass(slots=True)
 class Latencies:
-    """Milliseconds."""
+    """Times in milliseconds."""
 
     steady_ms: list[float] = field(default_factory=list[float])
     first_ms: list[float] = field(default_factory=list[float])
-    """Of the first record after each pause."""
+    """Latency of the first record after each pause."""
     burst_ms: list[float] = field(default_factory=list[float])
-    """Of the others after it."""
+    """Latency of the other records after it."""
 
 
 async def measure(side: Side, job: Sink, bootstrap: str, folder: Path, sizes: Sizes, number: int) -> Latencies:
@@ -91,7 +92,7 @@ async def measure(side: Side, job: Sink, bootstrap: str, folder: Path, sizes: Si
 
 
 def at(times: Sequence[float], point: float) -> float:
-    """A quantile; of a few times the greatest stands for the last percent."""
+    """A quantile; with few times the maximum serves as the last percent."""
     if point == 0.5:
         return statistics.median(times)
     ordered = sorted(times)
@@ -107,7 +108,7 @@ class _Sender:
         self.sent = 0
 
     def send(self, duration_s: float) -> None:
-        """For so long. Blocking."""
+        """Send for that time. Blocking."""
         begun_s = time.monotonic()
         for number in range(int(duration_s * RATE)):
             wait_s = begun_s + number * _INTERVAL_S - time.monotonic()

@@ -1,9 +1,10 @@
 """One job on one side, timed from the create call until the last record is at the other end.
 
-Owns the clock and the looking. `first_s` and `last_s` are when a reader of the file, or of committed records of the
-topic, sees the first and the last record. Processor time is all of the side's processes', not the broker's.
+Owns the clock and the checks. `first_s` and `last_s` are the times when a reader of the file, or of committed records
+of the topic, sees the first and the last record. Processor time is of all of the side's processes, without the
+broker's.
 
-Invariant: a timing is only given of a run whose output was checked to be complete.
+Invariant: a timing is given only for a run whose output was checked to be complete.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package exports it too, but not for type checkers
 
 from bench.records import workload
 from bench.records.jobs import Job, Mirror, Sink, Source
@@ -32,7 +33,7 @@ _ASK_S = 30.0
 _FILE_PAUSE_S = 0.01
 _TOPIC_PAUSE_S = 0.01
 _MARKERS_MAX = 50
-#: How a broker, and the client's own memory of it, say so differs with how far the topic is.
+#: The error of the broker, or of the client's cache, depends on how far the creation of the topic is.
 _NOT_MADE_YET = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -77,12 +78,12 @@ class Place:
 
     @property
     def input_file(self) -> Path:
-        """What the sources read."""
+        """The input of the sources."""
         return self.folder / "input.txt"
 
 
 async def move(side: Side, job: Job, tasks: int, name: str, place: Place) -> Moved:
-    """Run the job on that side under that name and check what it made. Raises AssertionError when that is not right."""
+    """Run the job on that side under that name and check its output. Raises AssertionError for wrong output."""
     if isinstance(job, Sink):
         return await _sink(side, job, tasks, name, place)
     if isinstance(job, Mirror):
@@ -132,8 +133,9 @@ async def _mirror(side: Side, job: Mirror, tasks: int, name: str, place: Place) 
 async def timed(
     side: Side, name: str, config: dict[str, str], place: Place, look: Callable[[float], tuple[float, float]]
 ) -> Moved:
-    """Create the connector, wait for what `look` tells (the times of the first and the last record; it blocks, and is
-    given when the create call began), and delete it."""
+    """Create the connector, wait for the result of `look` (the times of the first and the last record; it blocks, and
+    its argument is the time of the create call), and delete the connector.
+    """
     used_s = cpu_s(side.everything())
     begun_s = time.monotonic()
     looking = asyncio.create_task(asyncio.to_thread(look, begun_s))
@@ -164,8 +166,9 @@ def _lines(file: Path, place: Place, begun_s: float) -> tuple[float, float]:
 
 
 def _looking(place: Place, topic: str, partitions: int) -> Any:
-    """A client that has been answered: the first question of one in fifty takes three seconds, in which all records may
-    come and none is seen. Blocking."""
+    """A client with one answered request: the first request of one client in fifty takes three seconds, in which all
+    records could arrive unseen. Blocking.
+    """
     admin: Any = AdminClient({"bootstrap.servers": place.bootstrap, **NO_AUTO_CREATION})
     ends(admin, topic, partitions)
     return admin
@@ -174,8 +177,9 @@ def _looking(place: Place, topic: str, partitions: int) -> Any:
 def _committed(
     admin: Any, topic: str, lasts: Sequence[tuple[int, bytes]], place: Place, begun_s: float
 ) -> tuple[float, float]:
-    """Look where committed records end until every partition's last record is there; `lasts` are the records and the
-    last value of each partition. Blocking. `admin`: `_looking`'s."""
+    """Poll the ends of committed records until every partition's last record is there; `lasts` has the number of
+    records and the last value of each partition. Blocking. `admin`: from `_looking`.
+    """
     first_s, before = 0.0, [0] * len(lasts)
     waiting = set(range(len(lasts)))
     while True:
@@ -185,7 +189,7 @@ def _committed(
             first_s = now_s
         for number in list(waiting):
             records, last = lasts[number]
-            # Markers of transactions have offsets too, so only the record itself tells that it is there.
+            # Transaction markers have offsets too, so only the record itself proves that it is there.
             if found[number] > before[number] and found[number] >= records:
                 start = max(0, found[number] - _MARKERS_MAX)
                 *_, latest = workload.committed_values(place.bootstrap, topic, start, number)
@@ -199,7 +203,7 @@ def _committed(
 
 
 def ends(admin: Any, topic: str, partitions: int) -> list[int]:
-    """Where committed records end in each partition; 0 while the topic is being made. Raises KafkaException."""
+    """The end of committed records in each partition; 0 while the topic is being created. Raises KafkaException."""
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
     futures = list_offsets(admin, asked, isolation_level=IsolationLevel.READ_COMMITTED, timeout_s=_ASK_S)
     try:
@@ -211,6 +215,6 @@ def ends(admin: Any, topic: str, partitions: int) -> list[int]:
 
 
 def check_time(begun_s: float, found: int, place: Place) -> None:
-    """Raises TimeoutError when a look lasts too long."""
+    """Raise TimeoutError when the wait takes too long."""
     if time.monotonic() - begun_s > _TIMEOUT_S:
         raise TimeoutError(f"{found} of {place.records} records after {_TIMEOUT_S:g} s")

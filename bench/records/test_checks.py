@@ -1,6 +1,6 @@
-"""The bench believes no side: a file with a record too few, twice or wrong is refused, in either side's text.
+"""Tests of the bench's checks: a file with a missing, repeated or wrong record is refused, in either side's text.
 
-And what both sides are given as Avro is the same record, asked of the same registry.
+Both sides get the same Avro record, with a schema from the same registry.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def test_a_file_must_have_every_record_once(tmp_path: Path, text: Callable[[int]
 
 
 @pytest.mark.parametrize("text", [ours, map_of_java, struct_of_java])
-def test_a_file_must_have_what_the_transformations_make(tmp_path: Path, text: Callable[[int], str]) -> None:
+def test_a_file_must_have_the_results_of_the_transformations(tmp_path: Path, text: Callable[[int], str]) -> None:
     lines = [text(number).replace("lazy", "late") for number in range(RECORDS)]
     with pytest.raises(AssertionError, match="lazy"):
         workload.check_file(written(tmp_path, lines), RECORDS, workload.transformed)
 
 
-def test_a_digest_is_of_all_lines_in_order(tmp_path: Path) -> None:
+def test_a_digest_covers_all_lines_in_order(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     workload.write_file(path, RECORDS)
     values = [workload.hoisted(workload.text(number)) for number in range(RECORDS)]
@@ -63,9 +63,9 @@ def test_a_digest_is_of_all_lines_in_order(tmp_path: Path) -> None:
     assert workload.digest(values) != workload.digest(values[::-1])
 
 
-def test_an_avro_value_is_the_record_behind_the_id_of_its_schema() -> None:
+def test_an_avro_value_is_the_schema_id_and_the_record() -> None:
     value = workload.avro(258)(3)
-    # Avro's own rules by hand: zigzag numbers, a text behind its length, a double as it is in memory
+    # Avro's own rules by hand: zigzag numbers, a text after its length, a double as in memory
     begin = b"\x00\x00\x00\x01\x02" + b"\x06" + b"\x0auser3" + b"\x22user3@example.com" + struct.pack("<d", 3 * 0.01)
     assert value.startswith(begin)
     assert value.endswith(b"\x56the quick brown fox jumps over the lazy dog")
@@ -73,7 +73,7 @@ def test_an_avro_value_is_the_record_behind_the_id_of_its_schema() -> None:
     assert read(io.BytesIO(value[5:]), workload.AVRO_SCHEMA, None) == workload.record(3)
 
 
-def test_both_sides_read_avro_with_the_same_config_but_for_the_converter() -> None:
+def test_both_sides_read_avro_with_configs_that_differ_only_in_the_converter() -> None:
     registry = "http://127.0.0.1:1/apis/ccompat/v7"
     ours = jobs.avro(registry).config(Path("out.txt"), 2)
     java = jobs.avro(registry).config(Path("out.txt"), 2, java=True)
@@ -84,7 +84,7 @@ def test_both_sides_read_avro_with_the_same_config_but_for_the_converter() -> No
 
 
 class Refusing:
-    """An admin client whose broker answers every question with one error."""
+    """An admin client whose broker answers every request with one error."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -102,11 +102,11 @@ class Refusing:
         KafkaError.NOT_LEADER_FOR_PARTITION,
     ],
 )
-def test_a_topic_that_is_being_made_has_no_records_yet(code: int) -> None:
+def test_a_topic_that_is_being_created_has_no_records_yet(code: int) -> None:
     assert moving.ends(Refusing(code), "t", 2) == [0, 0]
 
 
 @pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._TIMED_OUT])
-def test_a_broker_that_cannot_tell_where_a_topic_ends_ends_the_bench(code: int) -> None:
+def test_a_broker_that_does_not_return_the_end_of_a_topic_ends_the_bench(code: int) -> None:
     with pytest.raises(KafkaException):
         moving.ends(Refusing(code), "t", 2)

@@ -1,9 +1,9 @@
-"""The records that both sides move, and the proof that all of them arrived.
+"""The records that both sides move, and the check that all of them arrived.
 
-Owns what a record is (the 166 bytes of the design's feasibility figures), its forms in topics and in a file, and what
-must be found at the other end. Knows neither side.
+Owns the content of a record (the 166 bytes of the design's feasibility figures), its forms in topics and in a file, and
+the expected output. Knows neither side.
 
-Invariant: a check passes only when every record arrived exactly once; contents are compared whole where both sides
+Invariant: a check passes only when every record arrived exactly once. Contents are compared completely where both sides
 must write the same bytes, else in a sample (each side has its own text for a map).
 """
 
@@ -33,7 +33,7 @@ JSON_TOPIC = "bench-records-json"
 SCHEMA_TOPIC = "bench-records-schema"
 AVRO_TOPIC = "bench-records-avro"
 PARTITIONS = 2
-_SAMPLE = 997  # every so manieth line is compared whole
+_SAMPLE = 997  # one line in this many is compared completely
 _AT_ONCE = 10_000
 _TIMEOUT_S = 120.0
 _FIELDS = (("id", "int64"), ("name", "string"), ("email", "string"), ("amount", "double"), ("ts", "int64"),
@@ -51,11 +51,11 @@ AVRO_SCHEMA = {
     "fields": [{"name": name, "type": "long" if kind == "int64" else kind} for name, kind in _FIELDS],
 }
 _HEAD = b'{"schema":' + json.dumps(_SCHEMA).encode() + b',"payload":'
-#: In JSON, in the text of a Java map and in that of a Struct.
+#: The id in JSON, in the text of a Java map and in that of a Struct.
 _ID = re.compile(rb'(?:"id": ?|[{, ]id=)(\d+)')
 
 Expected = Callable[[int], Mapping[str, Any]]
-"""The fields of a record, by its number."""
+"""The expected fields of a record, by its number."""
 
 
 def record(number: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def enveloped(number: int) -> bytes:
 
 
 def avro(schema_id: int) -> Callable[[int], bytes]:
-    """What gives the record as Avro, behind the five bytes that name its schema in the registry."""
+    """A function that returns a record as Avro, after the five bytes that name its schema in the registry."""
     head = b"\0" + schema_id.to_bytes(4, "big")
     parse: Callable[..., Any] = parse_schema
     schema = parse(AVRO_SCHEMA)
@@ -112,7 +112,7 @@ def avro(schema_id: int) -> Callable[[int], bytes]:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Make a topic."""
+    """Create a topic."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result()
@@ -132,7 +132,7 @@ def register_avro(registry: str) -> int:
 
 
 def write_topic(bootstrap: str, topic: str, records: int, value: Callable[[int], bytes]) -> None:
-    """A topic of so many records, compressed with lz4."""
+    """Write a topic of that many records, compressed with lz4."""
     create_topic(bootstrap, topic, PARTITIONS)
     producer = Producer(
         {
@@ -154,7 +154,7 @@ def write_topic(bootstrap: str, topic: str, records: int, value: Callable[[int],
 
 
 def write_file(path: Path, records: int) -> None:
-    """A file of so many lines."""
+    """Write a file of that many lines."""
     with path.open("wb") as file:
         file.writelines(text(number) + b"\n" for number in range(records))
 
@@ -163,8 +163,9 @@ def write_file(path: Path, records: int) -> None:
 
 
 def check_file(file: Path, records: int, expected: Expected) -> None:
-    """Every record is in one line of the file, and those of the sample have the fields they must have. Raises
-    AssertionError."""
+    """Assert that every record is in one line of the file, and that those of the sample have the expected fields.
+    Raises AssertionError.
+    """
     found = bytearray(records)
     lines = 0
     for chunk in _chunks(file):
@@ -180,14 +181,14 @@ def check_file(file: Path, records: int, expected: Expected) -> None:
 
 
 def _chunks(file: Path) -> Iterator[bytes]:
-    """Whole lines."""
+    """Chunks of complete lines."""
     with file.open("rb") as reader:
         while chunk := reader.read(8 << 20):
             yield chunk + reader.readline()
 
 
 def _fields(line: bytes) -> dict[str, Any]:
-    """Of JSON, `{id=1, ...}` or `Struct{id=1,...}`; the two last give texts."""
+    """The fields of JSON, `{id=1, ...}` or `Struct{id=1,...}`; the last two give texts."""
     if line.startswith(b'{"'):
         return json.loads(line)
     inner = line.decode().removeprefix("Struct").strip("{}")
@@ -203,7 +204,7 @@ def _compare(fields: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 
 def digest(values: Iterable[bytes]) -> str:
-    """Of all values in order."""
+    """The digest of all values in order."""
     made = hashlib.sha256()
     for value in values:
         made.update(value)
@@ -218,7 +219,9 @@ def digest_of_file(path: Path, form: Callable[[bytes], bytes]) -> str:
 
 
 def check_topic(bootstrap: str, topic: str, records: int, expected: str) -> None:
-    """The committed records of the topic's only partition are those, and in that order. Raises AssertionError."""
+    """Assert that the topic's only partition has exactly the expected committed records, in that order. Raises
+    AssertionError.
+    """
     values = list(committed_values(bootstrap, topic, 0))
     assert len(values) == records, f"{len(values)} records, not {records}"
     assert digest(values) == expected, "the records are not those of the file, or not in its order"
@@ -226,7 +229,9 @@ def check_topic(bootstrap: str, topic: str, records: int, expected: str) -> None
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The committed records of one partition: how many, the digest of keys, values and times, and the last value."""
+    """The committed records of one partition: their number, the digest of keys, values and times, and the last
+    value.
+    """
 
     records: int
     digest: str
@@ -234,7 +239,7 @@ class Content:
 
 
 def contents(bootstrap: str, topic: str) -> list[Content]:
-    """What is in each partition of a topic of `PARTITIONS`."""
+    """The content of each partition of a topic of `PARTITIONS`."""
     return [_content(bootstrap, topic, number) for number in range(PARTITIONS)]
 
 

@@ -3,8 +3,8 @@
     make bench-scale
     make bench-scale ARGS="--connectors 100 700 --watchers 50"
 
-Each size has a broker, two stores, a herder and workers that only speak the protocol, all of their own. Prints a
-Markdown table of all sizes with the law by which each figure grows. Run it alone.
+Each size has a broker, two stores, a herder and workers without tasks that only use the protocol, all of their own.
+Prints a Markdown table of all sizes with the law by which each figure grows. Run it alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WAIT_S = 300.0
 _PAUSE_S = 0.2
 _BIG_TASKS = 500
 _CHURN = 300
-#: issue 25 names its goals for so many connectors.
+#: issue 25 sets its goals for this many connectors.
 _GOALS_UP_TO = 700
 
 
@@ -59,7 +59,7 @@ class _Client:
                     if len(found.workers) == count:
                         return
                 except HerdmeshError:
-                    pass  # nobody leads yet
+                    pass  # no herder leads yet
                 await asyncio.sleep(_PAUSE_S)
 
     async def create(self, name: str, tasks: int) -> None:
@@ -69,7 +69,7 @@ class _Client:
         await self._stub.CreateConnector(request, timeout=60)
 
     async def reconfigure(self, name: str, tasks: int) -> None:
-        """Give a connector, and so all its tasks, another config."""
+        """Change a connector's config, and so that of all its tasks."""
         config = properties.to_proto({**_config(name, tasks), "note": "new"})
         request = pb.UpdateConnectorRequest(request_id=new_request_id(), name=name, config=config)
         await self._stub.UpdateConnector(request, timeout=60)
@@ -79,11 +79,11 @@ class _Client:
         await self._stub.DeleteConnector(pb.DeleteConnectorRequest(request_id=new_request_id(), name=name), timeout=60)
 
     async def describe(self, name: str) -> pb.GetConnectorResponse:
-        """What `herd describe` asks."""
+        """Send the requests of `herd describe`."""
         return await self._stub.GetConnector(pb.GetConnectorRequest(name=name), timeout=60)
 
     async def until_running(self, units: int, of: str = "", started: int = 0) -> None:
-        """Wait until so many units run, and those of one connector were started so often."""
+        """Wait until `units` units run, and those of the connector `of` were started `started` times."""
         async with asyncio.timeout(_WAIT_S):
             while await self._running() < units or (of and await self._starts(of) < started):  # noqa: ASYNC110 - as a user
                 await asyncio.sleep(_PAUSE_S)
@@ -206,7 +206,7 @@ async def _big(client: _Client, units: int, figures: dict[str, float]) -> None:
 
 async def _churn(stack: Stack, client: _Client, figures: dict[str, float]) -> None:
     before = stack.usage()
-    for _ in range(2):  # what the first ones leave is what any mesh has that ran for a while
+    for _ in range(2):  # the first rounds leave the garbage that any mesh has after a while
         before = stack.usage()
         for _ in range(_CHURN):
             await client.create("again", 1)
@@ -217,7 +217,7 @@ async def _churn(stack: Stack, client: _Client, figures: dict[str, float]) -> No
 
 
 async def main(sizes: Sequence[int], watchers: int) -> int:
-    """Measure every size and print the table. Returns how many goals were missed."""
+    """Measure every size and print the table. Returns the number of missed goals."""
     measured: dict[int, dict[str, float]] = {}
     below: list[str] = []
     for size in sizes:

@@ -1,7 +1,7 @@
-"""What is measured at each size, the law by which each figure grows, and the goals.
+"""The figures at each size, the law by which each grows, and the goals.
 
-Owns the text of the table, the fit of a law and the goals of issue 25. A law is the first of constant, linear, n log n
-and quadratic that none after it comes twice as near to.
+Owns the text of the table, the fit of a law and the goals of issue 25. The law is the first of constant, linear, n log
+n and quadratic for which no later one has less than half its error.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 #: tasks of the connectors in turn: 1,120 tasks, so 1,820 units, at 700 connectors.
 TASKS = (1, 2, 1, 2, 2)
-#: a figure is constant where it varies by this share of its mean; a law with more root mean square error is doubtful.
+#: a figure is constant if it varies by at most this share of its mean; a law with a larger root mean square error is
+#: doubtful.
 _ERROR_MAX = 0.10
-#: what no measurement here can tell from nothing, by the end of the figure's name.
+#: differences too small for these measurements, by the end of the figure's name.
 _NOISE = {", MB": 3.0, ", ms": 15.0, ", s": 0.5, "threads": 3.0, "a second": 0.0}
 #: n is in thousands of units, so that the numbers are readable.
 _GROWTH: Mapping[str, tuple[Callable[[float], float], str]] = {
@@ -25,13 +26,14 @@ _GROWTH: Mapping[str, tuple[Callable[[float], float], str]] = {
 
 
 def units_of(connectors: int) -> int:
-    """Connectors and their tasks."""
+    """Number of connectors and their tasks."""
     return sum(1 + TASKS[number % len(TASKS)] for number in range(connectors))
 
 
 def law(figure: str, units: Sequence[int], values: Sequence[float]) -> str:
-    """`linear: 0.4 + 2.1 n`, n in thousands of units; `-` for fewer than two sizes. Where no law comes near, its
-    error is told."""
+    """`linear: 0.4 + 2.1 n`, n in thousands of units; `-` for fewer than two sizes. If no law fits, the text has its
+    error.
+    """
     if len(set(units)) < 2:
         return "-"
     mean = statistics.fmean(values)
@@ -58,8 +60,9 @@ def law(figure: str, units: Sequence[int], values: Sequence[float]) -> str:
 
 
 def table(measured: Mapping[int, Mapping[str, float]], units: Callable[[int], int] = units_of) -> str:
-    """One column a size, one row a figure, and its law, as a Markdown table. `units` of a size: the size itself where
-    it counts units already."""
+    """A Markdown table with one column per size, one row per figure, and its law. `units` maps a size to its units:
+    identity where sizes are units.
+    """
     sizes = sorted(measured)
     counts = [units(size) for size in sizes]
     heads = [
@@ -75,7 +78,7 @@ def table(measured: Mapping[int, Mapping[str, float]], units: Callable[[int], in
     return "\n".join(lines)
 
 
-#: of issue 25, up to 700 connectors: the beginning of a figure's name, and what it must be at least, or at most.
+#: of issue 25, up to 700 connectors: the beginning of a figure's name, and its minimum or maximum.
 AT_LEAST = {"lists with status": 200.0}
 AT_MOST = {
     "200 watchers: last snapshot": 5.0,
@@ -83,7 +86,7 @@ AT_MOST = {
     "a connector of 500 tasks: described": 1_000.0,
     "slowest step": 50.0,
     "times that the leader lost": 0.0,
-    # Spark's two pools of 100, and what its slots have: `bench/README.md`, "Threads of a worker's JVM".
+    # Spark's two pools of 100, and the threads of its slots: `bench/README.md`, "Threads of a worker's JVM".
     "all run: worker's JVM: threads": 340.0,
     "in the end: worker's JVM: threads": 340.0,
 }

@@ -1,11 +1,11 @@
-"""Load on a mesh from processes of its own: workers that only speak the protocol, watchers, and callers of lists.
+"""Load on a mesh from processes of its own: workers that only use the protocol, watchers, and callers of lists.
 
     python -m bench.scale.load workers HERDER STATUS_STORE COUNT
     python -m bench.scale.load watch HERDER COUNT
     python -m bench.scale.load list HERDER CALLERS SECONDS
 
-Each prints one JSON line once it has done what it measures, and then holds what it has open until its standard input
-closes, so that the other side can be measured meanwhile.
+Each prints one JSON line after its measurement, and then keeps its connections open until its standard input closes, so
+that the other side can be measured meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PUTS_MAX = 100
 
 
 class BatchingWorker(SessionWorker):
-    """Writes its statuses in batches, as a real worker does, and not one after the other."""
+    """A worker that writes its statuses in batches, as a real one does, and not one by one."""
 
     def __init__(self, worker_id: str, herder: str, status_store: str) -> None:
         super().__init__(worker_id, herder, status_store)
@@ -77,7 +77,7 @@ async def _watch(herder: str, count: int) -> None:
     complete = asyncio.Event()
 
     channels = [connect(herder) for _ in range(count)]
-    for channel in channels:  # one after the other: a backlog of connections is not what is measured
+    for channel in channels:  # one after the other: a backlog of connections is not part of the measurement
         await channel.channel_ready()
     begun_s = time.monotonic()
     request = pb.WatchConnectorsRequest()
@@ -113,7 +113,7 @@ async def _list(herder: str, callers: int, seconds: float) -> None:
     async def one() -> None:
         channel = connect(herder)
         request = pb.ListConnectorsRequest(view=pb.CONNECTOR_VIEW_STATUS)
-        # The answer stays bytes: what a caller does with it is not measured.
+        # The response stays bytes: decoding by the caller is not part of the measurement.
         call = channel.unary_unary(
             "/herdmesh.api.herder.v1.ConnectorService/ListConnectors",
             request_serializer=pb.ListConnectorsRequest.SerializeToString,
@@ -135,7 +135,7 @@ def _at(ordered: Sequence[float], part: float) -> float:
 
 
 async def _hold(said: object) -> None:
-    """Say it, and wait until standard input closes."""
+    """Print the result, and wait until standard input closes."""
     print(json.dumps(said), flush=True)
     await asyncio.to_thread(sys.stdin.read)
 

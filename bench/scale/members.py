@@ -1,18 +1,18 @@
-"""Members that come and go, with real processes: whose units restart, how long it takes, memory and threads.
+"""Members that come and go, with real processes: restarts of units, times, memory and threads.
 
     make bench-scale-members
     make bench-scale-members ARGS="--units 700 1500 --results members.json"
 
 Each size has a mesh of its own, and half as many connectors as units, each with one task that soon idles. Then, one
-after the other: a worker is killed and returns, the leading herder is killed, the replica of each store that writes is
-killed, a worker is drained and let back, each worker is stopped cleanly and returns (a rolling restart), everything is
+after the other: a worker is killed and returns, the leading herder is killed, the writing replica of each store is
+killed, a worker is drained and undrained, each worker is stopped cleanly and returns (a rolling restart), everything is
 stopped and started again, and a worker is added. A start is needless if its unit was not on a worker that went; a move
-for balance, which comes later and a few at a time, is counted beside. After the full restart the herders balance after
-5 s, not after the default of five minutes, so that what the added worker is given can be counted. Prints
-a Markdown table of all sizes with the law by which each figure grows; `--results` keeps the figures in a file, and
-sizes that were measured before are in the table, too. Exit code 1 when any start was needless, or a goal was missed.
+for balance, which comes later and a few at a time, is counted separately. After the full restart the herders balance
+after 5 s, not after the default of five minutes, so that the units moved to the added worker can be counted. Prints a
+Markdown table of all sizes with the law by which each figure grows; `--results` keeps the figures in a file, and sizes
+that were measured before are in the table, too. Exit code 1 when any start was needless, or a goal was missed.
 
-Owns the story and its counts, from the logs of the herders.
+Owns the sequence of changes and its counts, from the logs of the herders.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _TOPIC = "scale-members"
 _CREATORS = 8
 _WAIT_S = 600.0
 _LOOK_S = 0.5
-#: how long after a change nothing more may start.
+#: time after a change in which nothing more may start.
 _AFTERWARDS_S = 5.0
-#: of the herders after the full restart.
+#: balance delay of the herders after the full restart.
 _BALANCE_DELAY_MS = 5_000
 
 
 class Story:
-    """One size. `figures` has what was measured so far."""
+    """The sequence of changes at one size. `figures` has the measurements so far."""
 
     def __init__(self, mesh: RealMesh, units: int, afterwards_s: float = _AFTERWARDS_S) -> None:
         self._mesh = mesh
@@ -59,7 +59,7 @@ class Story:
         self.figures: dict[str, float] = {}
 
     async def tell(self) -> None:
-        """Everything, in order."""
+        """Carry out all changes, in order."""
         mesh = self._mesh
         begun_s = time.monotonic()
         await self.create()
@@ -100,7 +100,7 @@ class Story:
             self._note(f"{when}: {figure}", value)
 
     async def create(self) -> None:
-        """Half as many connectors as units, each with one task."""
+        """Create half as many connectors as units, each with one task."""
         await asyncio.to_thread(_make_topic, self._mesh.stack.broker.bootstrap)
         names = iter(range(self._units // 2))
         channel = connect(await self._mesh.leader_address())
@@ -142,7 +142,7 @@ class Story:
         self._note(f"{what}: all run after, s", took_s)
 
     async def _until_changed(self, gone: str) -> None:
-        """Until the leader has noticed that a worker went: no unit is shown RUNNING there."""
+        """Wait until the leader has noticed that a worker went: no unit is shown RUNNING there."""
         end_s = time.monotonic() + 60
         while gone and time.monotonic() < end_s:
             shown = await self._mesh.shown()
@@ -153,7 +153,9 @@ class Story:
             await asyncio.sleep(0.1)
 
     def _count(self, what: str, its: set[Unit]) -> int:
-        """Starts since the last look; `its` are the units of the workers that went. Returns the moves for balance."""
+        """Count the starts since the last call; `its` are the units of the workers that went. Returns the moves for
+        balance.
+        """
         total, needless, balanced = counted(self._mesh.news(), its)
         self._note(f"{what}: starts", total)
         self._note(f"{what}: needless starts", needless)
@@ -167,7 +169,7 @@ class Story:
         self._mesh.kill(await self._mesh.leader())
 
     async def _kill_writer(self, store: str) -> None:
-        """Until a process that was not killed writes."""
+        """Kill the writing replica, and wait until another process writes."""
         end_s = time.monotonic() + 60
         killed = 0
         while True:
@@ -219,7 +221,7 @@ class Story:
         self._note(f"{what}: each has its share after, s", took_s)
 
     async def _until_even(self) -> dict[Unit, tuple[int, str]]:
-        """Until everything runs and workers are even: connectors and tasks are each spread to within one."""
+        """Wait until everything runs and workers are even: connectors and tasks are each spread to within one."""
         end_s = time.monotonic() + _WAIT_S
         while True:
             shown = await self._until_running()
@@ -233,8 +235,9 @@ class Story:
 
 
 def counted(said: Sequence[dict[str, Any]], its: set[Unit]) -> tuple[int, int, int]:
-    """Of what herders told workers: starts, starts that nobody needed, units that moved for balance. `its` are the
-    units of the workers that went: each of them is started once."""
+    """From the herders' commands to workers: starts, needless starts, units that moved for balance. `its` are the units
+    of the workers that went: each of them needs one start.
+    """
     starts, balanced = Counter[Unit](), set[Unit]()
     for one in said:
         unit = _unit(one["unit"])
@@ -247,7 +250,7 @@ def counted(said: Sequence[dict[str, Any]], its: set[Unit]) -> tuple[int, int, i
 
 
 def _unit(label: str) -> Unit:
-    """Of `[flights|task-0]` or `[flights|worker]`."""
+    """The unit of `[flights|task-0]` or `[flights|worker]`."""
     connector, _, which = label[1:-1].rpartition("|")
     return connector, None if which == "worker" else int(which.removeprefix("task-"))
 
@@ -259,7 +262,7 @@ def _make_topic(bootstrap: str) -> None:
 
 
 async def measure(units: int) -> dict[str, float]:
-    """Every figure at one size; of a story that breaks off, those until then."""
+    """Every figure at one size; if the sequence fails, the figures until then."""
     with tempfile.TemporaryDirectory(prefix="herdmesh-bench-members-") as folder:
         mesh = RealMesh(Path(folder))
         await mesh.start()
@@ -275,7 +278,7 @@ async def measure(units: int) -> dict[str, float]:
 
 
 def main(sizes: Sequence[int], results: Path | None) -> int:
-    """All sizes; how many starts were needless, stories broke off, and goals were missed."""
+    """Measure all sizes; returns the number of needless starts, failed sequences, and missed goals."""
     measured: dict[int, dict[str, float]] = {}
     if results is not None and results.exists():
         measured = {int(units): figures for units, figures in json.loads(results.read_text()).items()}

@@ -1,6 +1,6 @@
 """A mesh of real processes: a broker, two replicas of each store, two herders and two workers with Spark.
 
-Owns what can be asked of it and done to it: who leads, which replica writes, what runs where, `kill -9`. Invariant:
+Owns the queries and changes of it: the leader, the writing replica, the place of each unit, `kill -9`. Invariant:
 processes are ended by their own ids.
 """
 
@@ -32,12 +32,12 @@ from herdmesh.rpc.request_ids import new_request_id
 HERDERS = ("herder", "herder-2")
 KINDS = ("config-store", "status-store", "herder", "worker")
 
-#: a connector, or (with a number) a task of it.
+#: a connector, or (with a number) one of its tasks.
 Unit = tuple[str, int | None]
 
 
 class RealMesh:
-    """A stack, and what its herders logged."""
+    """A stack, and the logs of its herders."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,26 +49,26 @@ class RealMesh:
         await self.stack.start(300)
 
     async def again(self, service_env: Mapping[str, str]) -> None:
-        """A stack anew on the same data, with more settings."""
+        """Start a new stack on the same data, with more settings."""
         self.stack = Stack(replace(self._settings, service_env=service_env))
         await self.stack.start(300)
 
     async def drain(self, worker_id: str) -> None:
-        """Have the leader move everything off a worker."""
+        """Have the leader move all units off a worker."""
         channel = connect(await self.leader_address())
         request = admin_pb.DrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
         await ConnectorServiceStub(channel).DrainWorker(request, timeout=60)
         await channel.close()
 
     async def undrain(self, worker_id: str) -> None:
-        """Let a drained worker take work again."""
+        """Let a drained worker take units again."""
         channel = connect(await self.leader_address())
         request = admin_pb.UndrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
         await ConnectorServiceStub(channel).UndrainWorker(request, timeout=60)
         await channel.close()
 
     def news(self) -> list[dict[str, Any]]:
-        """What herders told workers to start and to stop since the last look."""
+        """The herders' start and stop commands to workers since the last call."""
         found: list[dict[str, Any]] = []
         for log in sorted((self._folder / "logs").glob("herder*.log")):
             text = log.read_bytes()
@@ -79,7 +79,7 @@ class RealMesh:
         return found
 
     async def shown(self) -> dict[Unit, tuple[int, str]]:
-        """State and worker of every unit, as the leader tells them; empty while nobody leads."""
+        """State and worker of every unit, from the leader; empty while no herder leads."""
         for address in self.stack.addresses("herder"):
             channel = connect(address)
             try:
@@ -106,15 +106,15 @@ class RealMesh:
         raise RuntimeError("no herder leads")
 
     async def leader_address(self) -> str:
-        """Where the leader listens."""
+        """The address at which the leader listens."""
         return self.stack.addresses("herder")[HERDERS.index(await self.leader())]
 
     def worker_name(self, worker_id: str) -> str:
-        """The process of a worker id, which is its address."""
+        """The name of the process with that worker id, which is its address."""
         return f"worker-{list(self.stack.addresses('worker')).index(worker_id) + 1}"
 
     async def writer(self, store: str) -> str:
-        """The name of the replica of a store that writes; empty while none does."""
+        """The name of the writing replica of a store; empty while none writes."""
         replicas = [name for name in self.stack.processes if name.startswith(store)]
         for name, address in zip(replicas, self.stack.addresses(store), strict=True):
             channel = connect(address)
@@ -126,26 +126,28 @@ class RealMesh:
                 if (await asked).status.role == store_pb2.STORE_ROLE_WRITER:
                     return name
             except HerdmeshError:
-                continue  # it was killed and is not back
+                continue  # it was killed and has not restarted yet
             finally:
                 await channel.close()
         return ""
 
     def pid(self, name: str) -> int:
-        """The process that has that name now; 0 = it is being started again."""
+        """The process that has that name now; 0 = it is restarting."""
         mark = self.stack.processes[name].mark
         return mark.pid if mark is not None else 0
 
     def terminate(self, name: str) -> None:
-        """SIGTERM; its supervisor starts it again, as after a crash."""
+        """Send SIGTERM; the supervisor starts the process again, as after a crash."""
         psutil.Process(self.pid(name)).terminate()
 
     def kill(self, name: str) -> None:
-        """kill -9; its supervisor starts it again."""
+        """Send kill -9; the supervisor starts the process again."""
         psutil.Process(self.pid(name)).kill()
 
     def usage(self) -> dict[str, float]:
-        """Memory and threads of the largest process of each kind; a worker's own, its JVM's, and those of its runs."""
+        """Memory and threads of the largest process of each kind; for a worker its own, its JVM's, and those of its
+        runs.
+        """
         found: dict[str, float] = {}
 
         def most(figure: str, value: float) -> None:

@@ -26,7 +26,7 @@ _LOAD_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one process has."""
+    """The memory and threads of one process."""
 
     memory_mb: float
     threads: int
@@ -40,7 +40,7 @@ class Load:
 
     @classmethod
     async def start(cls, log: Path, *arguments: str) -> Load:
-        """Begin; `said` is what it measured. Its complaints go to `log`."""
+        """Start the load; `said` returns its measurement. Its errors go to `log`."""
         pipe = asyncio.subprocess.PIPE
         command = (sys.executable, "-m", "bench.scale.load", *arguments)
         with log.open("ab") as errors:
@@ -49,7 +49,7 @@ class Load:
             )
 
     async def said(self) -> dict[str, Any]:
-        """Its JSON line. Raises RuntimeError when it ended without one, TimeoutError."""
+        """The load's JSON line. Raises RuntimeError when it ended without one, TimeoutError."""
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), _LOAD_S)
         if not line:
@@ -57,7 +57,7 @@ class Load:
         return json.loads(line)
 
     async def stop(self) -> None:
-        """Let go of what it holds open."""
+        """Close the connections of the load."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -92,7 +92,7 @@ class Stack:
         await self._run("herder", "herder", self.herder, common)
 
     async def stop(self) -> None:
-        """End what was started."""
+        """End the started processes."""
         for process in reversed(self._processes.values()):
             if process.returncode is None:
                 process.terminate()
@@ -105,7 +105,7 @@ class Stack:
         await self._broker.stop()
 
     async def load(self, *arguments: str) -> Load:
-        """Put a load on it."""
+        """Start a load on the stack."""
         return await Load.start(self._folder / f"{arguments[0]}.log", *arguments)
 
     def usage(self) -> dict[str, Usage]:
@@ -122,7 +122,7 @@ class Stack:
         return times.user + times.system
 
     def logged(self, name: str, event: str) -> Sequence[dict[str, Any]]:
-        """What a process logged under that event, oldest first."""
+        """The entries of a process's log with that event, oldest first."""
         lines = (self._folder / f"{name}.log").read_text().splitlines()
         parsed = [json.loads(line) for line in lines if f'"{event}"' in line and line.startswith("{")]
         return [line for line in parsed if line.get("event") == event]

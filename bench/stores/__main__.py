@@ -4,8 +4,8 @@
     make bench-stores ARGS="--quick"
     make bench-stores ARGS="--only replay,memory"
 
-Prints a table: figure, ours, Java's, ratio ours / Java's, goal, met or not. The machine's own speed cancels out in the
-ratios, another load on it does not: run it alone.
+Prints a table: figure, ours, Java's, ratio ours / Java's, goal, met or not. The ratios cancel the machine's own speed,
+not another load on it: run it alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def main(only: Sequence[str], *, quick: bool) -> list[Row]:
                 print(f"measuring: {figure}", flush=True)
                 found = await FIGURES[figure](bench)
                 rows += found
-                print(table(found), end="\n\n", flush=True)  # a run takes minutes; what is known is told
+                print(table(found), end="\n\n", flush=True)  # a run takes minutes; print the rows known so far
         finally:
             await broker.stop()
     return rows

@@ -1,4 +1,4 @@
-"""The figures, one function each: what is asked of both sides, and which rows of the table come of it.
+"""The figures, one function each: the requests to both sides, and the rows of the table from their results.
 
 Owns sizes, order and goals. Invariant: both sides of a row are measured in this run, on this broker, one after the
 other, each in a process of its own.
@@ -46,7 +46,7 @@ QUICK = Sizes(10_000, 200, 1, 256, 100, 100, 40)
 
 
 class Bench:
-    """What every figure needs: the broker, Java, a folder, the sizes."""
+    """The common parts of all figures: the broker, Java, a folder, the sizes."""
 
     def __init__(self, bootstrap: str, java: JavaStores, folder: Path, sizes: Sizes) -> None:
         self.bootstrap = bootstrap
@@ -56,29 +56,29 @@ class Bench:
         self._topics = 0
 
     def topic(self, purpose: str) -> str:
-        """A fresh name."""
+        """A new topic name."""
         self._topics += 1
         return f"bench-{purpose}-{self._topics}"
 
     async def ask_java(self, command: str, **options: object) -> Answer:
-        """One question to Java."""
+        """Run one command of Java's driver."""
         return await asyncio.to_thread(lambda: self.java.ask(command, **options))
 
     async def ask(self, question: str, **options: object) -> dict[str, Any]:
-        """One question to our side."""
+        """Run one question of our side."""
         process = await start_ours(question, options)
         output, _ = await process.communicate()
         return json.loads(output.splitlines()[-1])
 
     async def fill(self, purpose: str, partitions: int, records: Sequence[workload.Record], *, ours: bool) -> str:
-        """A topic of these records."""
+        """Create a topic of these records."""
         topic = self.topic(purpose)
         await asyncio.to_thread(lambda: workload.fill(self.bootstrap, topic, partitions, records, transactions=ours))
         return topic
 
     @asynccontextmanager
     async def config_store(self, topic: str) -> AsyncGenerator[ConfigStoreProcess]:
-        """A real config store that writes."""
+        """Run a real config store that writes."""
         store = ConfigStoreProcess(self.bootstrap, topic, self.folder / f"{topic}.log")
         await store.start()
         try:
@@ -99,7 +99,7 @@ async def start_ours(question: str, options: dict[str, object]) -> asyncio.subpr
 
 
 async def replay(bench: Bench) -> list[Row]:
-    """Start of a store on a topic with history."""
+    """Measure the start of a store on a topic with history."""
     sizes = bench.sizes
     plain = workload.config_records(sizes.connectors, sizes.records)
     ours = workload.config_records_with_manifests(sizes.connectors, sizes.records)
@@ -125,7 +125,7 @@ async def replay(bench: Bench) -> list[Row]:
 
 
 async def writes(bench: Bench) -> list[Row]:
-    """Acknowledged connector configs by 64 callers, and by one."""
+    """Measure acknowledged connector configs by 64 callers, and by one."""
     sizes = bench.sizes
     config = "\x01".join(f"{name}={value}" for name, value in workload.connector_config("template").items())
 
@@ -187,7 +187,7 @@ async def writes(bench: Bench) -> list[Row]:
 
 
 async def statuses(bench: Bench) -> list[Row]:
-    """Many tasks' statuses at once."""
+    """Measure many tasks' statuses at once."""
     sizes = bench.sizes
     topic = bench.topic("statuses")
     store = StatusStoreProcess(bench.bootstrap, topic, bench.folder / f"{topic}.log")
@@ -219,7 +219,7 @@ async def statuses(bench: Bench) -> list[Row]:
 
 
 async def watching(bench: Bench) -> list[Row]:
-    """One caller with many watchers attached, against the same caller without."""
+    """Measure one caller with many watchers attached, against the same caller without."""
     sizes = bench.sizes
     rows: list[Row] = []
     for name, pause_ms, calls in (("one after the other", 0, sizes.watched_writes), ("5 a second", 200, 40)):
@@ -255,14 +255,14 @@ async def _watched(bench: Bench, watchers: int, pause_ms: int, calls: int) -> di
         result: dict[str, Any] = {"latencies": _latencies(answer)}
         if watch is not None:
             snapshot = await store.read.GetSnapshot(config_read.GetSnapshotRequest(connectors=["none"]))
-            until = snapshot.meta.revision.next_offsets[0] - 1  # the last is the transaction's marker
+            until = snapshot.meta.revision.next_offsets[0] - 1  # the last offset is the transaction's marker
             output, _ = await watch.communicate(f"{until}\n".encode())
             result |= json.loads(output.splitlines()[-1])
         return result
 
 
 async def memory(bench: Bench) -> list[Row]:
-    """A real store process after its replay."""
+    """Measure the memory of a real store process after its replay."""
     rows: list[Row] = []
     connectors = bench.sizes.connectors
     records = [

@@ -1,6 +1,6 @@
-"""Java's side: `StoresBench.java` compiled at bench time into a temporary folder and run once per question.
+"""Java's side: `StoresBench.java` compiled at bench time into a temporary folder and run once per command.
 
-Owns the class path and the processes. Invariant: a question is answered by a fresh JVM, as a worker's start is.
+Owns the class path and the processes. Invariant: each command runs in a fresh JVM, as a worker's start does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SOURCE = Path(__file__).with_name("StoresBench.java")
 _TIMEOUT_S = 900
 
 Answer = dict[str, list[str]]
-"""What was printed: every value of every name, in order."""
+"""The printed results: every value of every name, in order."""
 
 
 class JavaStores:
@@ -28,7 +28,7 @@ class JavaStores:
         self._java = find_java().executable
         javac = self._java.resolve().with_name("javac")
         subprocess.run([str(javac), "-cp", self._class_path, "-d", str(folder), str(_SOURCE)], check=True)
-        # Connect logs every record it does not know; the figures should not pay for a log nobody reads.
+        # Connect logs every record of an unknown kind; the figures should not include the cost of that log.
         log = folder / "log4j2.properties"
         log.write_text("rootLogger.level = OFF\n")
         self._log = log
@@ -37,7 +37,7 @@ class JavaStores:
         """Run one command. Raises `subprocess.CalledProcessError`."""
         pairs = [
             text for name, value in options.items() for text in (name.replace("_", "-"), str(value))
-        ]  # as `name value`
+        ]  # each line is `name value`
         done = subprocess.run(
             [
                 *(str(self._java), "-Xms256M", "-Xmx1G", f"-Dlog4j2.configurationFile={self._log}"),

@@ -1,7 +1,7 @@
 """Our side, one process per question: `python -m bench.stores.ours QUESTION OPTIONS-AS-JSON` prints one JSON object.
 
-Owns callers, watchers and replays as processes of their own, as they are in life: a caller that shares the store's
-process would share its one core too. Invariant: what is timed is the call, never the start of a process.
+Owns callers, watchers and replays as processes of their own, as in production: a caller in the store's process would
+share its one core too. Invariant: only the call is timed, never the start of a process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def replay_config(options: Options) -> Options:
 
 
 async def replay_status(options: Options) -> Options:
-    """The same of the status topic."""
+    """The same for the status topic."""
     store = make_store(_status_settings(options))
     begun = time.perf_counter()
     await store.start()
@@ -104,8 +104,9 @@ async def grpc_writes(options: Options) -> Options:
 
 
 async def watch(options: Options) -> Options:
-    """`watchers` streams on ten connections. Says `ready` when all have their snapshot, reads until its standard input
-    ends, and then waits until every stream has come to the revision it was told there."""
+    """`watchers` streams on ten connections. Prints `ready` when all have their snapshot, reads until its standard
+    input ends, and then waits until every stream has reached the revision that it got there.
+    """
     channels = [connect(options["address"]) for _ in range(10)]
     count = options["watchers"]
     seen = [0] * count
@@ -190,7 +191,7 @@ async def statuses(options: Options) -> Options:
 
 
 async def _timed(call: Call, options: Options) -> Options:
-    """`callers` at once, `each` calls one after the other by every one of them, `pause_ms` between two."""
+    """`callers` at once, each of which sends `each` calls one after the other, with `pause_ms` between two."""
     for number in range(options["warm_up"]):
         await call(f"warm-up-{number}")
     latencies_us: list[int] = []
@@ -239,7 +240,7 @@ QUESTIONS: dict[str, Callable[[Options], Coroutine[Any, Any, Options]]] = {
 
 
 def main() -> None:
-    """Answer one question."""
+    """Run one question."""
     question, options = sys.argv[1], json.loads(sys.argv[2])
     answer = asyncio.run(QUESTIONS[question](options))
     answer["rss_mb"] = psutil.Process().memory_info().rss / 1e6

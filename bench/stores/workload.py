@@ -1,4 +1,4 @@
-"""What the topics of a large Connect cluster hold, made anew from a seed.
+"""The topics of a large Connect cluster, generated from a seed.
 
 Owns the mix of records and the configs. Invariant: equal arguments give equal records, and both sides read the same
 topic.
@@ -65,7 +65,7 @@ def connector_config(name: str, version: int = 0) -> dict[str, str]:
 
 
 def task_config(name: str, task: int, version: int) -> dict[str, str]:
-    """What the connector above makes of its config for one task."""
+    """The config of one task of the connector above."""
     return {
         **connector_config(name, version),
         "task.class": "io.confluent.connect.jdbc.sink.JdbcSinkTask",
@@ -74,7 +74,7 @@ def task_config(name: str, task: int, version: int) -> dict[str, str]:
 
 
 def hash_of(name: str) -> int:
-    """The same in every process, unlike `hash`."""
+    """A hash that is equal in every process, unlike `hash`."""
     return sum(name.encode())
 
 
@@ -96,7 +96,7 @@ def history(connectors: int, records: int) -> Iterator[ConfigRecord]:
 
 
 def _operation(rng: random.Random, name: str, version: int) -> list[ConfigRecord]:
-    """What one user action leaves in the topic. The first of each connector is its creation."""
+    """The records of one user action. The first of each connector is its creation."""
     kind = rng.random()
     tasks = 1 + hash_of(name) % 10
     if version > 0 and kind < 0.25:
@@ -124,7 +124,7 @@ def created(name: str, tasks: int) -> list[Record]:
 
 
 def config_records(connectors: int, records: int) -> list[Record]:
-    """Connect's records alone, `records` of them."""
+    """Only Connect's records, `records` of them."""
     return [config_topic.encode(record) for record in history(connectors, records)][:records]
 
 
@@ -203,7 +203,7 @@ def status_records(connectors: int, records: int) -> list[Record]:
 
 
 def fill(bootstrap: str, topic: str, partitions: int, records: Sequence[Record], *, transactions: bool = False) -> None:
-    """Make the topic and write `records` into it in order, as plain records or in transactions of a group commit."""
+    """Create the topic and write `records` into it in order, as plain records or in transactions of a group commit."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, partitions, 1, config={"cleanup.policy": "compact"})
     for future in admin.create_topics([new]).values():

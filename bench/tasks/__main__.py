@@ -1,13 +1,13 @@
-"""Converters, transformations and tasks alone: processor time a record, of this tree and of an older one in turn.
+"""Converters, transformations and tasks alone: processor time a record, of this tree and of an older one alternately.
 
     make bench-tasks ARGS="--before ../before/.venv/bin/python"
     make bench-tasks ARGS="--before ../before/.venv/bin/python --only FileSink,Postgres --rounds 30"
     make bench-tasks
 
 `--before` is the interpreter of an older checkout's environment (`make setup` there). Both run this tree's cases, each
-in a process of its own, a round after the other; who is first takes turns. Without it this tree is measured alone. A
-row's figures are those of each side's best round: what else the machine does can only add to a round. A ratio is before
-/ now; above 1 this tree is quicker. Behind it are the quartiles of the ratios of single rounds.
+in a process of its own, a round after the other; the first side alternates. Without it only this tree is measured. A
+row's figures are those of each side's best round: other activity of the machine can only add to a round. A ratio is
+before / now; above 1 this tree is faster. After it are the quartiles of the ratios of single rounds.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from herdmesh.devstack.postgres import Postgres
 Say = Callable[[str], None]
 ROUNDS = 40
 _ROUND_S = 0.02
-"""What a round should take of the processor: long beside the clock's steps, short beside what disturbs it."""
+"""Target processor time of a round: long compared with the clock's steps, short compared with disturbances."""
 _MOST_REPEATS = 40
 _ROOT = Path(__file__).parents[2]
 _SETTINGS = {"wal_level": "logical", "fsync": "off", "autovacuum": "off"}
 
 
 class CaseFailed(Exception):
-    """A case cannot be run in that tree; the text says why."""
+    """A case that cannot run in that tree; the text has the reason."""
 
 
 class Runner:
@@ -55,7 +55,7 @@ class Runner:
         self.cases: list[str] = self._answer()["cases"]
 
     def seconds(self, case: str, repeats: int) -> float:
-        """The processor time of the case so many times. Raises CaseFailed."""
+        """The processor time of the case, run `repeats` times. Raises CaseFailed."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"case": case, "repeats": repeats}) + "\n")
         self._process.stdin.flush()
@@ -65,7 +65,7 @@ class Runner:
         return found["seconds"]
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -88,7 +88,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as quick this tree is; None = there is nothing to compare with."""
+        """How many times as fast this tree is; None = there is nothing to compare with."""
         return min(self.before_us) / min(self.now_us) if self.before_us else None
 
     @property
@@ -105,7 +105,7 @@ class Row:
 
 
 def measured(case: str, now: Runner, before: Runner | None, rounds: int) -> Row:
-    """Run it, a round of each after the other. Raises CaseFailed."""
+    """Run a case, a round of each tree after the other. Raises CaseFailed."""
     sides = [now] if before is None else [now, before]
     took_s = max(side.seconds(case, 2) for side in sides) / 2
     repeats = max(2, min(_MOST_REPEATS, round(_ROUND_S / max(took_s, 1e-6))))
@@ -117,7 +117,9 @@ def measured(case: str, now: Runner, before: Runner | None, rounds: int) -> Row:
 
 
 def main(python: str, only: Sequence[str], rounds: int, dsns: Sequence[str], say: Say) -> list[Row]:
-    """Measure and print. `python`: of an older tree, or empty; `dsns`: a database for each side, or none."""
+    """Measure and print. `python`: the interpreter of an older tree, or empty; `dsns`: a database for each side, or
+    none.
+    """
     rows: list[Row] = []
     with ExitStack() as stack:
         now = Runner(sys.executable, dsns[0] if dsns else "")

@@ -1,10 +1,10 @@
-"""What is measured, case by case: a function that does it so many times and says how long the processor took.
+"""The cases: for each a function that runs it a number of times and returns the processor time.
 
-Owns converters, transformations, and the tasks that write files and requests; those of a database: `databases`. Runs in
-an older tree too: it imports what both have.
+Owns converters, transformations, and the tasks that write files and requests; those of a database are in `databases`.
+Runs in an older tree too: it imports only what both have.
 
-Invariant: what a case needs is made before its clock starts; a batch is taken once, because columns keep what was read
-of them.
+Invariant: the input of a case is created before its clock starts; a batch is used once, because columns keep their
+decoded values.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from herdmesh.connectors.http.settings import settings_of
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 
 Case = Callable[[int], float]
-"""Processor seconds of `RECORDS` records so many times."""
+"""A function that returns the processor seconds of `RECORDS` records, run that many times."""
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _AVRO = "io.confluent.connect.avro.AvroConverter"
-#: Forms of topics, and steps, that each sink is given.
+#: Forms of topics, and steps, for each sink.
 _GIVEN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("texts", ()), ("quoted", ()), ("maps", ()), ("nulls", ()), ("maps", ("InsertField",)), ("nulls", ("InsertField",)),
     ("maps", ("Cast to float",)), ("nulls", ("Cast to float",)), ("maps", ("ExtractField",)), ("flat", ()),
@@ -42,7 +42,7 @@ _GIVEN: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 @contextmanager
 def clock() -> Generator[Callable[[], float]]:
-    """The processor time of this process since here, with no collection of garbage in it."""
+    """A clock of this process's processor time from here on, with garbage collection off."""
     gc.collect()
     gc.disable()
     begun_s = time.process_time()
@@ -53,7 +53,7 @@ def clock() -> Generator[Callable[[], float]]:
 
 
 def context() -> TaskContext:
-    """Of a task alone."""
+    """The context of a single task."""
     return TaskContext("bench", 0, 1, "connect-bench", "run")
 
 
@@ -208,7 +208,7 @@ def _name(form: str, steps: tuple[str, ...]) -> str:
 
 @contextmanager
 def cases() -> Generator[dict[str, Case]]:
-    """By name. They are good until the end of it."""
+    """The cases by name, valid until the context ends."""
     registry = FakeRegistry()
     try:
         found = dict(_converters(registry.url))

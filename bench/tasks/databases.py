@@ -1,7 +1,7 @@
-"""The tasks of PostgreSQL's connectors on a real server: what this process takes, not what the server does.
+"""The tasks of PostgreSQL's connectors on a real server: the processor time of this process, not of the server.
 
-Owns the tables, which are a case's own. Runs in an older tree too: it imports what both have. Pauses where the server
-has nothing yet count as nothing, for a process that sleeps uses no processor.
+Owns the tables, which belong to one case each. Runs in an older tree too: it imports only what both have. Pauses while
+the server has no rows yet count as nothing, because a sleeping process uses no processor.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MANY_TYPES = (
 )
 _MOST_REPEATS = 40
 _LEAST_REPEATS = 12
-"""So many batches are in the tables that are read, as a task cuts them."""
+"""Number of batches in the tables that are read, in the size of a task's batch."""
 _PAUSE_S = 0.01
 
 
@@ -45,7 +45,9 @@ def _execute(dsn: str, *statements: str) -> None:
 
 
 def _sink(dsn: str, schema: Schema, *, key: str = "", updates: bool = False) -> Case:
-    """`key`: the column of the primary key, by which rows are upserted; `updates`: they are there already."""
+    """A case of the sink. `key`: the column of the primary key, by which rows are upserted; `updates`: the rows exist
+    already.
+    """
     columns = _FLAT if schema is samples.FLAT else _COLUMNS
     form = "flat" if schema is samples.FLAT else "columns"
 
@@ -65,7 +67,7 @@ def _sink(dsn: str, schema: Schema, *, key: str = "", updates: bool = False) -> 
             partition = (samples.TOPIC, 0)
             task.claim([partition])
             task.begin({partition: 0})
-            task.put(batches[0])  # it looks at the table
+            task.put(batches[0])  # the first put inspects the table
             with clock() as used_s:
                 for batch in batches[1:]:
                     task.put(batch)
@@ -78,8 +80,9 @@ def _sink(dsn: str, schema: Schema, *, key: str = "", updates: bool = False) -> 
 
 
 def _taken(poll: Callable[[], Any], rows: int, repeats: int) -> float:
-    """The processor time of as many records as `repeats` says, told from all `rows` that there are but those of the
-    first batch: what a look at the tables takes before it is not in it."""
+    """The processor time of `repeats` batches, scaled from all `rows` except those of the first batch, because that one
+    includes the inspection of the tables.
+    """
     first = _next(poll)
     with clock() as used_s:
         left = rows - first
@@ -89,7 +92,7 @@ def _taken(poll: Callable[[], Any], rows: int, repeats: int) -> float:
 
 
 def _next(poll: Callable[[], Any]) -> int:
-    """The records of the next batch, each of them read."""
+    """The number of records of the next batch, each of them read."""
     while True:
         try:
             batch = poll()
@@ -166,7 +169,7 @@ def _cdc(dsn: str, *, snapshot: bool) -> Case:
 
 
 def _settled(task: CdcSourceTask) -> None:
-    """Until it reads the log, of which nothing is left."""
+    """Poll until the task has read the whole log."""
     quiet = 0
     while quiet < 3:
         try:
@@ -191,7 +194,7 @@ def _drop_slot(dsn: str, table: str) -> None:
 
 
 def cases(dsn: str) -> Iterator[tuple[str, Case]]:
-    """By name, in the database of that address."""
+    """The cases by name, in the database of that address."""
     flat, columns = samples.FLAT, samples.COLUMNS
     yield "PostgresSink inserts flat structs", _sink(dsn, flat)
     yield "PostgresSink inserts columns of many types", _sink(dsn, columns)

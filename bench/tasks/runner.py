@@ -1,7 +1,7 @@
 """The process that runs cases: of this tree, or of an older one by its interpreter.
 
-Owns the line to who asks. Each line it is given is JSON, `{"case": ..., "repeats": ...}`, and so is its answer,
-`{"seconds": ...}` or `{"error": ...}`; the first line it writes has the names of all cases.
+Owns the protocol with its starter. Each line of its input is JSON, `{"case": ..., "repeats": ...}`, and so is its
+output, `{"seconds": ...}` or `{"error": ...}`; the first line it writes has the names of all cases.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bench.tasks.cases import cases
 
 
 def run(dsn: str) -> None:
-    """Until the input ends. `dsn`: of a database for the cases that need one; empty = they are left out."""
+    """Run cases until the input ends. `dsn`: the database for the cases that need one; empty = they are left out."""
     with cases() as found:
         if dsn:
             from bench.tasks import databases
@@ -24,7 +24,7 @@ def run(dsn: str) -> None:
             asked = json.loads(line)
             try:
                 _say({"seconds": found[asked["case"]](asked["repeats"])})
-            except Exception as error:  # noqa: BLE001 - an older tree may not know what this one does
+            except Exception as error:  # noqa: BLE001 - an older tree may lack functions of this one
                 _say({"error": f"{type(error).__name__}: {error}"})
 
 

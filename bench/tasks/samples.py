@@ -1,6 +1,6 @@
-"""The records that the cases read and write: bytes of topics, and batches as a chain makes them of these.
+"""The records that the cases read and write: bytes of topics, and batches that a chain makes from them.
 
-Owns their content. Runs in an older tree too: it imports what both have.
+Owns their content. Runs in an older tree too: it imports only what both have.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from herdmesh.connect.model.schemas import (
 from herdmesh.connect.spi.connector import SinkBatch
 
 RECORDS = 500
-"""Of a batch, as a consumer's poll gives them by default."""
+"""Records of a batch, the default of a consumer's poll."""
 TOPIC = "bench"
 _START_MS = 1_700_000_000_000
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -55,7 +55,7 @@ RICH = Schema(
     ],
 )  # fmt: skip
 COLUMNS = Schema("STRUCT", name="bench.Columns", fields=[(one.name, one.schema) for one in RICH.fields[:-1]])
-"""`RICH` without the struct in it, as a table has it."""
+"""`RICH` without its struct, as a table has it."""
 
 
 def _flat(number: int) -> list[Any]:
@@ -72,14 +72,14 @@ def _rich(number: int) -> list[Any]:
 
 
 def structs(schema: Schema, first: int = 0) -> list[Struct]:
-    """A batch of them."""
+    """A batch of structs."""
     make = _flat if schema is FLAT else _rich
     count = len(schema.fields)
     return [Struct(schema, make(number)[:count]) for number in range(first, first + RECORDS)]
 
 
 def maps(*, nulls: bool = False) -> list[dict[str, Any]]:
-    """Plain maps with a map and a list in them; `nulls`: a fifth of them has one."""
+    """Plain maps with a map and a list in them; `nulls`: a fifth of them has a null."""
     return [
         {"id": number, "name": f"name {number}", "price": number / 7, "ok": number % 2 == 0, "tags": ["a", "b"],
          "inner": {"x": number, "y": None if nulls and number % 5 == 0 else "t"}}
@@ -88,13 +88,13 @@ def maps(*, nulls: bool = False) -> list[dict[str, Any]]:
 
 
 def texts(*, quoted: bool = False) -> list[str]:
-    """Plain texts; `quoted`: with quotes in them, as JSON as a text has."""
+    """Plain texts; `quoted`: with quotes in them, like JSON in a text."""
     mark = '"' if quoted else ""
     return [f"{mark}a plain text of some length, number {number}{mark}" for number in range(RECORDS)]
 
 
 def converter(kind: str, **settings: str) -> Any:
-    """By Connect's name; settings with `_` for the dots."""
+    """The converter with Connect's name; settings with `_` for the dots."""
     given = {f"value.converter.{name.replace('_', '.')}": value for name, value in settings.items()}
     return make_converter("value.converter", {"value.converter": kind, **given}, role="value")
 
@@ -122,7 +122,7 @@ def raw(form: str) -> list[bytes]:
 
 
 def rows(schema: Schema, first: int) -> list[bytes]:
-    """Likewise, numbered from `first` on."""
+    """The same, numbered from `first` on."""
     return _enveloped(schema, first)
 
 
@@ -143,7 +143,7 @@ STEPS: Mapping[str, Mapping[str, str]] = {
 
 
 def _config(kind: str, *steps: str) -> dict[str, str]:
-    """`kind`: `string`, or `json` with schemas or `plain` JSON without."""
+    """The config of a chain. `kind`: `string`, or `json` with schemas or `plain` JSON without."""
     config = {
         "key.converter": _STRING, "value.converter": _STRING if kind == "string" else _JSON,
         "transforms": ",".join(f"t{at}" for at in range(len(steps))),
@@ -162,19 +162,19 @@ def chain(form: str, *steps: str) -> Any:
 
 
 def chain_of_source(kind: str, *steps: str) -> Any:
-    """Of a source whose converter is `string`, `plain` or `json`."""
+    """The chain of a source whose converter is `string`, `plain` or `json`."""
     return source_chain(_config(kind, *steps))
 
 
 def read(values: Sequence[bytes], first: int = 0) -> Batch:
-    """A batch as it comes from Kafka."""
+    """A batch as it is read from Kafka."""
     count = len(values)
     return Batch(TOPIC, 0, [b"%d" % at for at in range(first, first + count)], values, range(first, first + count),
                  [_START_MS] * count)  # fmt: skip
 
 
 def given(made: Any, values: Sequence[bytes], first: int = 0) -> list[SinkBatch]:
-    """What a task is given of these values by that chain."""
+    """The batches that the chain gives to a task for these values."""
     return [
         SinkBatch(
             one.topic, 0, one.offsets[0], one.offsets[-1], one.values, one.keys, one.offsets, one.timestamps_ms,

@@ -1,4 +1,6 @@
-"""The cases run, and a table shows what was measured. How fast is the bench's to say, not a test's."""
+"""Tests that the cases run and the table shows the measurements. The speed itself is measured by the bench, not by a
+test.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def file(folder: Path, document: Any) -> str:
         ({**GOOD, "initial_state": "UP"}, "no initial state UP; there are: running, paused, stopped"),
     ],
 )
-def test_a_file_without_exactly_one_connector_is_refused(tmp_path: Path, document: Any, says: str) -> None:
+def test_a_file_that_is_not_one_valid_connector_is_refused(tmp_path: Path, document: Any, says: str) -> None:
     assert says in refused("create", "-f", file(tmp_path, document))
 
 
