@@ -3,7 +3,7 @@
     make bench-scale
     make bench-scale ARGS="--connectors 100 700 --watchers 50"
 
-Each size has a broker, two stores, a herder and workers without tasks that only use the protocol, all of their own.
+Each size has a broker, two stores, a herder and workers that only speak the protocol, all of their own.
 Prints a Markdown table of all sizes with the law by which each figure grows. Run it alone.
 """
 
