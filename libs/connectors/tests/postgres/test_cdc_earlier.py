@@ -162,5 +162,5 @@ def test_what_a_publication_does_not_send_is_warned_of(database: Database, caplo
                  "CREATE PUBLICATION dbz_publication FOR TABLE t, u WITH (publish = 'insert, update')")  # fmt: skip
     events, _ = told(database, "DROP TABLE t", "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     assert events == []
-    assert 'added "public"."t"; what was changed in them before is captured only by a snapshot' in caplog.text
+    assert 'added "public"."t"; earlier changes of these tables are captured only by a snapshot' in caplog.text
     assert "dbz_publication does not send delete, so these are not captured" in caplog.text

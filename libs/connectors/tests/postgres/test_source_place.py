@@ -119,5 +119,5 @@ def test_rows_that_are_numbered_anew_are_warned_of(tmp_database: str, caplog: py
         assert caplog.text == ""
         ask(tmp_database, "TRUNCATE t RESTART IDENTITY; INSERT INTO t (v) VALUES ('again')")
         assert reader.rows() == []
-    assert "its highest number is 1, and rows up to 3 count as read: those that are numbered anew" in caplog.text
+    assert "its highest number is 1, and rows up to 3 count as read: rows that are numbered again from 1" in caplog.text
     assert "herd offsets reset" in caplog.text

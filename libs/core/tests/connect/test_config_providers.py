@@ -161,7 +161,7 @@ def test_an_authors_provider_is_found_by_the_name_of_its_entry_point(
     assert resolved.config == {"password": "a north db/main pass", "other": "b"}
     assert "north db/main pass" in resolved.secrets
     assert resolved.ttl_ms == 60_000
-    with pytest.raises(ConfigError, match="the entry point None is no ConfigProvider"):
+    with pytest.raises(ConfigError, match="the entry point None is not a ConfigProvider"):
         ConfigProviders.of({**worker, "config.providers.v.class": "None"})
     with pytest.raises(ConfigError, match="no config provider TestVolt") as refused:
         ConfigProviders.of({**worker, "config.providers.v.class": "TestVolt"})

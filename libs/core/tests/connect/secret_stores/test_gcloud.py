@@ -166,7 +166,7 @@ def test_each_trouble_names_the_secret_the_cause_and_the_next_step(google: Googl
 
 
 def test_a_key_that_is_no_json_is_refused_when_the_worker_starts(google: Google) -> None:
-    with pytest.raises(ConfigError, match="is no JSON") as raised:
+    with pytest.raises(ConfigError, match="is not JSON") as raised:
         providers(google, **{"credential.inline": "{private"})
     assert raised.value.field == "config.providers.gcp.param.credential.inline"
     assert "private" not in str(raised.value)

@@ -256,7 +256,7 @@ def _framing(values: Mapping[str, Any], batch_max: int, java: str) -> Framing:
                 )
         if values[keys.FORMAT] == "string":
             raise ConfigError.for_value(
-                keys.AS_ARRAY, "true", f"text is no JSON: {keys.FORMAT} is string", fix="write false"
+                keys.AS_ARRAY, "true", f"with {keys.FORMAT}=string a value is text, not JSON", fix="write false"
             )
     if batch_max == 1 and not values[keys.BATCHING]:
         return Framing(b"", b"", b"")

@@ -293,7 +293,7 @@ class Writer:
     def close(self) -> None:
         """Wait until all records are written, at most `_FLUSH_S`."""
         if self._producer.flush(_FLUSH_S):  # waits: at most `_FLUSH_S`, and the log names what is not written then
-            _log.warning("records were not written to %s in %g s, and are given up", self._topic, _FLUSH_S)
+            _log.warning("records were not written to %s within %g s and are discarded", self._topic, _FLUSH_S)
         self._producer.poll(0)
         if self._producer.guess is not None:
             _log.warning("records may not be written to %s: %s", self._topic, self._producer.guess)

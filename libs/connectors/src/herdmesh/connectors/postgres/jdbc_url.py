@@ -70,7 +70,7 @@ def _of_libpq(url: str) -> dict[str, str]:
     if "@" in path or "@" in settings.get("host", ""):
         raise _Unusable(_WHOSE_AT, _ESCAPES)
     if any(port and not port.isdecimal() for port in settings.get("port", "").split(",")):
-        raise _Unusable("the port is no number", f"{_ESCAPES}; write it like {EXAMPLE}")
+        raise _Unusable("the port is not a number", f"{_ESCAPES}; write it like {EXAMPLE}")
     return settings
 
 

@@ -225,7 +225,7 @@ def _elements(raw: list[Any], column: ColumnReader | None) -> list[Any]:
 
 def _decimals(raw: Sequence[Any]) -> Sequence[Any]:
     if not all(one is None or one.is_finite() for one in raw):
-        raise DataError("a numeric that is NaN or infinite is no Decimal of Connect's; read it by a query, as text")
+        raise DataError("a numeric that is NaN or infinite cannot be a Connect Decimal; read it by a query, as text")
     return raw
 
 

@@ -97,7 +97,7 @@ class AuthoredPredicate(Predicate):
         raise Diverged
 
     def test(self, key: Any, value: Any, topic: str | None, headers: Any) -> bool:
-        raise AssertionError("it is asked of whole records")
+        raise AssertionError("a custom predicate tests whole records only")
 
     def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> bool:
         return bool(self.author.test(record_of(cells, shape, batch, at)))

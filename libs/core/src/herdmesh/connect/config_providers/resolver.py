@@ -227,7 +227,7 @@ def _made(name: str, worker: RawConfig) -> ConfigProvider:
     if cls is None and written in entries:
         loaded = loaded_entry(entries[written])
         if not (isinstance(loaded, type) and issubclass(loaded, ConfigProvider)):
-            raise ConfigError(f"{at}: the entry point {written} is no ConfigProvider", field=at)
+            raise ConfigError(f"{at}: the entry point {written} is not a ConfigProvider", field=at)
         cls = loaded
     if cls is None:
         meant = closest(written, (*BUILTIN, *JAVA_NAMES, *entries))

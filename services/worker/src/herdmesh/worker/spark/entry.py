@@ -78,7 +78,7 @@ def execute(launch: Launch) -> None:
                 word = _last_word(order, link, spans)
             heard = link.last_word(word)
         if not heard:
-            _log.warning("last_word_unheard")
+            _log.warning("run_end_not_reported")
 
 
 @contextlib.contextmanager

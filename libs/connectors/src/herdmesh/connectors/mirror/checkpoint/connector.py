@@ -82,7 +82,7 @@ def _found(settings: CheckpointSettings) -> list[str]:
     found: list[str] = []
     for group in filter(settings.has_group, settings.source.groups()):
         if "," in group or group != group.strip():
-            _log.warning("group %r is left out: a task's config, as Java has it, cannot name it", group)
+            _log.warning("group %r is skipped: its name cannot be in a task's config, whose format is Java's", group)
         elif any(settings.selection.has(topic) for topic, _ in settings.source.group_offsets(group)):
             found.append(group)
     return found

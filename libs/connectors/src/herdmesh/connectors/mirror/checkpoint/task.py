@@ -79,7 +79,7 @@ class MirrorCheckpointTask(SourceTask):
             try:
                 self._translation.add(read_sync(key, value))
             except ValueError as error:
-                _log.warning("a record of the offset-syncs topic is passed over: %s", error)
+                _log.warning("an unreadable record of the offset-syncs topic is ignored: %s", error)
 
     def _news_of(self, group: str) -> list[SourceBatch]:
         """The checkpoints of a group that are to be told. Raises RetriableError."""

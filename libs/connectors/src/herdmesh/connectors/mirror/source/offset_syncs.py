@@ -137,7 +137,7 @@ class OffsetSyncs:
         again = {topic for topic, one in ids.items() if self._ids.get(topic, one) != one}
         self._ids |= ids
         for topic in sorted(again):
-            _log.warning("the copy of topic %s was deleted and made again: offset syncs begin anew with it", topic)
+            _log.warning("the copy of topic %s was deleted and created again: its offset syncs begin again", topic)
         return [one for one in self._partitions if one[0] in again]
 
     def _ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:

@@ -178,7 +178,7 @@ def check_kept(connection: Connection, settings: CdcSettings, slot: Slot | None,
     if slot.confirmed > position.lsn:
         raise OffsetsLost(
             f"slot {settings.slot} begins at {lsn_text(slot.confirmed)}, and the connector is at "
-            f"{lsn_text(position.lsn)}: it was made anew, or somebody else reads it; {BEGIN_ANEW}"
+            f"{lsn_text(position.lsn)}: the slot was created again, or another client reads it; {BEGIN_ANEW}"
         )
     end = end_of_log(connection)
     if end < position.lsn:

@@ -112,8 +112,8 @@ def _add(connection: Connection, name: str, wanted: Wanted, *, via_root: bool) -
         tables = _sql(missing)
         _run(connection, f"ALTER PUBLICATION {quoted(name)} ADD TABLE {tables}")
         _log.warning(
-            "publication %s: added %s; what was changed in them before is captured only by a snapshot of this run; "
-            "where none is due, reset the connector's offsets to have one", name, tables,
+            "publication %s: added %s; earlier changes of these tables are captured only by a snapshot in this run; "
+            "if none is due, reset the connector's offsets to take one", name, tables,
         )  # fmt: skip
 
 

@@ -90,11 +90,11 @@ class SnapshotReader:
                     field=USER, fix=f"ALTER ROLE {quoted(user)} BYPASSRLS, or leave the table out",
                 ) from error  # fmt: skip
             except (UndefinedTable, UndefinedColumn) as error:
-                raise RetriableError(f"{table.sql} is another than when the snapshot was taken: {error}") from error
+                raise RetriableError(f"{table.sql} was changed during the snapshot; the snapshot begins again: {error}") from error
         if rows:
             yield rows
         if self._file_of(table) != self._files[table.oid]:
-            raise RetriableError(f"{table.sql} was written anew while the snapshot was taken, which so begins anew")
+            raise RetriableError(f"{table.sql} was rewritten during the snapshot; the snapshot begins again")
 
     def _file_of(self, table: Published) -> int | None:
         with errors_translated(f"{table.sql} cannot be looked up", field=USER):

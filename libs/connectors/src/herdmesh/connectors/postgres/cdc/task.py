@@ -219,14 +219,14 @@ class CdcSourceTask(SourceTask):
         try:
             slot = yield from self._free_slot(connection)
             if stored is not None and slot is None and settings.drops_slot:
-                _log.warning("slot %s was dropped with the last run; changes made since are not told", settings.slot)
+                _log.warning("slot %s was dropped at the end of the last run; changes made since are not captured", settings.slot)
                 return None if stored.is_snapshot else stored, None
             if stored is not None:
                 catalog.check_kept(connection, settings, slot, stored.position)
         except OffsetsLost as lost:
             if not settings.reset_lost:
                 raise
-            _log.warning("%s; beginning anew, as herdmesh.offsets.missing=reset says", lost.message)
+            _log.warning("%s; the connector begins again (herdmesh.offsets.missing=reset)", lost.message)
             catalog.drop_slot(connection, settings)
             return None, None
         return stored, slot

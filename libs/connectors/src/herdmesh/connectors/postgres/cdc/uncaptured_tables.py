@@ -53,8 +53,8 @@ def warn_of_left_out(connection: Connection, settings: CdcSettings, captured: Se
     ]
     if heirs:
         _log.warning(
-            "rows of %s are not captured, though a query of the other table finds them: changes are told of the table "
-            "that has the row, so name it in table.include.list too",
+            "rows of %s are not captured, though a query of the other table finds them: a change belongs to the table "
+            "that has the row, so add that table to table.include.list too",
             ", ".join(f"{heir} (which inherits from {root})" for heir, root in heirs),
         )
 

@@ -174,8 +174,8 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             row = connection.execute(plan.highest(Place()).encode()).fetchone()
         if row is not None and row[0] is not None and row[0] < table.place.number:
             _log.warning(
-                "%s: its highest number is %d, and rows up to %d count as read: those that are numbered anew (after "
-                "TRUNCATE ... RESTART IDENTITY, or in a table made again) are not; to read them: herd offsets reset",
+                "%s: its highest number is %d, and rows up to %d count as read: rows that are numbered again from 1 "
+                "(after TRUNCATE ... RESTART IDENTITY, or in a new table) are skipped; to read them: herd offsets reset",
                 table.relation.label, row[0], table.place.number,
             )  # fmt: skip
 
@@ -266,7 +266,7 @@ def tables_of(config: Config) -> list[TableId]:
     try:
         return [TableId(*one) for one in msgspec.json.decode(text, type=list[tuple[str, str, str]])]
     except msgspec.DecodeError as error:
-        raise ConfigError.for_value(TASK_TABLES, text, f"is no list of tables: {error}") from error
+        raise ConfigError.for_value(TASK_TABLES, text, f"is not a list of tables: {error}") from error
 
 
 def _relations(config: Config, settings: SourceSettings) -> list[tuple[Relation, TableId | None]]:

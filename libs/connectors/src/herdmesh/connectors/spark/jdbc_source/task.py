@@ -119,4 +119,4 @@ def _relations(config: Config, settings: JdbcSettings) -> list[Relation]:
     try:
         return [relation_of(one, settings) for one in msgspec.json.decode(text, type=list[str])]
     except msgspec.DecodeError as error:
-        raise ConfigError.for_value(TASK_TABLES, text, f"is no list of tables: {error}") from error
+        raise ConfigError.for_value(TASK_TABLES, text, f"is not a list of tables: {error}") from error

@@ -45,7 +45,7 @@ class SecretManagerConfigProvider(SecretStore):
                 self._inline = json.loads(text)
             except ValueError:
                 raise ConfigError(
-                    "is no JSON", field="credential.inline", fix="write the whole key file's text there"
+                    "is not JSON", field="credential.inline", fix="write the whole key file's text there"
                 ) from None
 
     def _open(self, timeout_s: float) -> Any:

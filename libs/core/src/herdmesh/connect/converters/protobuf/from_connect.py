@@ -236,7 +236,7 @@ def _tag(schema: Schema) -> int | None:
     if text is None:
         return None
     if not text.isdecimal():
-        raise DataError(f"The parameter {names.TAG} is no number: {text!r}")
+        raise DataError(f"The parameter {names.TAG} is not a number: {text!r}")
     return int(text)
 
 

@@ -259,12 +259,12 @@ class EventRouter(Transformation, Alone):
         if self._json is None or payload is None:
             return payload, schema
         if type(payload) is not str:
-            _log.warning("a payload that is no text cannot be expanded; it stays as it is", found=java_class(payload))
+            _log.warning("a payload that is not text cannot be expanded as JSON; it is passed on unchanged", found=java_class(payload))
             return payload, schema
         try:
             made = self._json.expand(self._payload, payload)
         except ConnectError as error:
-            _log.warning("a payload cannot be expanded as JSON; it stays the text that it is", reason=str(error))
+            _log.warning("a payload cannot be expanded as JSON; it is passed on as text", reason=str(error))
             return payload, schema
         return made, made.schema
 

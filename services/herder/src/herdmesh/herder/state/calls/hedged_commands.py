@@ -57,4 +57,4 @@ def _able(fleet: Fleet, question: Question) -> list[Member]:
         case DescribePlugin(class_name=class_name):
             return plugin_catalog.workers_with(fleet, class_name)
         case _:
-            raise AssertionError(f"{question} is asked once")
+            raise AssertionError(f"{question} is not a hedged command")

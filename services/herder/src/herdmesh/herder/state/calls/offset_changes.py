@@ -178,8 +178,8 @@ class ChangeOffsetsHandler(RequestHandler):
             call.begun, call.revision = True, event.revision
             if call.may_have and recorded.overtaken:
                 raise WriteOutcomeUnknown(
-                    f"{call.may_have}, and may have done it; the connector was changed since, and doing it again might "
-                    "undo what came of that: look at the offsets, and ask again under a new request_id"
+                    f"{call.may_have}, and may have changed them; the connector was changed since, and a second change of "
+                    "the offsets might undo that: read the offsets, and send the request again under a new request_id"
                 )
         call.stage = CallStage.BEGUN
         memory.call_table.wait_for_watch(call)

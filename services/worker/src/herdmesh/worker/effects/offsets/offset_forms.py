@@ -99,7 +99,7 @@ def source_told(stored: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
     for key, value in stored.items():
         decoded = offsets_topic.decode(key, value)
         if not isinstance(decoded, offsets_topic.OffsetRecord):
-            _log.warning("an offset is not told: %s", decoded)
+            _log.warning("an undecodable record of the offsets topic is ignored: %s", decoded)
         elif decoded.offset is not None:
             found.append((jackson.dumps(decoded.partition).decode(), jackson.dumps(decoded.offset).decode()))
     return tuple(sorted(found))

@@ -78,8 +78,8 @@ class Offsets:
         found = await in_thread("offsets", lambda: self._told(question))
         if found.byte_count > TOLD_BYTES_MAX:
             raise TaskFailed(
-                f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and at most "
-                f"{TOLD_BYTES_MAX} are told at once: read them from the offsets topic",
+                f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and one response holds at "
+                f"most {TOLD_BYTES_MAX}: read them from the offsets topic",
                 ErrorClass.FATAL,
             )
         return found
@@ -228,8 +228,8 @@ class Offsets:
         back = checked_places(connector.offsets_at(config, question.rewind_to_ms, committed))
         if back is None:
             raise ConfigError(
-                f"{connector.class_name} cannot be rewound to a time: it does not know where it was then, by this "
-                "config; alter its offsets, or reset them to begin anew"
+                f"{connector.class_name} cannot be rewound to a time: with this config it does not know its "
+                "position at that time; alter its offsets, or reset them to begin again"
             )
         change = _SourceChange(question, stored, back)
         if not change.records.keys() <= stored.keys():

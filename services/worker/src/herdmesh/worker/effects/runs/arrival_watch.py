@@ -86,7 +86,7 @@ class Arrivals:
                 self._listen_once()
             except Exception as error:  # noqa: BLE001 - whatever it is, a thread that ends would not be missed
                 if str(error) != last:
-                    _log.warning("arrivals_not_heard", error=str(error), retry_s=_RETRY_PAUSE_S)
+                    _log.warning("arrival_consumer_failed", error=str(error), retry_s=_RETRY_PAUSE_S)
                 last = str(error)
                 self._over.wait(_RETRY_PAUSE_S)
 
@@ -104,7 +104,7 @@ class Arrivals:
         told: dict[PartitionId, int] = {}
         while not self._over.is_set():
             if contact.is_lost(consumer):
-                _log.warning("arrivals_heard_with_new_client", reason="the former one has forgotten the brokers")
+                _log.warning("arrival_consumer_replaced", reason="the former one has forgotten the brokers")
                 return
             self._changed.clear()
             wanted = self._wanted
