@@ -80,7 +80,7 @@ async def test_replay_to_none_left(mesh: Mesh, tmp_path: Path, tmp_topic: Callab
 
     mended = json.dumps([{**listed[0], "letter": "0:2", "value": '{"id":4}'}])
     code, text, _ = await herd(mesh, "dlq", "replay", name, "-f", "-", stdin=mended)
-    assert (code, text.strip()) == (0, f"1 dead letter of {name} put back: 1 to {topic}")
+    assert (code, text.strip()) == (0, f"1 dead letter of {name} replayed: 1 to {topic}")
     assert len(await until_lines(file, 4)) == 4
     code, text, _ = await herd(mesh, "dlq", "list", name)
     assert (code, text.strip()) == (0, f"no dead letters of {name} are left")

@@ -89,7 +89,7 @@ def test_a_value_may_be_json_and_the_partition_may_be_left_open() -> None:
         ('{"letter": "01", "value": null}', "'01' is not a dead letter: write PARTITION:OFFSET"),
         ('{"letter": "0:1", "value": null, "connector": "b"}', "letter 0:1 is of connector b"),
         ('{"letter": "0:1", "value": "x", "value_encoding": "hex"}', "no encoding hex; there are utf-8 and base64"),
-        ('{"letter": "0:1", "value": "?", "value_encoding": "base64"}', "letter 0:1, value is no base64"),
+        ('{"letter": "0:1", "value": "?", "value_encoding": "base64"}', "letter 0:1, value is not base64"),
         ('{"letter": "0:1", "value": "x", "original": "t"}', '"original" is an object'),
         ('{"letter": "0:1", "value": "x", "headers": ["h"]}', "a header is"),
     ],
@@ -204,7 +204,7 @@ def test_replay_accepts_the_listed_documents(herd: Herd, herder: Herder, tmp_pat
     (tmp_path / "letters.json").write_text(out)
     options = {"places": None, "everything": False, "again": False, "dry_run": False}
     code, text, _ = herd(command.replay, **options, files=[str(tmp_path / "letters.json")])
-    assert (code, text.strip()) == (0, "5 dead letters of a put back")
+    assert (code, text.strip()) == (0, "5 dead letters of a replayed")
     sent = herder.asked[-1]
     assert ([one.offset for one in sent.letters], sent.letters[0].mended) == ([0, 1, 2, 3, 4], True)
     assert sent.request_id
@@ -222,8 +222,8 @@ def test_show_prints_a_whole_dead_letter_or_an_error_if_there_is_none(herd: Herd
 def test_replay_of_all_continues_to_the_last_step_and_reports_what_stays(herd: Herd, herder: Herder) -> None:
     options = {"places": None, "files": None, "again": False, "dry_run": False}
     code, out, err = herd(command.replay, **options, everything=True)
-    assert (code, out.strip()) == (11, "4 dead letters of a put back: 4 to orders")
-    assert "0:2 not put back: topic gone does not exist" in err
+    assert (code, out.strip()) == (11, "4 dead letters of a replayed: 4 to orders")
+    assert "0:2 not replayed: topic gone does not exist" in err
     assert [one.page_token for one in herder.asked] == ["", "2", "4"]
     assert len({one.request_id for one in herder.asked}) == 3
     code, out, _ = herd(command.replay, **options, everything=True, output=Format.JSON)

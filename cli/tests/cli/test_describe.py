@@ -40,7 +40,7 @@ def test_the_reason_for_its_worker_is_shown() -> None:
         ),
         (
             {"attempt": 11, "attempts_max": 10, "next_time": None},
-            "restarted 10 of 10 times; none more comes by itself: mend the cause, then `herd restart`",
+            "restarted 10 of 10 times; no further automatic restart: fix the cause, then `herd restart`",
         ),
     ],
 )

@@ -169,7 +169,7 @@ async def test_unusable_plugins_are_listed_by_doctor_and_by_get_plugins() -> Non
         (found,) = json.loads(listed.stdout)
         assert (found["class"], found["type"], found["workers"]) == (None, "refused", ["w1", "w2"])
         listed = await asyncio.to_thread(CliRunner().invoke, app, [*asked, "Bad"])
-        assert "1 cannot be used: `herd get plugins` says why" in " ".join(listed.stderr.split())
+        assert "1 cannot be used: `herd get plugins` shows why" in " ".join(listed.stderr.split())
 
 
 async def test_failed_and_stalled_tasks_are_listed_with_the_next_step() -> None:

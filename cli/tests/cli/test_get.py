@@ -170,6 +170,16 @@ def test_an_empty_list_and_an_unknown_name_are_reported(herd: Herd) -> None:
     assert "no connector sink-004; there are: 1200, such as sink-" in err
 
 
+def test_one_connector_is_listed_with_the_chosen_columns(herd: Herd) -> None:
+    herder = Herder(3)
+    _, out, _ = herd(herder, get.connectors, "sink-0002", columns="name,lag")
+    assert [line.split() for line in out.splitlines()] == [["NAME", "LAG"], ["sink-0002", "2"]]
+    _, out, _ = herd(herder, get.connectors, "sink-0002")
+    assert out.splitlines()[0].split()[:3] == ["NAME", "TYPE", "STATE"]
+    code, _, err = herd(herder, get.connectors, "sink-0002", columns="speed")
+    assert (code, "no column SPEED" in err) == (2, True)
+
+
 def test_describe_shows_state_restarts_errors_and_partitions(herd: Herd) -> None:
     herder = Herder(1)
     (shown,) = herder.shown

@@ -20,10 +20,10 @@ _EARLIER = revision_pb2.Revision(store_id="s", next_offsets=[7])
         ({"restart": store.RestartAsked(include_tasks=True)}, "the connector and its tasks"),
         (
             {"restart": store.RestartAsked(include_tasks=True, only_failed=True)},
-            "the connector and its tasks, what has failed",
+            "the connector and its tasks, only failed ones",
         ),
         ({"restart": store.RestartAsked(task=0)}, "task 0"),
-        ({"restored_revision": _EARLIER, "changed_properties": ["a"]}, "a; as at 7"),
+        ({"restored_revision": _EARLIER, "changed_properties": ["a"]}, "a; restored to 7"),
         ({"deleted": True}, "deleted"),
         ({}, "-"),
     ],

@@ -78,8 +78,8 @@ def test_the_generated_package_passes_ruff_and_names_its_entry_point(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("Orders", "Orders is no name for a package"),
-        ("or/ders", "or/ders is no name for a package"),
+        ("Orders", "Orders is not a valid name of a package"),
+        ("or/ders", "or/ders is not a valid name of a package"),
         ("json", "a module named json would hide"),
         ("class", "a module named class would hide"),
         ("herdmesh", "a module named herdmesh would hide"),

@@ -58,7 +58,7 @@ def test_a_failed_record_is_reported_with_its_line_and_the_rest_continues(tmp_pa
     told, summary = result.stderr.splitlines()
     assert told.startswith("line 3: VALUE_CONVERTER, converter org.apache.kafka.connect.json.JsonConverter: ")
     assert "org.apache.kafka.connect.errors.DataException: Converting byte[] to Kafka Connect data failed" in told
-    assert summary == "4 read, 2 written, 1 left out by the chain, 1 failed"
+    assert summary == "4 read, 2 written, 1 filtered by the chain, 1 failed"
 
 
 def test_an_absent_key_is_read_by_its_converter_too(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_explain_shows_the_compiled_loop_and_the_steps_that_need_decoding(tmp_pa
     assert 'records of a sink, key of schema {"type": "string", "optional": true}, value without schema' in told
     assert "for value, headers, at in zip(" in told
     copied = herd(tmp_path, b"x\n", "--explain", config={"value.converter": "String"}).stdout
-    assert "passed on as bytes; decoded when, and if, the task looks at it" in copied
+    assert "passed on as bytes; decoded only if the task reads it" in copied
     assert "nothing to do for these" in copied
 
 
@@ -179,7 +179,7 @@ def test_custom_steps_run_and_are_explained(tmp_path: Path, monkeypatch: pytest.
     told = herd(tmp_path, b"abc\n", "--explain", config=config).stdout
     for text in (
         "org.example.Text", "1. twice: org.example.Twice, if odd (org.example.Odd); touches headers, key, topic, value",
-        "one by one: what is an author's own is not compiled (twice)",
+        "record by record: custom steps are not compiled (twice)",
     ):  # fmt: skip
         assert text in told
 

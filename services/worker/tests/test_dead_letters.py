@@ -246,12 +246,15 @@ def test_all_go_back_where_they_were_read_once_and_the_list_is_empty(here: Here)
 def test_single_letters_are_put_back_all_or_none_and_never_twice_by_accident(here: Here) -> None:
     here.letters(*(b"v%d" % number for number in range(4)))
     here.letters(b"other", connector_name="b")
-    for wrong, why in (((1, 9), "0:9: there is no such letter"), ((1, 4), "0:4: it is a letter of connector b")):
-        with pytest.raises(ConfigError, match=f"nothing was put back: {why}"):
+    for wrong, why in (
+        ((1, 9), "0:9: there is no such dead letter"),
+        ((1, 4), "0:4: it is a dead letter of connector b"),
+    ):
+        with pytest.raises(ConfigError, match=f"nothing was replayed: {why}"):
             here.replay(*wrong)
     assert here.replay(2, 0).replayed_count == 2
     assert here.places() == ["0:3", "0:1"]
-    with pytest.raises(ConfigError, match="0:2: it was put back before; --again"):
+    with pytest.raises(ConfigError, match="0:2: it was replayed before; --again"):
         here.replay(2, 3)
     assert here.replay(2, again=True).replayed_count == 1
     assert here.replay().replayed_count == 2
@@ -286,7 +289,7 @@ def test_a_letter_that_was_cut_goes_back_as_its_own_topic_has_the_record(here: H
     [given] = here.list().letters
     given.value, given.mended = b"mine", True
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
-    with pytest.raises(ConfigError, match=r"were cut: put the whole ones into the file and take the header"):
+    with pytest.raises(ConfigError, match=r"were cut: write the whole ones into the file and remove the header"):
         asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
     del given.headers[[one.name for one in given.headers].index(CUT)]
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])

@@ -77,7 +77,7 @@ class Board:
         if self.trouble:
             parts.append(Text(self.trouble, style="yellow"))
         if not listed:
-            parts.append(Text("no connectors yet; `herd apply -f FILE` makes one", style="dim"))
+            parts.append(Text("no connectors yet; `herd apply -f FILE` creates one", style="dim"))
         else:
             parts.append(table("connectors", listing.DEFAULT_COLUMNS, listing.rows(listed, listing.DEFAULT_COLUMNS)))
         parts += [

@@ -176,7 +176,7 @@ class HerderClient:
                     await stub.GetCluster(admin.GetClusterRequest(), timeout=_SILENCE_S)
                 except (rpc_errors.Unreachable, rpc_errors.Timeout) as error:
                     if not waiting.done():
-                        raise rpc_errors.Unreachable(f"it fell silent: {error.message}") from None
+                        raise rpc_errors.Unreachable(f"the herder stopped answering: {error.message}") from None
         finally:
             if not waiting.done():
                 waiting.cancel()

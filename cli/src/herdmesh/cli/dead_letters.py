@@ -167,7 +167,7 @@ def _bytes(given: Any, encoding: Any, source: str, where: str) -> bytes | None:
     try:
         return base64.b64decode(given, validate=True)
     except binascii.Error as error:
-        raise _unusable(source, f"{where} is no base64: {error}") from None
+        raise _unusable(source, f"{where} is not base64: {error}") from None
 
 
 def _text(data: bytes | None) -> tuple[str | None, str | None]:

@@ -183,7 +183,7 @@ class Broker:
         if log_dir.exists():
             raise BrokerFailed(
                 f"{log_dir} holds no meta.properties: it is damaged, or not a Kafka folder. "
-                "It is not formatted over; move it away to start with an empty broker."
+                "It is not formatted again; move it away to start with an empty broker."
             )
         fresh = self.data_dir / "kafka.formatting"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -367,7 +367,7 @@ async def _run_in_foreground(broker: Broker) -> int:
 def main() -> int:
     """Command line: one broker in the foreground."""
     parser = argparse.ArgumentParser(prog="python -m herdmesh.devstack.broker", description="Run one Kafka broker.")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="data folder, made when absent")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="data folder, created when absent")
     parser.add_argument("--port", type=int, default=9092, help="preferred port; another is taken when it is busy")
     options = parser.parse_args()
     try:

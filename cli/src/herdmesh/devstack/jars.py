@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m herdmesh.devstack.jars", description="Fetch and check pinned jars."
     )
     parser.add_argument("groups", nargs="+", metavar="GROUP", help="broker or connect")
-    parser.add_argument("--pin", action="store_true", help="write new sums for what ivy.xml names now")
+    parser.add_argument("--pin", action="store_true", help="fetch the jars of ivy.xml and write their checksums")
     options = parser.parse_args(arguments)
     groups: list[str] = options.groups
     try:

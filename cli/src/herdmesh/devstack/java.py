@@ -74,7 +74,7 @@ def _major_version(executable: Path, _inode: int, _changed_ns: int) -> int:
     if match is None:
         # macOS ships a /usr/bin/java that only prompts for an installation.
         said = " ".join((done.stderr + done.stdout).split())[:200]
-        raise JavaMissing(f"{executable} does not tell its version (it says: {said!r}). {_INSTALL_HINT}")
+        raise JavaMissing(f"{executable} prints no version (its output: {said!r}). {_INSTALL_HINT}")
     return int(match[1])
 
 

@@ -192,10 +192,10 @@ class Stack:
         if other is None or (process.mark is not None and other == process.mark.pid):
             return False
         if process.exit_code is not None or process.restarts:
-            told = f"{name} cannot listen on port {port}: process {other} does. End that process, or start again: "
+            taken = f"{name} cannot listen on port {port}: process {other} does. End that process, or start again: "
             self._services[name].detail = f"port {port} is taken by process {other}"
             self._publish()
-            raise ServiceNotReady(f"{told}another port is chosen then")
+            raise ServiceNotReady(f"{taken}another port is chosen then")
         return True
 
     async def _all_serving(self, names: Sequence[str]) -> None:

@@ -90,7 +90,7 @@ def not_latin(path: str) -> Problem | None:
     for number, line in enumerate(_read(path).splitlines(), 1):
         try:
             if not line.isascii() and line.lstrip()[:1] not in (b"#", b"!") and line.decode("utf-8"):
-                message = "letters beyond ASCII are read as ISO-8859-1, as Java does; write them as \\uXXXX"
+                message = "characters beyond ASCII are read as ISO-8859-1, as Java does; write them as \\uXXXX"
                 return Problem(path, number, "", message)
         except UnicodeDecodeError:
             continue  # not UTF-8: the author used ISO-8859-1
@@ -139,7 +139,7 @@ def _from_request(path: str, members: dict[str, Any]) -> ConnectorFile:
     wanted = members.get("initial_state")
     state = _INITIAL_STATES.get("RUNNING" if wanted is None else str(wanted).upper())
     if state is None:
-        message = f"{wanted} is no initial state; it is one of RUNNING, PAUSED, STOPPED"
+        message = f"{wanted} is not an initial state; use one of RUNNING, PAUSED, STOPPED"
         raise BadFiles([Problem(path, 0, "initial_state", message)])
     return ConnectorFile(path, str(config[NAME]), config, state)
 

@@ -195,7 +195,7 @@ def _problem(path: str, properties: Mapping[str, Property], error: ConfigError) 
 
 def _must_be_the_same(key: str, value: str, resolved: Mapping[str, str]) -> None:
     if _split(value) != _split(resolved.get("bootstrap.servers", "")):
-        raise ConfigError.for_value(key, value, "connectors of another cluster than the worker's are not built yet")
+        raise ConfigError.for_value(key, value, "connectors for another cluster than the worker's are not supported")
 
 
 def _split(servers: str) -> set[str]:
@@ -219,7 +219,7 @@ def _unused(key: str) -> str:
     if key in UNUSED:
         return UNUSED[key]
     if key in DISTRIBUTED or key.startswith(DISTRIBUTED_PREFIXES):
-        return "it is of Connect's distributed worker; a standalone one does not read it"
+        return "it belongs to Connect's distributed worker; a standalone worker does not read it"
     if is_access(key):
         return _UNREAD
     for prefix, why in UNUSED_PREFIXES.items():

@@ -34,7 +34,10 @@ FilesOption = Annotated[
 def apply(
     files: FilesOption,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Apply all that are good though others are bad; by default none is.")
+        bool,
+        typer.Option(
+            "--keep-going", help="Apply the valid connectors even if others are invalid; by default none is applied."
+        ),
     ] = False,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
@@ -135,7 +138,7 @@ def not_all(bad: list[tuple[str, CommandError]], what_happened: str) -> CommandE
         fields.append((where, error.message.removeprefix(f"{where}: ")))
         fields += [(f"{where}: {field}", text) for field, text in error.fields]
     first = bad[0][1]
-    advice = "Mend what is named above and run again."
+    advice = "Correct the errors named above and run again."
     return CommandError(
         first.reason, f"{len(bad)} connectors are refused; {what_happened}", advice, first.exit_code, tuple(fields)
     )

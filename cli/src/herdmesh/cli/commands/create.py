@@ -28,12 +28,15 @@ def create(
         str, typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.')
     ],
     initial_state: Annotated[
-        str, typer.Option("--initial-state", metavar="STATE", help="running, paused or stopped; else as in the file.")
+        str,
+        typer.Option("--initial-state", metavar="STATE", help="running, paused or stopped; default: as in the file."),
     ] = "",
     offsets: Annotated[
         str,
         typer.Option(
-            "--offsets", metavar="FILE", help='Begin at these: {"offsets": [{"partition": {...}, "offset": {...}}]}.'
+            "--offsets",
+            metavar="FILE",
+            help='Offsets to begin at: {"offsets": [{"partition": {...}, "offset": {...}}]}.',
         ),
     ] = "",
     herder: HerderOption = None,

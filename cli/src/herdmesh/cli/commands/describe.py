@@ -36,7 +36,7 @@ from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_h
 _VALIDATION_S = 3.0
 """A connector may query its database during validation: describe does not wait longer for that."""
 
-describe_app = typer.Typer(no_args_is_help=True, help="Show one thing in full.")
+describe_app = typer.Typer(no_args_is_help=True, help="Show one object in full.")
 
 
 @describe_app.command("connector")
@@ -151,7 +151,7 @@ def _tells_more(unit: views.Json, restart: views.Json) -> bool:
 def _restart_line(restart: views.Json, shown: str) -> str:
     of = f"{min(restart['attempt'], restart['attempts_max'])} of {restart['attempts_max']}"
     if restart["attempt"] > restart["attempts_max"]:
-        line = f"restarted {of} times; none more comes by itself: mend the cause, then `herd restart`"
+        line = f"restarted {of} times; no further automatic restart: fix the cause, then `herd restart`"
     elif restart["next_time"]:
         line = f"restart {of} at {restart['next_time']}"
     else:
@@ -193,7 +193,7 @@ def _print_connector(found: views.Json) -> None:
         ]
         out.print(
             table(
-                "\noffsets, as their runs saw them last",
+                "\noffsets, as last reported by the runs",
                 ("TASK", "TOPIC", "PARTITION", "COMMITTED", "POSITION", "END", "BEHIND", "UNCOMMITTED"),
                 rows,
             )
@@ -201,10 +201,10 @@ def _print_connector(found: views.Json) -> None:
     rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in found["config"].items()]
     out.print(table("\nconfig", ("KEY", "VALUE"), rows))
     if found["warnings"] is None:
-        out.print("\nno worker could say in time which settings have no effect: `herd validate` asks again")
+        out.print("\nno worker answered in time which settings have no effect: run `herd validate`")
     elif found["warnings"]:
         rows = [[escape(one["message"]), escape(one["fix"])] for one in found["warnings"]]
-        out.print(table("\nsettings that have not the effect they ask for", ("WHAT", "NEXT STEP"), rows))
+        out.print(table("\nsettings that do not have their effect", ("WHAT", "NEXT STEP"), rows))
 
 
 def _print_story(title: str, unit: views.Json) -> None:

@@ -25,17 +25,19 @@ from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_h
 from herdmesh.cli.views import Json
 from herdmesh.rpc.request_ids import new_request_id
 
-dlq_app = typer.Typer(no_args_is_help=True, help="Dead letters: records a connector could not move. See, mend, replay.")
+dlq_app = typer.Typer(
+    no_args_is_help=True, help="Dead letters: records that a connector could not process. List, correct, replay."
+)
 
 _PAGE_SIZE = 1_000
 _SHOWN = 50
 _LETTERS_MAX = 1_000
 _REPLAY_BYTES_MAX = 8 * 1024 * 1024
 _NOTE_READERS = (
-    "Other readers of the topic a sink's letters are put back to see them once more, behind all that came since."
+    "Other consumers of the topic to which a sink's dead letters are replayed read them again, after all newer records."
 )
 _CUT = (
-    "the record was too large for the queue: key and value are their beginnings at most; the whole record is at "
+    "the record was too large for the queue, so key and value are cut or missing; the whole record is at "
     "`from`, and `herd dlq replay` reads it there"
 )
 _AGES = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -59,16 +61,21 @@ LetterOutputOption = Annotated[
 def list_dead_letters(
     name: NameArgument,
     stage: Annotated[
-        str, typer.Option("--stage", metavar="STAGE", help="Only those that failed in it: VALUE_CONVERTER, TASK_PUT...")
+        str,
+        typer.Option(
+            "--stage", metavar="STAGE", help="Only those that failed in this stage: VALUE_CONVERTER, TASK_PUT..."
+        ),
     ] = "",
     error: Annotated[
-        str, typer.Option("--error", metavar="TEXT", help="Only with this in the exception's class or message.")
+        str,
+        typer.Option("--error", metavar="TEXT", help="Only those with this text in the exception's class or message."),
     ] = "",
     since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Only records not older: 90s, 15m, 2h, 7d, or a time (UTC).")
+        str,
+        typer.Option("--since", metavar="TIME", help="Only records not older than: 90s, 15m, 2h, 7d, or a time (UTC)."),
     ] = "",
-    replayed: Annotated[bool, typer.Option("--replayed", help="Also those that were put back.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 = all.")] = _SHOWN,
+    replayed: Annotated[bool, typer.Option("--replayed", help="Also those that were replayed.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all.")] = _SHOWN,
     herder: HerderOption = None,
     output: LetterOutputOption = DeadLetterFormat.TABLE,
 ) -> None:
@@ -123,7 +130,7 @@ def show(
         request = admin.ListDeadLettersRequest(name=name, places=[dead_letters.place_of(place)])
         reply = await client.call(lambda stub: stub.ListDeadLetters, request)
         if not reply.letters:
-            text = f"{reply.topic} has no letter {place} of {name} (any more)"
+            text = f"{reply.topic} has no dead letter {place} of {name} (any more)"
             raise CommandError("DEAD_LETTER_NOT_FOUND", text, f"`herd dlq list {name}` lists them.", 3)
         shown = dead_letters.document(name, reply.topic, reply.letters[0])
         if output is Format.JSON:
@@ -138,15 +145,17 @@ def show(
 def replay(
     name: NameArgument,
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="PARTITION:OFFSET", help="Put these back, all or none.")
+        list[str] | None, typer.Argument(metavar="PARTITION:OFFSET", help="Replay these, all or none.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Put back all that are there now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Replay all that exist now.")] = False,
     files: Annotated[
         list[str] | None,
-        typer.Option("-f", "--file", metavar="FILE|-", help="Letters as -o json of show or list prints them, mended."),
+        typer.Option(
+            "-f", "--file", metavar="FILE|-", help="Dead letters in the form of -o json of show or list, corrected."
+        ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also letters that were put back before.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go where, and do nothing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go where, and change nothing.")] = False,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -157,7 +166,7 @@ def replay(
     """
     given = [*(places or ()), *(files or ())]
     if everything == bool(given):
-        raise typer.BadParameter("name letters (PARTITION:OFFSET, or -f FILE), or all of them with --all")
+        raise typer.BadParameter("name dead letters (PARTITION:OFFSET, or -f FILE), or all of them with --all")
 
     async def work(client: HerderClient) -> None:
         named = [_named(place) for place in places or ()]
@@ -170,7 +179,7 @@ def replay(
         async for reply in steps:
             _add(done, reply)
             if reply.next_page_token and output is not Format.JSON:
-                err.print(f"[dim]{done['replayed_count']:,} put back[/]")
+                err.print(f"[dim]{done['replayed_count']:,} replayed[/]")
         if output is Format.JSON:
             print_json(done)
         else:
@@ -307,7 +316,7 @@ def _original(one: Json) -> str:
 def _print_letter(shown: Json) -> None:
     error = shown["error"]
     lines = {
-        "letter": f"{shown['letter']} of {shown['queue']}{', put back before' if shown['replayed'] else ''}",
+        "letter": f"{shown['letter']} of {shown['queue']}{'; replayed before' if shown['replayed'] else ''}",
         "cut": _CUT if shown["cut"] else None,
         "time": shown["time"],
         "from": _original(shown),
@@ -362,7 +371,7 @@ def _print_replayed(done: Json) -> None:
             to = one["topic"] if one["partition"] is None else f"{one['topic']}-{one['partition']}"
             out.print(f"{one['letter']} -> {escape(to)}", soft_wrap=True)
     where = ", ".join(f"{number:,} to {escape(topic)}" for topic, number in sorted(topics.items()))
-    did = "would be put back" if done["dry_run"] else "put back"
+    did = "would be replayed" if done["dry_run"] else "replayed"
     out.print(f"{letters_text} of [bold]{name}[/] {did}{f': {where}' if where else ''}", soft_wrap=True)
     for one in done["refused"]:
-        err.print(f"  {one['letter']} not put back: {escape(one['reason'])}", soft_wrap=True)
+        err.print(f"  {one['letter']} not replayed: {escape(one['reason'])}", soft_wrap=True)

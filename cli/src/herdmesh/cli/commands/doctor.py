@@ -33,29 +33,29 @@ _HERDER_PATIENCE_S: Final = 2.0
 _SHOWN_MAX: Final = 20
 
 HINTS: Final[dict[str, str]] = {
-    "BROKER_UNREACHABLE": "Start Kafka, or mend bootstrap_servers; the store goes on by itself.",
-    "CLEANUP_POLICY_WRONG": "Run the command in the message; the store looks again within seconds.",
-    "PARTITION_COUNT_WRONG": "Choose one of the ways in the message; the store looks again within seconds.",
-    "NOT_AUTHORIZED": "Run the command in the message as a Kafka administrator; the store goes on by itself.",
-    "TOPIC_RECREATED": "Find out who deleted the topic; the store starts over on what is there now.",
-    "FOREIGN_WRITER": "Stop that Java Connect cluster, or leave this store a reader; it takes over by itself.",
-    "FENCED": "Wait some seconds and ask again; if it stays, find the other process with the same group.id.",
-    "TAKE_OVER_BLOCKED": "Wait some seconds and ask again; if it stays, do what the message says.",
-    "FAILED": "Look into the store's log; it is started anew by whatever supervises it.",
+    "BROKER_UNREACHABLE": "Start Kafka, or correct bootstrap_servers; the store then continues by itself.",
+    "CLEANUP_POLICY_WRONG": "Run the command in the message; the store checks again within seconds.",
+    "PARTITION_COUNT_WRONG": "Choose one of the ways in the message; the store checks again within seconds.",
+    "NOT_AUTHORIZED": "Run the command in the message as a Kafka administrator; the store then continues by itself.",
+    "TOPIC_RECREATED": "Find out who deleted the topic; the store starts again with the present one.",
+    "FOREIGN_WRITER": "Stop that Java Connect cluster: the store then takes over by itself. Till then it is a replica.",
+    "FENCED": "Wait some seconds and run `herd doctor` again; if it stays, find the other process of this group.id.",
+    "TAKE_OVER_BLOCKED": "Wait some seconds and run `herd doctor` again; if it stays, do what the message says.",
+    "FAILED": "Read the store's log; its supervisor starts it again.",
     "UNREACHABLE": "Start the store, or name the right address with --config-store or --status-store.",
-    "UNDECODABLE": "Somebody else writes to this topic. These records change nothing and can stay; write a tombstone to"
-    " their key to have compaction remove them.",
-    "DUPLICATE_WORKER_ID": "`herd get workers` shows the one that is heard; the log of the other says the same.",
-    "WAITING": "Look after what it waits for: the task goes on by itself. `herd describe connector` shows its tries.",
-    "STALLED": "Mend what it waits for, or look at the stacks in its worker's log; `herd restart` gives the run up.",
-    "RECONFIGURATION_LIMITED": "Look at what makes the connector ask for new task configs; its log says.",
-    "NO_LEADER": "A herder needs a config store that writes; mend what is said above first, then look at its log.",
+    "UNDECODABLE": "Another program writes to this topic. These records change nothing and can stay; write a "
+    "tombstone to their key to have compaction remove them.",
+    "DUPLICATE_WORKER_ID": "`herd get workers` shows the one that is used; the log of the other has the same message.",
+    "WAITING": "Check what it waits for: it then continues by itself. `herd describe connector` shows its attempts.",
+    "STALLED": "Repair what it waits for, or read the stacks in its worker's log; `herd restart` abandons the run.",
+    "RECONFIGURATION_LIMITED": "Find out why the connector requests new task configs: its log has the reason.",
+    "NO_LEADER": "A herder needs a config store that writes: fix the findings above first, then read its log.",
 }
 
 
 def _stores_option(variable: str, port: int) -> Any:
     default = f"{variable}, the stack in ./.herd, else 127.0.0.1:{port}"
-    return typer.Option(metavar="HOST:PORT,...", help=f"Every replica to ask. Default: {default}.")
+    return typer.Option(metavar="HOST:PORT,...", help=f"Every replica to check. Default: {default}.")
 
 
 #: Conditions of connectors and tasks that are listed as notices; WAITING has a list of its own.
@@ -196,7 +196,7 @@ def _findings(replica: views.Json) -> list[views.Json]:
         since = f" (since {replica['since']})" if replica["since"] else ""
         found.append(_finding(store, address, condition, replica["message"] + since, HINTS.get(condition, "")))
     if replica["undecodable_count"]:
-        message = f"{replica['undecodable_count']} records of {replica['topic']} that no rule can read"
+        message = f"{replica['undecodable_count']} records of {replica['topic']} cannot be decoded"
         found.append(_finding(store, address, "UNDECODABLE", message, HINTS["UNDECODABLE"]))
     return found
 

@@ -30,9 +30,11 @@ def drain_worker(
     worker_id: WorkerArgument,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Return when it holds nothing any more.")] = True,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Return when no connector or task is left on it.")
+    ] = True,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Wait at most so long.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Maximum time to wait.")
     ] = 120,
 ) -> None:
     """Move all connectors and tasks off a worker and give it no new ones; those that no other worker can run stay until
@@ -48,7 +50,9 @@ def drain_worker(
                     found = await _until_drained(client, request, found, quiet=output is Format.JSON)
             except TimeoutError:
                 left = len(found.connectors) + len(found.tasks)
-                text = f"{worker_id} still holds {left} connectors and tasks after {timeout_s:g} s; they go on moving"
+                text = (
+                    f"{worker_id} still holds {left} connectors and tasks after {timeout_s:g} s; they continue to move"
+                )
                 raise CommandError("TIMEOUT", text, exit_code=7) from None
         shown = views.worker(found)
         if output is Format.JSON:
@@ -111,9 +115,9 @@ async def _until_drained(
 
 def _drained(worker: connector_pb2.Worker) -> bool:
     if worker.state == connector_pb2.WORKER_STATE_CONNECTED:
-        text = f"{worker.worker_id} takes work: it began anew since, or was undrained; drain it again"
+        text = f"{worker.worker_id} takes work again: it restarted, or was undrained; drain it again"
         raise from_reason("WORKER_NOT_FOUND", text)
     if worker.state == connector_pb2.WORKER_STATE_LOST and not worker.incarnation:
-        text = f"{worker.worker_id} was lost before it was drained; what it held is started elsewhere"
+        text = f"{worker.worker_id} was lost before it was drained; its connectors and tasks start elsewhere"
         raise from_reason("WORKER_NOT_FOUND", text)
     return worker.state == connector_pb2.WORKER_STATE_DRAINED

@@ -35,25 +35,27 @@ def connectors(
         list[str] | None, typer.Option("--state", help="Only with the connector or a task in this state; repeatable.")
     ] = None,
     kind: Annotated[str, typer.Option("--type", help="Only source or sink connectors.")] = "",
-    worker: Annotated[str, typer.Option("--worker", metavar="ID", help="Only with something on this worker.")] = "",
+    worker: Annotated[
+        str, typer.Option("--worker", metavar="ID", help="Only connectors that run on this worker, wholly or in part.")
+    ] = "",
     columns: Annotated[
-        str, typer.Option("--columns", "-c", metavar="A,B", help=f"Of: {', '.join(listing.COLUMNS)}.")
+        str, typer.Option("--columns", "-c", metavar="A,B", help=f"Columns to list, of: {', '.join(listing.COLUMNS)}.")
     ] = "",
     sort: Annotated[str, typer.Option("--sort", "-s", metavar="COLUMN", help="Sort by this column.")] = "NAME",
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Greatest first.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 = all.")] = 0,
-    skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many first: the next page.")] = 0,
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Largest first.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all.")] = 0,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Number of connectors to skip, for the next page.")] = 0,
 ) -> None:
     """List connectors with their states and lag. Long lists go through the pager of the terminal."""
     asked = listing.Filter(match, frozenset(one.upper() for one in state or ()), kind.lower(), worker)
 
     async def work(client: HerderClient) -> None:
         wanted = listing.checked(asked)
-        if name:
-            await _one_connector(client, name, output)
-            return
         by = listing.chosen_key(sort)
         chosen = listing.chosen_columns(columns) if columns else []
+        if name:
+            await _one_connector(client, name, chosen or listing.DEFAULT_COLUMNS, output)
+            return
         full = output is Format.JSON or any(listing.COLUMNS[one].full for one in (*chosen, by))
         found = await fetch_connectors(client, full=full)
         if not chosen:
@@ -66,7 +68,7 @@ def connectors(
         if output is Format.JSON:
             print_json(shown)
         elif not found:
-            out.print("no connectors yet; `herd apply -f FILE` makes one")
+            out.print("no connectors yet; `herd apply -f FILE` creates one")
         else:
             paged(table(None, chosen, listing.rows(shown, chosen)), len(shown))
             left = len(kept) - skip - len(shown)
@@ -77,12 +79,12 @@ def connectors(
     with_herder(output, herder, work)
 
 
-async def _one_connector(client: HerderClient, name: str, output: Format) -> None:
+async def _one_connector(client: HerderClient, name: str, columns: Sequence[str], output: Format) -> None:
     found = await fetch_connector(client, name)
     if output is Format.JSON:
         print_json(found)
     else:
-        out.print(table(None, listing.DEFAULT_COLUMNS, listing.rows([found], listing.DEFAULT_COLUMNS)))
+        out.print(table(None, columns, listing.rows([found], columns)))
 
 
 @get_app.command("workers")
@@ -122,7 +124,7 @@ def plugins(name: OneName = None, herder: HerderOption = None, output: OutputOpt
             known = ", ".join(alias for one in listed for alias in one["aliases"][:1])
             text = f"no worker has a plugin {name}; there are: {known or 'none'}"
             if refused:
-                text += f"; {len(refused)} cannot be used: `herd get plugins` says why"
+                text += f"; {len(refused)} cannot be used: `herd get plugins` shows why"
             raise from_reason("PLUGIN_NOT_FOUND", text)
         if output is Format.JSON:
             print_json(found[0] if name else [*found, *refused])
@@ -164,7 +166,7 @@ def topics(name: NameArgument, herder: HerderOption = None, output: OutputOption
 
 @get_app.command("loggers")
 def loggers(
-    logger: Annotated[str, typer.Argument(metavar="[LOGGER]", help="Only this one and what is below it.")] = "",
+    logger: Annotated[str, typer.Argument(metavar="[LOGGER]", help="Only this logger and those below it.")] = "",
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:

@@ -37,7 +37,7 @@ _SHOWN = 20
 def history(
     name: NameArgument,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 = all that are kept.")
+        int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all that are kept.")
     ] = _SHOWN,
     config_store: ConfigStoresOption = None,
     output: OutputOption = Format.TABLE,
@@ -54,7 +54,7 @@ def history(
             print_json(found)
             return
         if not found:
-            out.print(f"nothing is known of changes of {escape(name)}")
+            out.print(f"no changes are recorded of {escape(name)}")
             return
         rows = [
             [
@@ -74,7 +74,8 @@ def history(
 def restore(
     name: NameArgument,
     revision: Annotated[
-        str, typer.Option("--revision", metavar="R", help="Of a change that `herd history` shows with a config.")
+        str,
+        typer.Option("--revision", metavar="R", help="Revision of a change that `herd history` shows with a config."),
     ],
     secret: Annotated[
         list[str] | None,
@@ -94,7 +95,9 @@ def restore(
         config = properties.from_proto(entry.config_after)
         missing = [key for key in entry.redacted_properties if key not in given and key not in known]
         if missing:
-            text = f"history does not keep the values of {', '.join(missing)}, and no config in force has them"
+            text = (
+                f"history does not keep the values of {', '.join(missing)}, and the current config does not have them"
+            )
             raise CommandError("USAGE", text, "Give each with --secret KEY=VALUE.", EXIT_USAGE)
         taken = [key for key in entry.redacted_properties if key not in given]
         config |= {key: known[key] for key in taken} | given
@@ -116,7 +119,7 @@ def restore(
                 }
             )
             return
-        kept = f"; as they are now: {escape(', '.join(taken))}" if taken else ""
+        kept = f"; with their current values: {escape(', '.join(taken))}" if taken else ""
         out.print(f"connector [bold]{escape(name)}[/] has its config of revision {escape(revision)} again{kept}")
 
     with_herder(output, herder, work)
@@ -136,7 +139,7 @@ async def _entries(name: str, config_store: str | None) -> AsyncIterator[store.H
                 raise CommandError(
                     "UNREACHABLE",
                     f"no config store answers at {', '.join(addresses)} ({error.message})",
-                    "--config-store HOST:PORT or HERDMESH_CONFIG_STORE names one; `herd doctor` looks at all.",
+                    "--config-store HOST:PORT or HERDMESH_CONFIG_STORE names one; `herd doctor` checks all.",
                     EXIT_UNAVAILABLE,
                 ) from None
             except HerdmeshError as error:
@@ -212,7 +215,7 @@ def _what_restarted(asked: views.Json) -> str:
     if asked["task"] is not None:
         return f"task {asked['task']}"
     what = "the connector and its tasks" if asked["include_tasks"] else "the connector"
-    return f"{what}, what has failed" if asked["only_failed"] else what
+    return f"{what}, only failed ones" if asked["only_failed"] else what
 
 
 def summary_of(one: views.Json) -> str:
@@ -223,5 +226,7 @@ def summary_of(one: views.Json) -> str:
     parts += [str(one["target_state"])] if one["target_state"] else []
     parts += [f"{one['task_count']} tasks"] if one["task_count"] is not None else []
     parts += [_what_restarted(one["restart"])] if one["restart"] is not None else []
-    parts += [f"as at {one['restored_revision'].rpartition('@')[2]}"] if one["restored_revision"] is not None else []
+    parts += (
+        [f"restored to {one['restored_revision'].rpartition('@')[2]}"] if one["restored_revision"] is not None else []
+    )
     return "; ".join(parts) or ("the same config" if one["config"] is not None else "-")

@@ -45,11 +45,13 @@ def restart(
     output: OutputOption = Format.TABLE,
     task: Annotated[int | None, typer.Option("--task", metavar="N", help="Only this task.")] = None,
     include_tasks: Annotated[bool, typer.Option("--include-tasks", help="The tasks too.")] = False,
-    only_failed: Annotated[bool, typer.Option("--only-failed", help="Only what is FAILED.")] = False,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Only connectors and tasks that are FAILED.")
+    ] = False,
 ) -> None:
     """Restart a connector, its tasks, or one task."""
     if task is not None and (include_tasks or only_failed):
-        raise typer.BadParameter("--task stands alone: it restarts that task whatever its state")
+        raise typer.BadParameter("--task cannot be combined with these options: it restarts that task in any state")
 
     async def work(client: HerderClient) -> None:
         if task is not None:
@@ -90,7 +92,7 @@ def delete(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Succeed when there is none.")] = False,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Succeed even if it does not exist.")] = False,
 ) -> None:
     """Delete a connector. Its offsets stay: a new connector of the same name continues from them."""
 
@@ -109,7 +111,7 @@ def delete(
 
     if not yes:
         if not typer.get_text_stream("stdin").isatty():
-            typer.echo("delete asks before it deletes; give --yes where nobody can answer", err=True)
+            typer.echo("delete asks for confirmation: give --yes where nobody can answer", err=True)
             raise typer.Exit(EXIT_USAGE)
         typer.confirm(f"Delete connector {name}?", abort=True)
     with_herder(output, herder, work)

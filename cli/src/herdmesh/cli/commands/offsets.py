@@ -27,14 +27,12 @@ if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
     from herdmesh.cli.views import Json
 
-offsets_app = typer.Typer(no_args_is_help=True, help="Where a connector is: see it, and go on from elsewhere.")
+offsets_app = typer.Typer(no_args_is_help=True, help="Offsets of a connector: show and change them.")
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check it, say what would be, and change nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check the change, show its result, and change nothing.")]
 TimeoutOption = Annotated[
     float,
-    typer.Option(
-        "--timeout", metavar="SECONDS", min=0.1, help="How long it may take; a connector may be slow to agree."
-    ),
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Time limit; a connector may take long to agree."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _TIMEOUT_S = 90.0
@@ -75,7 +73,8 @@ def set_offsets(
     topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Of a sink: the partition's topic.")] = "",
     partition: Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Of a sink.")] = None,
     offset: Annotated[
-        str, typer.Option("--offset", metavar="N|null", help="Of a sink: the next record; null forgets.")
+        str,
+        typer.Option("--offset", metavar="N|null", help="Of a sink: the offset of the next record; null removes it."),
     ] = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -129,7 +128,9 @@ def rewind(
     ],
     allow_forward: Annotated[
         bool,
-        typer.Option("--allow-forward", help="Of a sink: also beyond what was read; the records between are skipped."),
+        typer.Option(
+            "--allow-forward", help="Of a sink: also beyond the committed offset; the records between are skipped."
+        ),
     ] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -170,7 +171,7 @@ class _Doing:
     def caption(self) -> str:
         """The caption of the offsets that a change shows."""
         if self.verb == "reset":
-            return "to be forgotten" if self.dry_run else "as they were"
+            return "to be removed" if self.dry_run else "as they were"
         return "as they would be" if self.dry_run else "as they are now"
 
     def confirm(self, name: str) -> None:
@@ -178,9 +179,9 @@ class _Doing:
         if not self._asks:
             return
         if not typer.get_text_stream("stdin").isatty():
-            typer.echo(f"{self.verb} asks before it changes offsets; give --yes where nobody can answer", err=True)
+            typer.echo(f"{self.verb} asks for confirmation: give --yes where nobody can answer", err=True)
             raise typer.Exit(EXIT_USAGE)
-        question = {"set": "Change", "reset": "Forget all", "rewind": "Rewind all"}[self.verb]
+        question = {"set": "Change", "reset": "Remove all", "rewind": "Rewind all"}[self.verb]
         typer.confirm(f"{question} offsets of connector {name}?", abort=True)
 
 

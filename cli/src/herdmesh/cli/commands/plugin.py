@@ -13,7 +13,7 @@ from herdmesh.cli.output import Format, out, print_json
 from herdmesh.cli.plugin.skeleton import Skeleton, SkeletonRefused, write
 from herdmesh.cli.runner import OutputOption, run
 
-plugin_app = typer.Typer(no_args_is_help=True, help="Connectors of your own.")
+plugin_app = typer.Typer(no_args_is_help=True, help="Write your own connectors.")
 
 
 @plugin_app.callback()
@@ -23,9 +23,15 @@ def _plugin() -> None:
 
 @plugin_app.command()
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package: small letters, digits, hyphens.")],
-    source: Annotated[bool, typer.Option("--source/--sink", help="Brings records into Kafka, or out of it.")] = True,
-    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the package's folder is made.")] = Path(),
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the package: lower-case letters, digits, hyphens.")
+    ],
+    source: Annotated[
+        bool, typer.Option("--source/--sink", help="Whether it brings records into Kafka, or out of it.")
+    ] = True,
+    folder: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="Where to create the package's folder.")
+    ] = Path(),
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Write a connector package that works: connector, config, README, and tests with the standard suite."""

@@ -48,7 +48,7 @@ def run_standalone(
     worker: Annotated[str, typer.Argument(metavar="WORKER.properties", help="Connect's worker file.")],
     connectors: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CONNECTOR.properties|CONNECTOR.json]...", help="One connector each."),
+        typer.Argument(metavar="[CONNECTOR.properties|CONNECTOR.json]...", help="Connector files, one connector each."),
     ] = None,
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where the gRPC API listens; port 0 = any free one.")
@@ -128,7 +128,7 @@ async def until_kafka_serves(plan: WorkerPlan, stop: asyncio.Event) -> None:
             raise CommandError(
                 "UNREACHABLE",
                 f"no broker answers at {servers} (bootstrap.servers){why}",
-                "Start Kafka, or mend the address, security.protocol, ssl.* and sasl.* of the worker file.",
+                "Start Kafka, or correct the address, security.protocol, ssl.* and sasl.* of the worker file.",
                 EXIT_UNAVAILABLE,
             )
 
@@ -138,7 +138,7 @@ async def _serves(plan: WorkerPlan, said: deque[str]) -> str | None:
         return await asyncio.to_thread(serving_cluster, plan.bootstrap_servers, plan.access, said.append)
     except AccessUnusable as error:
         message = f"the worker file's settings of TLS and login cannot be used: {error}"
-        raise CommandError("USAGE", message, "Mend its security.protocol, ssl.* and sasl.*.", EXIT_USAGE) from None
+        raise CommandError("USAGE", message, "Correct its security.protocol, ssl.* and sasl.*.", EXIT_USAGE) from None
 
 
 class _Progress:
@@ -216,7 +216,7 @@ def _refused(reason: str, problems: Sequence[Problem], exit_code: int) -> Comman
     paths = list(dict.fromkeys(one.path for one in problems))
     fields = tuple((one.place, one.message) for one in problems)
     message = f"nothing was started: {', '.join(paths)} cannot be run"
-    return CommandError(reason, message, "Mend what is named above and run again.", exit_code, fields)
+    return CommandError(reason, message, "Correct the errors named above and run again.", exit_code, fields)
 
 
 async def _create_all(ready: asyncio.Future[Addresses], files: Sequence[ConnectorFile], show: _Progress) -> None:
@@ -259,7 +259,7 @@ def _stop_on_signals() -> asyncio.Event:
         if not stop.is_set():
             first_s = loop.time()
         elif loop.time() - first_s > _DOUBLED_S:
-            err.print("stopped by force; what was not committed is done again", style="yellow")
+            err.print("stopped by force; uncommitted work is repeated at the next start", style="yellow")
             os._exit(EXIT_FORCED)
         stop.set()
 

@@ -15,9 +15,9 @@ from herdmesh.rpc.request_ids import new_request_id
 
 
 def set_logger(
-    logger: Annotated[str, typer.Argument(metavar="LOGGER", help="Its name; `root` is the one above all.")],
+    logger: Annotated[str, typer.Argument(metavar="LOGGER", help="Name of the logger; `root` is the root logger.")],
     level: Annotated[str, typer.Argument(metavar="LEVEL", help="TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF.")],
-    worker: Annotated[str, typer.Option("--worker", metavar="ID", help="Only on this worker; else on all.")] = "",
+    worker: Annotated[str, typer.Option("--worker", metavar="ID", help="Only on this worker; default: on all.")] = "",
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:

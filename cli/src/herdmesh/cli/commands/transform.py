@@ -31,7 +31,9 @@ def transform(
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|-]...", help="Records; none = stdin.")] = None,
     worker: Annotated[
         str | None,
-        typer.Option("--worker", metavar="FILE", help="Worker properties: converters the config does not name."),
+        typer.Option(
+            "--worker", metavar="FILE", help="Worker properties, for converters that the config does not name."
+        ),
     ] = None,
     direction: Annotated[
         Direction | None,
@@ -46,22 +48,23 @@ def transform(
         typer.Option(
             "--input",
             help="lines: each a value; records: JSON objects with key, value, topic, ...; "
-            "typed: with schemas. Default: told from the first line.",
+            "typed: with schemas. Default: detected from the first line.",
         ),
     ] = RecordForm.AUTO,
-    output: Annotated[Output, typer.Option("-o", "--output", help="A record as JSON, or its value alone.")] = (
+    output: Annotated[Output, typer.Option("-o", "--output", help="A record as JSON, or only its value.")] = (
         Output.JSON
     ),
     typed: Annotated[bool, typer.Option("--typed", help="JSON with schemas and exact types.")] = False,
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="NAME", help="Of records that name none. Default: from `topics`.")
+        str | None,
+        typer.Option("--topic", metavar="NAME", help="Topic of records without one. Default: from `topics`."),
     ] = None,
     tolerance: Annotated[
-        str, typer.Option("--tolerance", metavar="none|all", help="all: records that fail do not make the exit code 1.")
+        str, typer.Option("--tolerance", metavar="none|all", help="all: failed records do not lead to exit code 1.")
     ] = "none",
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first record that fails.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say what is compiled for the first 1,000 records instead of running.")
+        bool, typer.Option("--explain", help="Show the compiled chain for the first 1,000 records instead of running.")
     ] = False,
     bench: Annotated[
         float | None,

@@ -24,12 +24,15 @@ _REFRESH_S = 0.25
 
 
 def up(
-    workers: Annotated[int, typer.Option("--workers", min=1, metavar="N", help="How many workers.")] = 1,
-    herders: Annotated[int, typer.Option("--herders", min=1, metavar="N", help="How many herders; one leads.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", min=1, metavar="N", help="Number of workers.")] = 1,
+    herders: Annotated[int, typer.Option("--herders", min=1, metavar="N", help="Number of herders; one leads.")] = 1,
     store_replicas: Annotated[
-        int, typer.Option("--store-replicas", min=1, metavar="N", help="How many of each store; one of each writes.")
+        int,
+        typer.Option(
+            "--store-replicas", min=1, metavar="N", help="Number of replicas of each store; one of each writes."
+        ),
     ] = 1,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when everything serves.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when all services serve.")] = False,
     data: DataOption = DATA_DIR,
     output: OutputOption = Format.TABLE,
 ) -> None:

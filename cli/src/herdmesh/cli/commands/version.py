@@ -30,7 +30,9 @@ def version(
     herder: Annotated[
         str | None,
         typer.Option(
-            "--herder", metavar="HOST:PORT,...", help="Also ask these herders for theirs; each is asked for itself."
+            "--herder",
+            metavar="HOST:PORT,...",
+            help="Also print the versions of these herders; each is queried itself.",
         ),
     ] = None,
     output: OutputOption = Format.TABLE,

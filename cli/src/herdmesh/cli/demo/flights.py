@@ -71,7 +71,7 @@ def create_topic(bootstrap: str) -> None:
         try:
             future.result()
         except KafkaException as error:
-            raise DevstackError(f"topic {TOPIC} could not be made: {error.args[0].str()}") from None
+            raise DevstackError(f"topic {TOPIC} could not be created: {error.args[0].str()}") from None
 
 
 def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
@@ -98,7 +98,7 @@ def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
         if error is not None:
             failures.append(str(error))
         elif message.offset() is None:  # the client only inferred the acknowledgement (docs/internals/bugs.md)
-            failures.append("nobody acknowledged a record")
+            failures.append("the broker did not acknowledge a record")
 
     encode = msgspec.json.Encoder().encode
     count = 0

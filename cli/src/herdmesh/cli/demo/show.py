@@ -81,7 +81,7 @@ class Demo:
                 await self._read_back()
         except TimeoutError:
             raise DevstackError(
-                f"the demo was not over after {_TIMEOUT_S:g} s; logs: {self.stack.layout.logs_dir}"
+                f"the demo did not finish within {_TIMEOUT_S:g} s; logs: {self.stack.layout.logs_dir}"
             ) from None
         finally:
             with out.status("stopping all in order"):

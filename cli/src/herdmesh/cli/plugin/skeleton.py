@@ -71,7 +71,9 @@ def write(skeleton: Skeleton, parent: Path) -> Path:
         OSError: the folder cannot be written.
     """
     if not _NAME.fullmatch(skeleton.name):
-        raise SkeletonRefused(f"{skeleton.name} is no name for a package", "Write small letters, digits and hyphens.")
+        raise SkeletonRefused(
+            f"{skeleton.name} is not a valid name of a package", "Use lower-case letters, digits and hyphens."
+        )
     module = skeleton.module
     if keyword.iskeyword(module) or module in sys.stdlib_module_names or module in _TAKEN:
         raise SkeletonRefused(f"a module named {module} would hide Python's own, or ours", "Choose another name.")

@@ -98,7 +98,7 @@ def without_references(path: str, settings: Config, worker: Config) -> tuple[Con
         finally:
             providers.close()
     except ConfigError as error:
-        fix = error.fix or "Mend the key named above."
+        fix = error.fix or "Correct the key named above."
         if not worker.get(PROVIDERS):
             fix = f"Give --worker a file with {PROVIDERS}."
         raise CommandError("CONFIG_INVALID", f"{path}: {error}", fix, EXIT_CODES["CONFIG_INVALID"]) from None

@@ -53,8 +53,8 @@ def _decoding(runner: Runner, column: str, converter: object) -> str:
     if users:
         return f"decoded; read or changed by {', '.join(users)}"
     if column == "value" and isinstance(converter, Converter) and converter.is_static:
-        return "passed on as bytes; decoded when, and if, the task looks at it"
-    return "decoded for the task; no transformation looks at it"
+        return "passed on as bytes; decoded only if the task reads it"
+    return "decoded for the task; no transformation reads it"
 
 
 def _step(step: Step, config: RawConfig) -> str:
@@ -77,10 +77,10 @@ def _schema(schema: Schema | None) -> str:
 def _compiled(loop: Loop | None, steps: Sequence[Step]) -> Iterator[str]:
     own = [step.alias for step in steps if _is_authored(step)]
     if loop is None and own:
-        yield f"  one by one: what is an author's own is not compiled ({', '.join(own)})"
+        yield f"  record by record: custom steps are not compiled ({', '.join(own)})"
         return
     if loop is None:
-        yield "  one by one: a predicate gives some of these records another schema than the rest"
+        yield "  record by record: a predicate gives some of these records another schema than the rest"
         return
     if loop.idle:
         yield "  nothing to do for these"
@@ -112,7 +112,7 @@ class Speed:
         steps_us = whole_us - converters_us
         yield f"{whole_us:.2f} us per record: converters {converters_us:.2f}, transformations {steps_us:.2f}"
         if self.failed:
-            yield f"{self.failed:,} of them failed, which costs more than passing"
+            yield f"{self.failed:,} of them failed, which takes longer than passing"
 
 
 def measured(runner: Runner, bare: Runner, given: Sequence[Given], seconds: float) -> Speed:

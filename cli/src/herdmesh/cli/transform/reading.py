@@ -220,4 +220,4 @@ def _bytes_of(where: str, value: Any) -> bytes | None:
         return bytes(cast("memoryview[int]", value))
     if isinstance(value, str):
         return value.encode("utf-8", "replace")
-    raise BadLine(f'{where} is no bytes: to converters write {{"$bytes": ...}}; for values use --direction values')
+    raise BadLine(f'{where} is not bytes: to converters write {{"$bytes": ...}}; for values use --direction values')

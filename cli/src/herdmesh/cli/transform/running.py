@@ -199,7 +199,7 @@ def open_runner(source: str, settings: Config, defaults: Config, direction: Dire
     ]
     if found:
         fields = tuple((one.field, redacted(f"{one.message} ({one.fix})" if one.fix else one.message)) for one in found)
-        message, fix = f"{source}: no chain can be made of it", "Mend the keys named above."
+        message, fix = f"{source}: its chain cannot be created", "Correct the keys named above."
         raise CommandError("CONFIG_INVALID", message, fix, EXIT_CODES["CONFIG_INVALID"], fields)
     return Runner(settings, defaults, direction)
 

@@ -109,7 +109,7 @@ class Session:
         """Counts of the records by result."""
         left_out = self.read - self.written - self.failed
         text = (
-            f"{self.read:,} read, {self.written:,} written, {left_out:,} left out by the chain, {self.failed:,} failed"
+            f"{self.read:,} read, {self.written:,} written, {left_out:,} filtered by the chain, {self.failed:,} failed"
         )
         return f"{text}; ended at the first failure" if self.fail_fast and self.failed else text
 

@@ -300,7 +300,9 @@ def _keys(cls: type[Connector] | type[AuthoredPlugin]) -> tuple[ToldKey, ...]:
             found.append(_key(key))
             _packed(Answer(number=0, value=found[-1]))
         except Exception as error:
-            raise ConfigError(f"the key {name} of {cls.__name__}.config_def cannot be sent to the worker: {error}") from error
+            raise ConfigError(
+                f"the key {name} of {cls.__name__}.config_def cannot be sent to the worker: {error}"
+            ) from error
     return tuple(found)
 
 

@@ -84,7 +84,7 @@ class Wanted:
 
     connector: str
     replayed: bool = False
-    """Also those that were put back."""
+    """Also those that were replayed."""
     stage: str = ""
     error: str = ""
     since_ms: int | None = None

@@ -157,17 +157,17 @@ class Replay:
         if refused and self._request.letters:
             told = "; ".join(f"{one.letter.place}: {one.reason}" for one in refused[:_NAMED_MAX])
             more = f"; and {len(refused) - _NAMED_MAX} more" if len(refused) > _NAMED_MAX else ""
-            raise ConfigError(f"nothing was put back: {told}{more}")
+            raise ConfigError(f"nothing was replayed: {told}{more}")
 
     # --- which letters
 
     def _named(self, ranges: Ranges, known: Replays) -> _Chosen:
         named = {(one.partition, one.offset): one for one in self._request.letters}
         if len(named) < len(self._request.letters):
-            raise ConfigError("nothing was put back: a letter is named twice")
+            raise ConfigError("nothing was replayed: a dead letter is named twice")
         found = {(letter.partition, letter.offset): letter for letter in picked(self._log, ranges, named)}
         refused = [
-            Refused(Letter(*place, None, None, None), "there is no such letter (any more)")
+            Refused(Letter(*place, None, None, None), "there is no such dead letter (any more)")
             for place in named
             if place not in found
         ]
@@ -177,16 +177,16 @@ class Replay:
                 refused.append(
                     Refused(
                         letter,
-                        f"key and value of this letter were cut: put the whole ones into the file and take the header "
-                        f"{dead_letter_headers.CUT} out; or put it back by its place alone, as its topic has it",
+                        f"key and value of this dead letter were cut: write the whole ones into the file and remove the header "
+                        f"{dead_letter_headers.CUT}; or replay it unchanged, by its PARTITION:OFFSET alone",
                     )
                 )
             elif not letter.belongs_to(self._spec.connector):
                 refused.append(
-                    Refused(letter, f"it is a letter of connector {letter.error(dead_letter_headers.CONNECTOR)}")
+                    Refused(letter, f"it is a dead letter of connector {letter.error(dead_letter_headers.CONNECTOR)}")
                 )
             elif known.has(*place) and not self._request.again:
-                refused.append(Refused(letter, "it was put back before; --again puts it back once more"))
+                refused.append(Refused(letter, "it was replayed before; --again replays it once more"))
         self._refuse_named(refused)
         return _Chosen([mended(letter, named[place]) for place, letter in found.items()])
 
