@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 CREATED = (
-    "Offsets: it goes on from those that an earlier connector of this name left, if there are any; initial offsets can "
+    "Offsets: it continues from those that an earlier connector of this name left, if there are any; initial offsets can "
     "be given with the create."
 )
 
@@ -166,5 +166,5 @@ async def test_a_source_goes_on_where_its_plan_says(mesh: Mesh, tmp_path: Path, 
     await step([other_file(a, b)], "a2", file=str(a), **kept, **{"batch.size": "7"})
     with b.open("a") as more:
         more.write("b1\n")
-    back = "Offsets: the worker's offsets topic instead of its own: it goes on, every commit is there too."
+    back = "Offsets: the worker's offsets topic instead of its own: it continues, every commit is there too."
     await step([back, other_file(b, a)], "b1", file=str(b), topic=second)

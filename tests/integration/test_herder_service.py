@@ -564,7 +564,7 @@ async def test_a_drain_is_known_again_when_its_worker_left_and_another_herder_le
         async with mesh.client() as client:
             told = await retrying(lambda: client.DrainWorker(drain), WAIT_S)
             assert told.worker.state == connector_pb2.WORKER_STATE_DRAINED
-            assert told.worker.reason == "drained, and gone; it holds nothing any more"
+            assert told.worker.reason == "drained, and gone; it has no units left"
             assert [one.worker_id for one in (await client.ListWorkers(admin_pb.ListWorkersRequest())).workers] == [
                 "w1:1"
             ]

@@ -223,7 +223,7 @@ class Checker:
             case messages.StopUnit(unit=unit, assignment=assignment, reason=reason):
                 self._world.trace(herder.name, "stop %s on %s: %s", unit, worker.name, reason)
                 self.stops.setdefault((unit, worker.name), self._world.now)
-                if reason == "a restart was asked for":
+                if reason == "a restart was requested":
                     self._budgets.restart_asked(unit, assignment)
                 if reason.startswith("it failed"):
                     self._restarted(herder, unit, assignment)

@@ -141,7 +141,7 @@ def test_a_deadline_says_that_the_watch_is_late(world: World) -> None:
     [
         (PatchConnector("b", {}), WriteOptions("r"), "asking the config store whether an earlier request of this id"),
         (RestartConnector("a", include_tasks=True), WriteOptions(), "writing to the config store"),
-        (DrainWorker("w1"), WriteOptions(), "waiting for the worker to take note of it"),
+        (DrainWorker("w1"), WriteOptions(), "waiting for the worker to acknowledge it"),
         (ValidateConfig(sink(1)), WriteOptions(), "validating the config on a worker"),
     ],
     ids=lambda value: type(value).__name__,

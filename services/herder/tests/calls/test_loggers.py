@@ -299,7 +299,7 @@ def test_a_worker_that_does_not_answer_ends_the_call_at_its_deadline(world: Worl
     world.advance(400)
     error = world.answers[number]
     assert isinstance(error, Timeout)
-    assert error.metadata["stage"] == "asking workers about their loggers"
+    assert error.metadata["stage"] == "reading the loggers of the workers"
 
 
 def test_a_cluster_level_whose_leader_steps_down_before_all_have_it_is_told_by_the_next(world: World) -> None:

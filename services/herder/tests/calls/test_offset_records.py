@@ -309,7 +309,7 @@ def test_more_offsets_than_are_remembered_are_done_once_all_the_same(world: Worl
     assert isinstance(first, OffsetsAnswer)
     assert len(first.offsets) == len(many)
     again = world.ask(request, R1)
-    assert again == OffsetsAnswer((), f"done (its {len(many)} offsets are too many to be told again)")
+    assert again == OffsetsAnswer((), f"done (its {len(many)} offsets are too many to be returned again)")
     assert len(changes(world)) == 1
 
 

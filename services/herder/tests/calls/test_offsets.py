@@ -252,7 +252,7 @@ def test_a_connectors_refusal_is_passed_on_in_its_words(stopped: World) -> None:
 
 def test_an_unknown_outcome_at_the_worker_has_its_own_error(stopped: World) -> None:
     fail(stopped, uncertain=True)
-    with pytest.raises(WriteOutcomeUnknown, match="cannot tell whether the offsets of a were changed"):
+    with pytest.raises(WriteOutcomeUnknown, match="does not know whether the offsets of a were changed"):
         stopped.ask(ALTER)
     for worker in stopped.workers.values():
         worker.answers.offset_uncertain = False
@@ -274,7 +274,7 @@ def test_a_change_goes_to_another_worker_when_the_first_is_lost_and_else_is_unkn
     stopped.advance(10_000)
     error = stopped.answers[number]
     assert isinstance(error, WriteOutcomeUnknown)
-    assert "went away while it changed the offsets of a" in error.message
+    assert "disconnected while it changed the offsets of a" in error.message
 
 
 @pytest.mark.parametrize("failure", [AWAY, REFUSED])
@@ -291,7 +291,7 @@ def test_a_second_workers_failure_leaves_the_outcome_unknown(stopped: World, fai
     stopped.advance(3_000)
     error = stopped.answers[number]
     assert isinstance(error, WriteOutcomeUnknown)
-    assert f"worker {first.id} went away while it changed the offsets of a" in error.message
+    assert f"worker {first.id} disconnected while it changed the offsets of a" in error.message
 
 
 def test_a_class_that_went_with_the_worker_that_changed_the_offsets_leaves_the_outcome_open(stopped: World) -> None:

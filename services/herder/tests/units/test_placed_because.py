@@ -78,10 +78,10 @@ def test_its_config_changed(world: World) -> None:
 def test_restarts(world: World) -> None:
     world.ask(RestartTask("a", 1))
     world.advance(1_000)
-    assert told(world) == ["it is new", "it is new", "a restart was asked for"]
+    assert told(world) == ["it is new", "it is new", "a restart was requested"]
     world.ask(RestartConnector("a", include_tasks=True))
     world.advance(1_000)
-    assert told(world) == ["a restart was asked for"] * 3
+    assert told(world) == ["a restart was requested"] * 3
     world.fail(next(one for one in world.workers.values() if UnitId("a", 0) in one.held), UnitId("a", 0), AWAY)
     world.advance(5_000)
     assert told(world)[1] == "it failed; restart 1 of 10"

@@ -331,7 +331,7 @@ def test_a_set_is_counted_with_its_commit_where_nothing_is_to_be_fenced(
 def test_a_commit_that_was_given_up_and_took_effect_is_found_out(world: World) -> None:
     """1. A commit is written, but its outcome stays unknown; 2. the same set is committed again before the watch
     shows the first: the store refuses it, for tasks of the first may run; 3. the watch has it, and they do."""
-    refuse_commits(world, RevisionMismatch("", "another task set is in force by now"))
+    refuse_commits(world, RevisionMismatch("", "another task set is in force now"))
     world.ask(CreateConnector("a", sink(2)))
     world.advance(1_000)
     assert states(world) == [RunState.RUNNING]

@@ -393,7 +393,7 @@ def test_a_unit_that_moves_says_from_where_to_where() -> None:
     while not any(unit(world, task).explanation for task in range(6)):
         world.advance(100)
     moving = [unit(world, task).explanation for task in range(6) if unit(world, task).explanation]
-    assert moving == ["stopping on w1 before it starts on w2 (w1 has 30 s to say so)"] * 3
+    assert moving == ["stopping on w1 before it starts on w2 (w1 has 30 s to confirm it)"] * 3
 
 
 def test_a_set_that_must_be_fenced_first_says_so() -> None:
@@ -402,7 +402,7 @@ def test_a_set_that_must_be_fenced_first_says_so() -> None:
         world.workers[name].stop_silently = True
     world.ask(UpdateConnector("a", sink(2)))
     assert unit(world, None).explanation.startswith("stopping on ")
-    assert unit(world, None).explanation.endswith("before it starts there again (w1 has 30 s to say so)")
+    assert unit(world, None).explanation.endswith("before it starts there again (w1 has 30 s to confirm it)")
     world.workers["w1"].stop_silently = False
     world.advance(31_000)  # the connector's own stop counts as lost, it starts anew and makes two tasks
     assert "its old set" in unit(world, 0).explanation or "before it starts" in unit(world, 0).explanation

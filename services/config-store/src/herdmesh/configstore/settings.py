@@ -31,7 +31,7 @@ class ConfigStoreSettings(ServiceSettings):
     group_id: str = Field(default="connect-cluster", min_length=1, description="Connect's group.id")
     config_storage_topic: str = Field(default="connect-configs", min_length=1, description="the config topic")
     config_storage_replication_factor: int = Field(
-        default=3, ge=-1, description="of topics this store creates; -1 = the broker's default"
+        default=3, ge=-1, description="replicas of topics that this store creates; -1 = the broker's default"
     )
     config_storage_topic_configs: str = Field(
         default="", description="further settings of a topic this store creates: name=value,name=value"
@@ -45,12 +45,13 @@ class ConfigStoreSettings(ServiceSettings):
         default=6_000,
         ge=1_000,
         description="how long a writer may be silent before another takes over, in ms; the broker's "
-        "group.min.session.timeout.ms (6000 unless it says otherwise) bounds it from below",
+        "group.min.session.timeout.ms (default 6000) is the least value",
     )
     memory: bool = Field(default=False, description="keep everything in this process; for tests, nothing survives it")
 
     kafka_client_configs: SecretStr = Field(
-        default=SecretStr(""), description="of every Kafka client, such as security.protocol: name=value,name=value"
+        default=SecretStr(""),
+        description="settings of every Kafka client, such as security.protocol: name=value,name=value",
     )
 
     @field_validator("config_storage_topic_configs", "kafka_client_configs")

@@ -52,11 +52,11 @@ _UNDER_WAY_MAX = 20_000
 REBALANCE = "kafka_connect_connect_worker_rebalance_metrics_"
 GAUGES = {
     "epoch": "Epoch under which this herder leads.",
-    "completed_rebalances_total": "Times that units were told to start or stop until all had answered.",
+    "completed_rebalances_total": "Periods from the first start or stop command until all were answered.",
     "rebalancing": "1 while units move.",
-    "rebalance_max_time_ms": "The longest of these times.",
+    "rebalance_max_time_ms": "Longest of these periods.",
     "rebalance_avg_time_ms": "Their mean.",
-    "time_since_last_rebalance_ms": "Since the last of them ended; absent before the first (infinite in Connect).",
+    "time_since_last_rebalance_ms": "Time since the last of them ended; absent before the first (infinite in Connect).",
 }
 
 
@@ -97,12 +97,12 @@ class HerderMetrics:
         self._phases_ms = meter.create_histogram(
             "herdmesh_herder_phase_duration",
             unit="ms",
-            description="From what the leader asked to its answer: starts, stops, task configs, questions, writes.",
+            description="From a command or write of the leader to its reply: starts, stops, task configs, queries, ...",
         )
         self._starts = meter.create_counter(
-            "herdmesh_herder_starts", description="Units told to start, by kind, and whether on another worker."
+            "herdmesh_herder_starts", description="Start commands, by kind of unit, and whether to another worker."
         )
-        self._stops = meter.create_counter("herdmesh_herder_stops", description="Units told to stop, by kind.")
+        self._stops = meter.create_counter("herdmesh_herder_stops", description="Stop commands, by kind of unit.")
         self._epochs = meter.create_counter("herdmesh_herder_epochs", description="Epochs this herder led.")
         self._clock = _Clock()
         self._last_worker: dict[UnitId, str] = {}

@@ -42,7 +42,7 @@ class HerderSettings(AdvertisedSettings):
         default=6_000, ge=500, le=300_000, description="silence of a worker after which its units go elsewhere, in ms"
     )
     stream_grace_ms: int = Field(
-        default=2_000, ge=0, le=300_000, description="time a worker whose stream broke has to dial in again, in ms"
+        default=2_000, ge=0, le=300_000, description="time for a worker whose stream broke to connect again, in ms"
     )
     scheduled_rebalance_max_delay_ms: int = Field(
         default=0, ge=0, description="time units of a lost worker wait for it to return before they go elsewhere, in ms"
@@ -65,7 +65,10 @@ class HerderSettings(AdvertisedSettings):
         default=10, ge=1, le=1_000, description="units that move for balance at a time; the next follow once these run"
     )
     balance_threshold_percent: int = Field(
-        default=5, ge=0, le=100, description="share of its units that a worker must have too many to begin a balance"
+        default=5,
+        ge=0,
+        le=100,
+        description="percentage of its units that a worker must have beyond its share before a balance begins",
     )
     stop_timeout_ms: int = Field(
         default=30_000,
@@ -91,24 +94,24 @@ class HerderSettings(AdvertisedSettings):
     restart_backoff_max_ms: int = Field(
         default=300_000,
         ge=1,
-        description="longest time before a restart, and time RUNNING after which the backoff begins anew, in ms",
+        description="longest time before a restart, and time RUNNING after which the backoff is reset, in ms",
     )
     restart_jitter: float = Field(
         default=0.2,
         ge=0.0,
         le=0.5,
-        description="share of a backoff that chance may take off, so that not all come at once",
+        description="jitter: share of a backoff that is subtracted at random, so that restarts do not coincide",
     )
 
     inter_worker_key_generation_algorithm: str = Field(
         default="HmacSHA256",
-        description="of the key that signs Connect's internal requests, as Java names it",
+        description="algorithm of the key that signs Connect's internal requests, by its name in Java",
     )
     inter_worker_key_size: int = Field(
         default=0, ge=0, le=8192, description="bits of that key, at least 40; 0 = the algorithm's own"
     )
     inter_worker_key_ttl_ms: int = Field(
-        default=3_600_000, ge=0, le=2**31 - 1, description="time after which the leader makes a new one; 0 = never"
+        default=3_600_000, ge=0, le=2**31 - 1, description="time after which the leader makes a new key; 0 = never"
     )
 
     @field_validator("inter_worker_key_generation_algorithm")

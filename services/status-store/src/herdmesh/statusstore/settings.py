@@ -27,19 +27,20 @@ class StatusStoreSettings(ServiceSettings):
     status_storage_topic_configs: str = Field(
         default="", description="further settings of a topic this store creates: name=value,name=value"
     )
-    lease_ms: int = Field(default=6000, ge=500, le=60_000, description="lease of a worker that asks for none, in ms")
+    lease_ms: int = Field(default=6000, ge=500, le=60_000, description="lease of a worker that requests none, in ms")
     peers: str = Field(
         default="",
         description="host:port of all replicas, comma separated; a replica relays the writer's leases from there",
     )
     kafka_client_configs: SecretStr = Field(
-        default=SecretStr(""), description="of every Kafka client, such as security.protocol: name=value,name=value"
+        default=SecretStr(""),
+        description="settings of every Kafka client, such as security.protocol: name=value,name=value",
     )
     election_session_timeout_ms: int = Field(
         default=6_000,
         ge=1_000,
         description="how long a writer may be silent before another takes over, in ms; the broker's "
-        "group.min.session.timeout.ms (6000 unless it says otherwise) bounds it from below",
+        "group.min.session.timeout.ms (default 6000) is the least value",
     )
     memory: bool = Field(default=False, description="keep everything in this process and nothing in Kafka")
 

@@ -62,7 +62,9 @@ class _Outbox:
         if self.messages.qsize() < _OUTBOX_MAX - 1:
             self.messages.put_nowait(message)
         elif not self.messages.full():
-            self.messages.put_nowait(QueueFull(f"{_OUTBOX_MAX} messages wait for this herder; campaign anew"))
+            self.messages.put_nowait(
+                QueueFull(f"{_OUTBOX_MAX} messages wait for this herder, which reads too slowly; campaign again")
+            )
 
     def end(self, error: HerdmeshError | None) -> None:
         if self.messages.full():

@@ -46,7 +46,7 @@ async def config_at(store: ConfigTopicStore, connector: str, revision: Revision)
     offset = revision.next_offsets[0] if len(revision.next_offsets) == 1 else 0
     places = store.state.history.at(connector, offset)
     if not places:
-        raise HistoryNotFound(connector, text, "none of the changes that GetHistory lists led to it")
+        raise HistoryNotFound(connector, text, "no change in the history has this revision")
     change = next((one for one in await _read(store, places) if one.revision == text), None)
     if change is None:
         raise HistoryNotFound(connector, text, "the audit topic does not have that change any more")

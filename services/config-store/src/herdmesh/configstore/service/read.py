@@ -149,7 +149,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         if request.page_size < 0:
             raise RequestInvalid("must not be negative", "page_size")
         if request.page_token and not _PAGE_TOKEN.fullmatch(request.page_token):
-            raise RequestInvalid("is not the next_page_token of a page before", "page_token")
+            raise RequestInvalid("is not the next_page_token of an earlier page", "page_token")
         before = int(request.page_token) if request.page_token else None
         size = min(request.page_size or _PAGE_SIZE, _PAGE_SIZE_MAX)
         page = await history.page(self._store, request.connector, before, size)

@@ -38,11 +38,13 @@ def beside_from_proto(message: offsets_pb2.PreparedOffsets, own_topics: Collecti
     """The prepared offsets of a create, as a topic store's value. Raises RequestInvalid for impossible offsets."""
     for record in message.records:
         if not record.topic or record.topic in own_topics:
-            raise RequestInvalid(f"{record.topic!r} is no topic for offsets", "initial_offsets.records.topic")
+            raise RequestInvalid(f"{record.topic!r} is not a topic for offsets", "initial_offsets.records.topic")
     if message.group_offsets and not message.group:
-        raise RequestInvalid("name the group that they are of", "initial_offsets.group")
+        raise RequestInvalid("name the consumer group of the offsets", "initial_offsets.group")
     if any(one.offset < 0 or one.partition < 0 or not one.topic for one in message.group_offsets):
-        raise RequestInvalid("a partition of a topic, and an offset from 0 on", "initial_offsets.group_offsets")
+        raise RequestInvalid(
+            "expected a partition of a topic, and an offset of at least 0", "initial_offsets.group_offsets"
+        )
     return Beside(
         [NewRecord(one.key, one.value if one.HasField("value") else None, one.topic) for one in message.records],
         message.group,

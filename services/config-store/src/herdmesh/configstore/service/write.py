@@ -147,7 +147,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         if not connector:
             raise errors.name_missing()
         if revision is None:
-            raise RequestInvalid("name the revision whose config is wanted, as GetHistory tells it", "revision")
+            raise RequestInvalid("name a revision with a config, as GetHistory returns it", "revision")
         past: Properties | None = None
         if not self._store.state.requests.is_known(request.options.request_id):
             # A retry gets its first outcome, also when history has changed since.

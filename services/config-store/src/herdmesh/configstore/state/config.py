@@ -58,7 +58,7 @@ GENERATIONS_PER_BLOCK = 1_000
 LOGGERS_MAX = 1_000
 
 _UNDECODABLE_MAX = 100
-_UNKNOWN_KEY = "no kind of record has this key"
+_UNKNOWN_KEY = "unknown kind of key"
 _OLD_EPOCH = "the epoch is not higher than the one before, and adds no generations to it"
 _NO_GENERATIONS = "the block of generations is not one of 32-bit numbers"
 _INT32_MAX = 2**31 - 1

@@ -35,7 +35,7 @@ _CHUNK_BYTES = 256 * 1024
 _CHUNKS_MAX = 256
 _FASTEST = 1
 _NOTHING: Mapping[str, Any] = {}
-_WHAT_NOW = "read what is stored, then ask again under a new id"
+_WHAT_NOW = "read the stored state, then send the request again under a new id"
 
 
 @dataclass(frozen=True, slots=True)

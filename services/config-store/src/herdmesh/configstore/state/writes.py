@@ -188,7 +188,7 @@ def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _D
             if context.expected_revision is not None:
                 raise errors.no_revision("drains have none of their own")
             if not worker_id:
-                raise RequestInvalid("a drain is recorded of a worker: name it", "worker_id")
+                raise RequestInvalid("a drain is recorded for a worker: give its id", "worker_id")
             if not context.request_id:
                 raise RequestInvalid("a drain is recorded under the id of its request: give it", "options.request_id")
             return _Decided([], {"worker": worker_id, "draining": draining})
@@ -211,7 +211,7 @@ def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: Write
     if offsets is None:
         return written
     if not mutation.must_not_exist:
-        raise RequestInvalid("offsets are written with a connector that is made: set must_not_exist", "initial_offsets")
+        raise RequestInvalid("offsets can only be written with a new connector: set must_not_exist", "initial_offsets")
     count = len(offsets.records) + len(offsets.group_offsets)
     return _Decided(written.records, {**written.changes, "initial_offsets": count}, written.outcome, offsets)
 
@@ -220,7 +220,9 @@ def _restore(state: ConfigState, mutation: RestoreConnector, context: WriteConte
     """The config that history keeps, with each secret from the request or else from the config in force."""
     before = _named(state, mutation.connector)
     if mutation.past is None:
-        raise RequestIdExpired(f"request_id {context.request_id!r} is no longer known; ask again under a new id")
+        raise RequestIdExpired(
+            f"request_id {context.request_id!r} is no longer known; send the request again under a new id"
+        )
     past, given, in_force = mutation.past, mutation.secrets, before.config or {}
     missing = redacted_names(past)
     from_current = [name for name in missing if name not in given and name in in_force]
@@ -230,7 +232,7 @@ def _restore(state: ConfigState, mutation: RestoreConnector, context: WriteConte
         if name not in given and name not in in_force
     ]
     violations += [
-        FieldViolation(name, "is no redacted property of that revision: secrets may give values for those alone")
+        FieldViolation(name, "is not a redacted property of that revision: secrets may have values only for those")
         for name in sorted(given)
         if name not in missing
     ]
@@ -268,7 +270,7 @@ def _commit_tasks(state: ConfigState, mutation: CommitTaskConfigs, context: Writ
         mutation.config_revision,
         before.config_revision,
         context,
-        "the config has moved on since the tasks were made from it",
+        "the config was changed after the tasks were made from it",
     )
     records: list[ConfigRecord] = [
         TaskConfigRecord(before.name, task, properties) for task, properties in enumerate(mutation.tasks)
@@ -278,7 +280,7 @@ def _commit_tasks(state: ConfigState, mutation: CommitTaskConfigs, context: Writ
         if mutation.fenced_generation != before.task_config_generation:
             # Tasks of a set that the caller did not know may run: they would own the same resources as the new ones.
             stored = Revision(context.store_id, (before.tasks_revision,)) if before.tasks_revision else None
-            raise RevisionMismatch(revisions.to_text(stored), "another task set is in force by now")
+            raise RevisionMismatch(revisions.to_text(stored), "another task set is in force now")
         records.append(TaskCountRecord(before.name, len(mutation.tasks)))
     return _Decided(_transaction(before, records, context), {"tasks": len(mutation.tasks)})
 

@@ -249,7 +249,7 @@ class ConnectorServicer(OffsetRpcs):
     ) -> admin_pb.UndrainWorkerResponse:
         self._must_lead(rq.UndrainWorker)
         if not request.worker_id:
-            raise RequestInvalid("name the worker that is to take work again", "worker_id")
+            raise RequestInvalid("name the worker to undrain", "worker_id")
         await self._call(rq.UndrainWorker(request.worker_id), rq.Draining, request.request_id, None, context)
         return admin_pb.UndrainWorkerResponse(meta=self._meta(), worker=self._worker(request.worker_id))
 

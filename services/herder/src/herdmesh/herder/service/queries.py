@@ -79,11 +79,11 @@ class QueryRpcs(pb_grpc.ConnectorServiceServicer):
     ) -> admin_pb.ReplayDeadLettersResponse:
         self._must_lead(rq.ReplayDeadLetters)
         if len(request.letters) > LETTERS_MAX:
-            raise RequestInvalid(f"at most {LETTERS_MAX} letters at once", "letters")
+            raise RequestInvalid(f"at most {LETTERS_MAX} dead letters at once", "letters")
         if request.ByteSize() > REPLAY_BYTES_MAX:
-            raise RequestInvalid(f"at most {REPLAY_BYTES_MAX} bytes of mended letters at once", "letters")
+            raise RequestInvalid(f"at most {REPLAY_BYTES_MAX} bytes of corrected dead letters at once", "letters")
         if request.letters and request.page_token:
-            raise RequestInvalid("page_token goes on with a replay of all letters: name none", "letters")
+            raise RequestInvalid("page_token continues a replay of all dead letters: name none", "letters")
         wanted = rq.ReplayDeadLetters(request.name, request)
         told = await self._call(wanted, rq.DeadLettersAnswer, request.request_id, None, context)
         response = cast("admin_pb.ReplayDeadLettersResponse", told.wire)

@@ -63,7 +63,7 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event | None:
             told = message.plugins
             return ev.PluginsChanged(session, *_plugins(told.plugins, told.refused))
         case None if message.ByteSize() == 0:
-            raise RequestInvalid("a session message must say something", "message")
+            raise RequestInvalid("a session message must not be empty", "message")
         case None:
             return None
 
@@ -125,7 +125,7 @@ def _logger(message: admin_pb.LoggerEntry) -> LoggerLevel:
 
 def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:
     if not message.worker.worker_id or not message.worker.incarnation:
-        raise RequestInvalid("a worker must say who it is: worker_id and incarnation", "hello.worker")
+        raise RequestInvalid("hello must have worker_id and incarnation", "hello.worker")
     plugins, refused = _plugins(message.plugins, message.refused_plugins)
     return ev.WorkerHello(
         session=session,

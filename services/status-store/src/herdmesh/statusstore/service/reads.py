@@ -144,7 +144,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         at_least = revisions.from_proto(request.at_least)
         if at_least is not None:
             if resume is not None:
-                raise RequestInvalid("a watch that resumes begins where it resumes, not at a revision", "at_least")
+                raise RequestInvalid("resume says where to begin; at_least is for a watch without resume", "at_least")
             await self._store.wait_for(at_least)
         async with (
             aclosing(cast(_Events, self._store.watch(resume))) as events,

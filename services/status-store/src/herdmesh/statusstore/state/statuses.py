@@ -158,7 +158,7 @@ class StatusState:
                 self._count(record, decoded.reason)
             case Unknown():
                 if record.key != KEEP_ALIVE_KEY:
-                    self._count(record, "a key of no kind of the status topic")
+                    self._count(record, "unknown kind of key")
             case _:
                 assert_never(decoded)
         return ()

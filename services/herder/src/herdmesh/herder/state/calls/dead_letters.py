@@ -55,7 +55,7 @@ class _DeadLetterHandler(RequestHandler):
         """Raises NoWorker for a failure that may go away by itself, DeadLettersRefused for any other."""
         failure = reply.failure
         if failure is not None and failure.error_class in _RETRIABLE:
-            raise NoWorker(f"worker {command.worker_id} could not do it: {failure.message}; try again")
+            raise NoWorker(f"worker {command.worker_id} could not carry out the request: {failure.message}; try again")
         if failure is not None:
             raise DeadLettersRefused(call.name, failure.message)
         return DeadLettersAnswer(reply.dead_letters)
@@ -88,6 +88,6 @@ class ReplayDeadLettersHandler(_DeadLetterHandler):
         """Another worker is asked where that is safe. Raises as `begin`."""
         if not call.options.request_id:
             raise NoWorker(
-                f"worker {command.worker_id} went away before it answered; it may have put letters back: list them"
+                f"worker {command.worker_id} disconnected before it answered; dead letters may be replayed: list them"
             )
         return self.begin(memory, call)

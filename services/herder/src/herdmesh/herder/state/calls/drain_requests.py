@@ -64,7 +64,7 @@ class DrainHandler(RequestHandler):
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Raises NoWorker: the caller asks again, and gets the state of the worker by then."""
-        raise NoWorker(f"worker {command.worker_id} went away before it took note; try again")
+        raise NoWorker(f"worker {command.worker_id} disconnected before it acknowledged the drain; try again")
 
     def on_write_completed(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
         """The record is there, of now or of an earlier request of this id. Raises NoLeader or NotLeader when another

@@ -98,7 +98,7 @@ def on_reply(
     """A worker fenced, or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
     failure = reply.failure
     if failure is not None and (isinstance(command.question, FenceTasks) or failure.error_class in _RETRIABLE):
-        raise NoWorker(f"worker {command.worker_id} could not do it: {failure.message}; try again")
+        raise NoWorker(f"worker {command.worker_id} could not carry out the request: {failure.message}; try again")
     if failure is not None:
         raise OffsetsRefused(call.name, failure.message)
     if isinstance(command.question, FenceTasks):

@@ -70,7 +70,7 @@ class _LoggerHandler(RequestHandler):
         if reply.failure is not None and reply.failure.error_class is ErrorClass.BAD_CONFIG:
             raise RequestInvalid(reply.failure.message, "request_id")
         if reply.failure is not None:
-            raise NoWorker(f"worker {command.worker_id} could not do it: {reply.failure.message}")
+            raise NoWorker(f"worker {command.worker_id} could not carry out the request: {reply.failure.message}")
         call.loggers.extend((command.worker_id, logger) for logger in reply.loggers)
         return self.outcome(memory, call)
 
@@ -144,7 +144,7 @@ class SetLoggersHandler(_LoggerHandler):
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Raises NoWorker when it was the only one asked."""
         if self.request.worker_id:
-            raise NoWorker(f"worker {command.worker_id} went away before it answered; it may have set the level")
+            raise NoWorker(f"worker {command.worker_id} disconnected before it answered; it may have set the level")
         return self.outcome(memory, call)
 
     def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:

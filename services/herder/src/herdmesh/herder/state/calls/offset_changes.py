@@ -157,7 +157,7 @@ class ChangeOffsetsHandler(RequestHandler):
         """Another worker is asked."""
         call.stage = CallStage.STOPPING
         if isinstance(command.question, AlterOffsets) and not self.request.dry_run:
-            call.may_have = f"worker {command.worker_id} went away while it changed the offsets of {call.name}"
+            call.may_have = f"worker {command.worker_id} disconnected while it changed the offsets of {call.name}"
         return self.look_again(memory, call)
 
     def on_write_completed(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
@@ -178,8 +178,8 @@ class ChangeOffsetsHandler(RequestHandler):
             call.begun, call.revision = True, event.revision
             if call.may_have and recorded.overtaken:
                 raise WriteOutcomeUnknown(
-                    f"{call.may_have}, and may have changed them; the connector was changed since, and a second change of "
-                    "the offsets might undo that: read the offsets, and send the request again under a new request_id"
+                    f"{call.may_have}, and may have changed them; the connector was changed since, and a second change "
+                    "of the offsets might undo that: read the offsets, and repeat the request under a new request_id"
                 )
         call.stage = CallStage.BEGUN
         memory.call_table.wait_for_watch(call)
@@ -189,7 +189,7 @@ class ChangeOffsetsHandler(RequestHandler):
         """A store refused, or its outcome is unknown."""
         if call.stage is CallStage.FORGETTING:
             error = WriteOutcomeUnknown(
-                "the offsets were forgotten, but the tasks' statuses still say that there were some: "
+                "the offsets were removed, but the tasks' statuses still record earlier commits: "
                 f"{error.message}; repeat the request, or the tasks fail when they start"
             )
         else:
@@ -217,7 +217,7 @@ class ChangeOffsetsHandler(RequestHandler):
             return super().deposed(call, why)
         return WriteOutcomeUnknown(
             f"this herder stopped leading ({why}) while {call.stage.value}: whether the offsets of {call.name} were "
-            "changed is not known; look at them, or repeat the request"
+            "changed is not known; read them, or repeat the request"
         )
 
     def _may_be_made(self, call: Call) -> bool:
@@ -317,7 +317,7 @@ def _require_changed(call: Call, command: Command, reply: CommandReplied) -> Non
         return
     if reply.uncertain:
         raise WriteOutcomeUnknown(
-            f"worker {command.worker_id} cannot tell whether the offsets of {call.name} were changed: "
+            f"worker {command.worker_id} does not know whether the offsets of {call.name} were changed: "
             f"{failure.message}; look at them, or repeat the request"
         )
     if failure.error_class in _RETRIABLE:

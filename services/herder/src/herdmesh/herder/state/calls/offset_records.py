@@ -108,7 +108,7 @@ def _record(
 ) -> None:
     if told.byte_count > RECORDED_BYTES_MAX:
         told = OffsetsAnswer(
-            (), f"{told.message} (its {len(told.offsets)} offsets are too many to be told again)".strip()
+            (), f"{told.message} (its {len(told.offsets)} offsets are too many to be returned again)".strip()
         )
     op = call_table.op(Op(OpKind.CALL, call=call.id))
     options = replace(call.options, retry_only=call.stage is CallStage.LOOKING_BACK)

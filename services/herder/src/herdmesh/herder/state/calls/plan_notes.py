@@ -107,7 +107,7 @@ def _offsets(
     kind = plugin_catalog.type_of(fleet, entry)
     if old is None:
         yield (
-            "Offsets: it goes on from those that an earlier connector of this name left, if there are any; initial "
+            "Offsets: it continues from those that an earlier connector of this name left, if there are any; initial "
             "offsets can be given with the create."
         )
         return
@@ -151,8 +151,8 @@ def _begins(text: str) -> str:
 def _division(old: ConnectorEntry, made: tuple[Properties, ...] | None) -> Iterator[str]:
     if made is not None and old.tasks and made and len(made) != len(old.tasks):
         yield (
-            f"Offsets: partitions are divided anew among {len(made)} tasks instead of {len(old.tasks)}; each partition "
-            "goes on from its committed offset."
+            f"Offsets: partitions are divided again among {len(made)} tasks instead of {len(old.tasks)}; each continues "
+            "from its committed offset."
         )
 
 
@@ -163,7 +163,7 @@ def _source_offsets(old: ConnectorEntry, entry: ConnectorEntry) -> Iterator[str]
             f"Offsets: another offsets topic, {topic}: what it has of a source partition counts, else what the "
             "worker's topic has, where every commit is too."
             if topic
-            else "Offsets: the worker's offsets topic instead of its own: it goes on, every commit is there too."
+            else "Offsets: the worker's offsets topic instead of its own: it continues, every commit is there too."
         )
     if old.class_name in _FILE_SOURCES and entry.class_name in _FILE_SOURCES:
         if _text(old.config, "file") != _text(entry.config, "file"):
@@ -180,7 +180,7 @@ def _source_offsets(old: ConnectorEntry, entry: ConnectorEntry) -> Iterator[str]
     if changed:
         yield (
             "Offsets: a source keeps them by the partitions it names itself; where "
-            f"{', '.join(changed)} name other ones, those begin anew and the offsets of the old ones stay."
+            f"{', '.join(changed)} name other ones, those begin again and the offsets of the old ones stay."
         )
 
 

@@ -148,10 +148,10 @@ def _step(
         return PlanStep(task, PlanAction.STOP, "it is not in the new task set")
     kept = handover.matches(entry, unit_id, hold.assignment)
     if kept and place in (None, hold.worker_id):
-        return PlanStep(task, PlanAction.KEEP, f"it goes on untouched on {hold.worker_id}", hold.worker_id)
+        return PlanStep(task, PlanAction.KEEP, f"it continues without a restart on {hold.worker_id}", hold.worker_id)
     if place is None:
         return PlanStep(task, PlanAction.STOP, "its config changed, and no worker could take it")
-    why = "the balance or its plugin asks for another worker" if kept else _why_restarted(task, same_config)
+    why = "the balance or its plugin requires another worker" if kept else _why_restarted(task, same_config)
     where = f"stays on {place}" if place == hold.worker_id else f"moves from {hold.worker_id} to {place}"
     return PlanStep(task, PlanAction.RESTART, f"{why}; {where}", place)
 

@@ -93,7 +93,9 @@ def hello(memory: HerderMemory, event: WorkerHello) -> None:
     kept = frozenset(adopted)
     for holding in event.holdings:
         if holding.unit not in kept:
-            memory.fleet.send(event.session, StopUnit(holding.unit, holding.assignment, "not wanted here any more"))
+            memory.fleet.send(
+                event.session, StopUnit(holding.unit, holding.assignment, "no longer wanted on this worker")
+            )
     if before is None or before.incarnation != member.incarnation:
         _assemble(memory.step, memory.fleet)
     loggers.catch_up(memory.stores, memory.fleet, member, event.logger_revision)

@@ -257,8 +257,8 @@ class CallStage(StrEnum):
 
     VALIDATING = "validating the config on a worker"
     PLANNING = "making task configs on a worker"
-    DESCRIBING = "asking a worker for a plugin's config definition"
-    LOGGERS = "asking workers about their loggers"
+    DESCRIBING = "reading a plugin's config definition from a worker"
+    LOGGERS = "reading the loggers of the workers"
     OTHER_CREATE = "waiting for another create of that name to end"
     WINDING_DOWN = "waiting for the tasks of an earlier connector of that name to stop"
     FENCING = "fencing the tasks of an earlier connector of that name on a worker"
@@ -270,11 +270,11 @@ class CallStage(StrEnum):
     BEGUN = "waiting to read back from the config store that a change of offsets has begun"
     READING_OFFSETS = "having a worker read the offsets"
     CHANGING_OFFSETS = "having a worker change the offsets"
-    FORGETTING = "removing from the status store what the tasks had committed"
-    DEAD_LETTERS = "having a worker look at dead letters, or put them back"
-    DRAINING = "waiting for the worker to take note of it"
+    FORGETTING = "removing the record of the tasks' commits from the status store"
+    DEAD_LETTERS = "having a worker read or replay dead letters"
+    DRAINING = "waiting for the worker to acknowledge it"
     WRITING = "writing to the config store"
-    LOOKING_BACK = "asking the config store whether an earlier request of this id was applied"
+    LOOKING_BACK = "checking with the config store whether an earlier request of this id was applied"
     READING_BACK = "waiting to read the write back from the config store"
 
 

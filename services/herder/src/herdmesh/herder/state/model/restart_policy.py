@@ -333,9 +333,9 @@ def explained(
             return f"failed ({error_class}); restart {account.attempt} of {policy.attempts_max} follows"
         case Verdict.SPENT:
             times = f"{len(account.attempts_ms)} restarts within {_span(policy.window_ms)}"
-            return f"failed again after {times}: no more by themselves; fix the cause and {cure}"
+            return f"failed again after {times}: no more automatic restarts; fix the cause and {cure}"
         case Verdict.OFF:
-            return f"failed ({error_class}); it is not restarted by itself, {ENABLED_KEY} is off: {cure}"
+            return f"failed ({error_class}); it is not restarted automatically, {ENABLED_KEY} is off: {cure}"
         case Verdict.HOPELESS:
             if refers and error_class is ErrorClass.BAD_CONFIG:
                 return _REFERS.format(cure=cure)
@@ -351,7 +351,7 @@ _REFERS = (
 _HOPELESS = {
     ErrorClass.BAD_CONFIG: "failed (BAD_CONFIG): a restart does not help; correct the config and {cure}",
     ErrorClass.FATAL: "failed (FATAL): the same input would fail again; remove the cause and {cure}",
-    ErrorClass.DATA_LOSS: "failed (DATA_LOSS): decide where it is to go on (herdmesh.offsets.missing), then {cure}",
+    ErrorClass.DATA_LOSS: "failed (DATA_LOSS): decide where it continues (herdmesh.offsets.missing), then {cure}",
 }
 
 

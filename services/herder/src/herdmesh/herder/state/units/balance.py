@@ -98,7 +98,7 @@ def reason(memory: HerderMemory, member: Member) -> str:
         return f"{share}; balancing, {bound}: {pending.moves} to move"
     left_ms = _due_ms(memory.step, memory.fleet, memory.balance) - memory.step.now
     if left_ms > 0:
-        return f"{share}; balanced, {bound}, once the mesh has been calm for {-(-left_ms // 1000)} s more"
+        return f"{share}; balanced, {bound}, once no worker or unit has changed for {-(-left_ms // 1000)} s more"
     if not _was_quiet(memory):
         return f"{share}; balanced, {bound}, once no worker is waited for"
     return f"{share}; balanced, {bound}, once no start or stop is under way"

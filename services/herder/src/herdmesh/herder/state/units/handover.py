@@ -245,7 +245,7 @@ def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold
     """The worker gives the unit up without a stop of ours; the unit starts anew once that is over."""
     inventory.drop(unit, hold)
     inventory.supersede(unit, hold)
-    unit.because = f"worker {hold.worker_id} gave it up"
+    unit.because = f"worker {hold.worker_id} released it"
     if unit.id.task is None:
         _forget_generation(connector)
     inventory.agenda.touch_unit(unit.id)
@@ -256,7 +256,7 @@ def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, un
     asked = hold is not unit.placement
     inventory.drop(unit, hold)
     if not asked:
-        unit.because = f"worker {hold.worker_id} gave it up"
+        unit.because = f"worker {hold.worker_id} released it"
         settled = step.now - hold.since_ms >= GIVEN_UP_BACKOFF_MS_MAX
         unit.given_up_count = 0 if settled else unit.given_up_count
         backoff_ms = min(GIVEN_UP_BACKOFF_MS * 2**unit.given_up_count, GIVEN_UP_BACKOFF_MS_MAX)

@@ -40,7 +40,7 @@ def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None
     tag = unit.account.tag if unit.account is not None else ""
     unit.account = RestartHistory(tag, from_generation=memory.leadership.next_generation)
     unit.not_before_ms = 0
-    _restart(memory.fleet, memory.inventory, connector, unit, "a restart was asked for")
+    _restart(memory.fleet, memory.inventory, connector, unit, "a restart was requested")
     memory.agenda.touch_unit(unit.id)
 
 

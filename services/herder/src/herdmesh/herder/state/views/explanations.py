@@ -37,7 +37,7 @@ def of_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> str:
     if entry is None:
         return ""
     if leadership_queries.refusal(memory.step, memory.leadership) is not None:
-        return "no herder leads; its worker goes on with it, and the next leader takes it over as it is"
+        return "no herder leads; it continues on its worker, and the next leader adopts it without a restart"
     if unit.placement is not None:
         return _held(memory.step, memory.stores, memory.fleet, connector, entry, unit, unit.placement)
     if unit.superseded:
@@ -91,7 +91,7 @@ def _stopping(step: Step, entry: ConnectorEntry, unit: Unit, stray: Placement) -
     if not handover.is_wanted(entry, unit.id):
         return f"{line} for good"
     left = _seconds(stray.stop_sent_ms + step.rules.stop_timeout_ms - step.now)
-    bound = f" ({stray.worker_id} has {left} to say so)"
+    bound = f" ({stray.worker_id} has {left} to confirm it)"
     if unit.destination is None:
         return f"{line} before it starts elsewhere{bound}"
     if unit.destination == stray.worker_id:
@@ -128,8 +128,8 @@ def _waiting(memory: HerderMemory, connector: Connector, entry: ConnectorEntry, 
     if nobody:
         return f"waits for a worker: {nobody}"
     if memory.step.now < unit.not_before_ms:
-        return f"its worker gave it up; it is started again in {_seconds(unit.not_before_ms - memory.step.now)}"
-    return f"starts on {unit.destination} next" if unit.destination is not None else "is given a place next"
+        return f"its worker released it; it is started again in {_seconds(unit.not_before_ms - memory.step.now)}"
+    return f"starts on {unit.destination} next" if unit.destination is not None else "is placed on a worker next"
 
 
 def _behind_gate(connector: Connector, entry: ConnectorEntry) -> str:
@@ -159,7 +159,7 @@ def _nobody(fleet: Fleet, entry: ConnectorEntry) -> str:
     have = sorted(member.worker_id for member in connected if plugin_eligibility.runs(fleet, member, entry))
     if not have:
         return f"no connected worker has {_missing(fleet, entry)}"
-    return f"whoever has {_missing(fleet, entry)} drains: {', '.join(have)}"
+    return f"every worker that has {_missing(fleet, entry)} drains: {', '.join(have)}"
 
 
 def _missing(fleet: Fleet, entry: ConnectorEntry) -> str:

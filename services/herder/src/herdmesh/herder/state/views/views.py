@@ -214,7 +214,7 @@ def worker_view(memory: HerderMemory, worker_id: str) -> WorkerView | None:
     member, departed = memory.fleet.members.get(worker_id), memory.fleet.departed.get(worker_id)
     if member is not None or departed is None:
         return _worker_view(memory, member) if member is not None else None
-    reason = "drained, and it left" if departed.incarnation else "drained, and gone; it holds nothing any more"
+    reason = "drained, and it left" if departed.incarnation else "drained, and gone; it has no units left"
     return replace(_worker_view(memory, departed), state=WorkerState.DRAINED, reason=reason)
 
 
@@ -287,13 +287,13 @@ def _conditions(fleet: Fleet, connector: Connector, unit: Unit) -> tuple[Conditi
     if unit.id.task is None and connector.trouble:
         found.append(Condition("TASK_CONFIGS", connector.trouble))
     if unit.id.task is None and entry.inconsistent:
-        found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made anew"))
+        found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made again"))
     if unit.placement is None and handover.is_wanted(entry, unit.id):
         able = [member for member in fleet.members.values() if plugin_eligibility.runs(fleet, member, entry)]
         if not any(member.takes_work for member in able):
             found.append(Condition("NO_WORKER", f"no connected worker can take {entry.class_name or 'it'}"))
         elif unit.id.task is not None and not task_sets.gate_open(entry):
-            found.append(Condition("WAITING_FOR_OLD_TASKS", "waits until every task of the set before is over"))
+            found.append(Condition("WAITING_FOR_OLD_TASKS", "waits until all tasks of the previous set have ended"))
     return tuple(found)
 
 

@@ -152,7 +152,10 @@ def _best(step: Step, stores: StoreViews, fleet: Fleet, config: Properties) -> M
         text = f'Missing required configuration "{CLASS_KEY}" which has no default value; {plugins_text(fleet)}'
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
     if "${" in class_name:
-        text = f"{class_name} is a reference: workers are chosen by the class, and only they resolve any; write it out"
+        text = (
+            f"{class_name} is a reference, which only a worker can resolve, and the herder chooses the worker by the "
+            "class: write the name of the class"
+        )
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
     found = able(fleet, config) or [member for member in members if member.has_plugin_folders]
     if not found and any(lease.live and lease.worker_id not in fleet.members for lease in stores.leases.values()):
@@ -163,7 +166,7 @@ def _best(step: Step, stores: StoreViews, fleet: Fleet, config: Properties) -> M
             f"{class_name}; {plugins_text(fleet)}"
         )
         if twin := _TWINS.get(class_name):
-            text += f"; what does its work here is {twin}"
+            text += f"; its equivalent here is {twin}"
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
     return preferred(step, found)
 

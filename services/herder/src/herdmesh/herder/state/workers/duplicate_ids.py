@@ -32,7 +32,7 @@ def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHell
     agenda.show_worker(before.worker_id)
     return Superseded(
         f"another process took over the worker id {before.worker_id} and lives, at {before.address}: set worker_id or "
-        "advertised_address of one of the two to something of its own, and restart it"
+        "advertised_address of one of the two to a unique value, and restart it"
     )
 
 
@@ -51,6 +51,6 @@ def conditions(step: Step, member: Member) -> tuple[Condition, ...]:
         return ()
     told = (
         f"another process uses the id {member.worker_id} as well, at {member.duplicate}, and is refused: set worker_id "
-        "or advertised_address of one of the two to something of its own, and restart it"
+        "or advertised_address of one of the two to a unique value, and restart it"
     )
     return (Condition("DUPLICATE_WORKER_ID", told, member.duplicate_ms),)

@@ -177,8 +177,8 @@ class Replay:
                 refused.append(
                     Refused(
                         letter,
-                        f"key and value of this dead letter were cut: write the whole ones into the file and remove the header "
-                        f"{dead_letter_headers.CUT}; or replay it unchanged, by its PARTITION:OFFSET alone",
+                        f"key and value of this dead letter were cut: write the whole ones into the file and remove "
+                        f"the header {dead_letter_headers.CUT}; or replay it unchanged, by its PARTITION:OFFSET alone",
                     )
                 )
             elif not letter.belongs_to(self._spec.connector):

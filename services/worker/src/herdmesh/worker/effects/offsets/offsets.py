@@ -78,8 +78,8 @@ class Offsets:
         found = await in_thread("offsets", lambda: self._told(question))
         if found.byte_count > TOLD_BYTES_MAX:
             raise TaskFailed(
-                f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and one response holds at "
-                f"most {TOLD_BYTES_MAX}: read them from the offsets topic",
+                f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and one response holds "
+                f"at most {TOLD_BYTES_MAX}: read them from the offsets topic",
                 ErrorClass.FATAL,
             )
         return found
