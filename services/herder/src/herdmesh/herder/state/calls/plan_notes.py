@@ -151,8 +151,8 @@ def _begins(text: str) -> str:
 def _division(old: ConnectorEntry, made: tuple[Properties, ...] | None) -> Iterator[str]:
     if made is not None and old.tasks and made and len(made) != len(old.tasks):
         yield (
-            f"Offsets: partitions are divided again among {len(made)} tasks instead of {len(old.tasks)}; each continues "
-            "from its committed offset."
+            f"Offsets: partitions are divided again among {len(made)} tasks instead of {len(old.tasks)}; each "
+            "continues from its committed offset."
         )
 
 
