@@ -41,7 +41,7 @@ other file.
 | 5.2 | UNASSIGNED over RUNNING of no older generation is stale | statuses test_read_task_state_should_ignore_stale_statuses_from_other_workers |
 | 5.3 | topic keys: first colon; the text after it is ignored | here test_a_topic_key_is_split_at_its_first_colon |
 | 5.3 | null value removes the topic, the connector's map stays | statuses test_read_and_delete_topic_status |
-| 5.4 | a task's status after its connector's tombstone creates it anew | statuses test_delete_connector_state_removes_its_tasks_and_keeps_its_topics |
+| 5.4 | a task's status after its connector's tombstone creates it again | statuses test_delete_connector_state_removes_its_tasks_and_keeps_its_topics |
 | 5.4 | keys of other partitions in any order | retries test_our_writes_read_the_same_in_any_partition_order_and_after_any_compaction |
 | 6 | a worker: RUNNING, PAUSED, UNASSIGNED, FAILED of its tasks | tasks test_pause_and_resume_in_place |
 | 6 | a task that fails while it is stopped is UNASSIGNED | tasks test_a_failure_while_stopping_counts_as_its_stop |
