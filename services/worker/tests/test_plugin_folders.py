@@ -42,7 +42,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_the_rest_is_found(tm
     why = {Path(one.folder).name: one.why for one in refused}
     mine = f"python{sys.version_info.major}.{sys.version_info.minor}"
     assert why == {
-        "jars": "there is no virtual environment in it",
+        "jars": "the folder has no virtual environment",
         "missing": "there is no such folder",
         "other": f"it is an environment of python2.7, and this worker runs {mine}",
         "none": "no distribution in it has an entry point of the group herdmesh.connectors, nor of "

@@ -153,7 +153,7 @@ def test_a_standalone_worker_writes_what_it_is_to_prepare(
 def test_what_is_prepared_is_told_whole_or_refused() -> None:
     half = Prepared((("t", b"k", b"x" * (TOLD_BYTES_MAX // 2)),))
     told = bounded(OffsetsTold((("x" * (TOLD_BYTES_MAX // 2), "y"),), "done", half))
-    assert told == OffsetsTold((), "done (its 1 offsets are too many to be told here)", half)
+    assert told == OffsetsTold((), "done (its 1 offsets are too many to be returned here)", half)
     many = Prepared((), "g", tuple(("t" * 249, number, 0, "m" * 4096) for number in range(4_000)))
     assert Prepared((("t", b"key", None),), "g", (("t", 0, 5, "\u20ac"),)).byte_count == 8
     with pytest.raises(ConfigError, match="create it with initial state STOPPED, change its offsets then"):
@@ -162,7 +162,7 @@ def test_what_is_prepared_is_told_whole_or_refused() -> None:
 
 def test_offsets_too_many_to_tell_are_counted() -> None:
     told = bounded(OffsetsTold((("x" * 9_000_000, "y"), ("x" * 9_000_000, "y")), "done"))
-    assert told == OffsetsTold((), "done (its 2 offsets are too many to be told here)")
+    assert told == OffsetsTold((), "done (its 2 offsets are too many to be returned here)")
     assert OffsetsTold((("\u00e9", "\u20ac"),)).byte_count == 5
 
 

@@ -395,7 +395,7 @@ def _entered(imports: PluginImports) -> ToldFailure | None:
         plugin_imports.enter(imports)
     except BaseException as error:  # noqa: BLE001 - the lines of .pth files are an author's code
         said = message_of(error)
-        why = f"what the .pth files in {imports.site_packages} import ended it: {said}; mend or remove that file"
+        why = f"an import of the .pth files in {imports.site_packages} ended it: {said}; correct or remove that file"
         return ToldFailure(kind="import", message=why)
     return None
 

@@ -64,7 +64,8 @@ class WorkerSettings(AdvertisedSettings):
     key_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="default for keys")
     value_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="same for values")
     connector_client_config_override_policy: str = Field(
-        default="All", description="what connectors may set of their clients: All, None, Principal or Allowlist"
+        default="All",
+        description="settings of its clients that a connector may override: All, None, Principal or Allowlist",
     )
     connector_client_config_override_allowlist: str = Field(
         default="", description="client options the policy Allowlist allows, comma separated"
@@ -94,15 +95,17 @@ class WorkerSettings(AdvertisedSettings):
         description="processes that wait for a task to begin, each some 15 MB; 0 = none, so that each run launches its "
         "own; -1 = 2, and 0 with spark_master, where each would hold an executor's core",
     )
-    share_ms: int = Field(default=2_000, ge=0, description="how long a run goes on once another task waits")
+    share_ms: int = Field(default=2_000, ge=0, description="how long a run continues once another task waits")
     stop_timeout_ms: int = Field(default=5_000, ge=0, description="a run that takes longer to stop is killed")
     stalled_ms: int = Field(
         default=30_000,
         ge=1_000,
         description="a run that does nothing for so long is shown as STALLED; consumer.max.poll.interval.ms ends it",
     )
-    leave_timeout_ms: int = Field(default=10_000, ge=0, description="how long the herder may take to move all away")
-    watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are looked at")
+    leave_timeout_ms: int = Field(
+        default=10_000, ge=0, description="how long the herder may take to move all units to other workers"
+    )
+    watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are checked")
     memory_max: str = Field(
         default="",
         description="the most memory a run's process may have, such as 512MB; empty = no bound; a connector's "
@@ -137,7 +140,7 @@ class WorkerSettings(AdvertisedSettings):
     @classmethod
     def _size(cls, value: str) -> str:
         if value and (bytes_of(value) or 0) < MEMORY_MIN_BYTES:
-            raise ValueError(f"{value} is no size of {text_of_bytes(MEMORY_MIN_BYTES)} or more, such as 512MB")
+            raise ValueError(f"{value} is not a size of {text_of_bytes(MEMORY_MIN_BYTES)} or more, such as 512MB")
         return value
 
     @model_validator(mode="after")

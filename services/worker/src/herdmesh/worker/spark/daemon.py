@@ -127,7 +127,7 @@ def main() -> None:
     preload()
     if UNREHEARSED not in sys.argv and (stay := rehearse()):
         print(
-            f"threads of clients that were given up stay for {REHEARSAL_TIMEOUT_S:g} s: {', '.join(stay)}; beginning "
+            f"threads of abandoned clients stay for {REHEARSAL_TIMEOUT_S:g} s: {', '.join(stay)}; beginning "
             "again without such clients, so each run takes some milliseconds longer to begin",
             file=sys.stderr,
             flush=True,

@@ -109,7 +109,7 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
         return None
     match task.phase:
         case Phase.QUEUED if tasks.running.held_until is not None:
-            why = "this worker stood still, and begins no run before it knows what is still its own"
+            why = "this worker was paused, and begins no run before it knows which units it still has"
             return Wait("the word of its leader", why, since_ms)
         case Phase.QUEUED:
             return Wait("a run slot", f"all {tasks.running.slots} slots of this worker are taken", since_ms)
@@ -117,7 +117,7 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
             why = "a process is made ready and its config is resolved"
             return run.wait or Wait("the start of its run", why, since_ms)
         case Phase.STOPPING if run is not None:
-            return run.wait or Wait("its run to end", "it was told to commit and end", since_ms)
+            return run.wait or Wait("its run to end", "the run was requested to commit and end", since_ms)
         case Phase.WAITING if task.retry_at is not None:
             seen.next_ms = seen.next_ms or now_ms + int((task.retry_at - now) * 1000)
             return Wait(task.retry_reason, "", since_ms, task.lost_runs, seen.next_ms)

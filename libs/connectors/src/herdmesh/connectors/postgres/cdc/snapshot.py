@@ -90,7 +90,9 @@ class SnapshotReader:
                     field=USER, fix=f"ALTER ROLE {quoted(user)} BYPASSRLS, or leave the table out",
                 ) from error  # fmt: skip
             except (UndefinedTable, UndefinedColumn) as error:
-                raise RetriableError(f"{table.sql} was changed during the snapshot; the snapshot begins again: {error}") from error
+                raise RetriableError(
+                    f"{table.sql} was changed during the snapshot; the snapshot begins again: {error}"
+                ) from error
         if rows:
             yield rows
         if self._file_of(table) != self._files[table.oid]:

@@ -219,7 +219,9 @@ class CdcSourceTask(SourceTask):
         try:
             slot = yield from self._free_slot(connection)
             if stored is not None and slot is None and settings.drops_slot:
-                _log.warning("slot %s was dropped at the end of the last run; changes made since are not captured", settings.slot)
+                _log.warning(
+                    "slot %s was dropped at the end of the last run; changes made since are not captured", settings.slot
+                )
                 return None if stored.is_snapshot else stored, None
             if stored is not None:
                 catalog.check_kept(connection, settings, slot, stored.position)

@@ -186,7 +186,9 @@ class Plan:
         whole = [int(one) for one in found]
         for one, number in zip(found, whole, strict=True):
             if one != number or number not in _INT64:
-                raise DataError(f"column {self._number.name} of {self.relation.label}: {one} is not a whole number of 64 bits")
+                raise DataError(
+                    f"column {self._number.name} of {self.relation.label}: {one} is not a whole number of 64 bits"
+                )
         return whole
 
     def _read(self, column: Column, array: Any) -> Any:

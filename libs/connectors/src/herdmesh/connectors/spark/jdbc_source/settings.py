@@ -177,7 +177,9 @@ def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
         raise ConfigError(f"{URL}: PostgreSQL has a connector of its own, that needs no JVM", field=URL,
                           fix="connector.class=PostgresSource")  # fmt: skip
     if not url.startswith("jdbc:"):  # not shown: a password may be in it
-        raise ConfigError(f"{URL}: the value is not a JDBC URL", field=URL, fix="write it like jdbc:mysql://host:3306/database")
+        raise ConfigError(
+            f"{URL}: the value is not a JDBC URL", field=URL, fix="write it like jdbc:mysql://host:3306/database"
+        )
     refuse_unknown_dialect(URL, url)
     if _WITH_PASSWORD.search(url):
         raise ConfigError(f"{URL}: there is a password in it, and everybody who may see the config sees it", field=URL,

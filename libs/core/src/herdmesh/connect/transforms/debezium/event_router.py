@@ -259,7 +259,10 @@ class EventRouter(Transformation, Alone):
         if self._json is None or payload is None:
             return payload, schema
         if type(payload) is not str:
-            _log.warning("a payload that is not text cannot be expanded as JSON; it is passed on unchanged", found=java_class(payload))
+            _log.warning(
+                "a payload that is not text cannot be expanded as JSON; it is passed on unchanged",
+                found=java_class(payload),
+            )
             return payload, schema
         try:
             made = self._json.expand(self._payload, payload)

@@ -91,7 +91,7 @@ class TopicLog:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
             raise ConfigError(
-                f"its dead letter queue {self.topic} does not exist: a task makes it when it starts",
+                f"its dead letter queue {self.topic} does not exist: a task creates it when it starts",
                 field=dead_letter_headers.QUEUE_KEY,
             ) from error
         return str(found.topic_id)
@@ -318,4 +318,4 @@ def positions(token: str) -> dict[int, int]:
         pairs = [part.split(":") for part in token.split(",")]
         return {int(number): int(position) for number, position in pairs}
     except ValueError:
-        raise ConfigError(f"{token!r} is no page token of this listing: begin with an empty one") from None
+        raise ConfigError(f"{token!r} is not a page token of this listing: begin with an empty one") from None

@@ -282,7 +282,7 @@ def _produced(producer: Producer, plan: _Plan) -> list[Refused]:
         raise TaskFailed(f"{left} records wait for Kafka for {_FLUSH_S:.0f} s", ErrorClass.RETRIABLE)
     for _, error in failed:
         if is_fenced(error):
-            raise TaskFenced("another replay of this connector's letters has begun")
+            raise TaskFenced("another replay of this connector's dead letters has begun")
         if classify_kafka(error) is not ErrorClass.FATAL:
             raise KafkaException(error)
     if not failed:
@@ -316,7 +316,7 @@ def _note(failed: list[tuple[Put, KafkaError]], put: Put, error: KafkaError | No
 
 
 def _reason(put: Put, error: KafkaError) -> str:
-    return f"Kafka does not take it for topic {put.topic}: {error.str()}"
+    return f"Kafka refuses it for topic {put.topic}: {error.str()}"
 
 
 def _ends(ranges: Ranges) -> dict[int, int]:

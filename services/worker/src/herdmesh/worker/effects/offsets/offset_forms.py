@@ -74,7 +74,7 @@ def bounded(told: OffsetsTold) -> OffsetsTold:
         )
     if told.byte_count + prepared_bytes <= TOLD_BYTES_MAX:
         return told
-    message = f"{told.message} (its {len(told.offsets)} offsets are too many to be told here)"
+    message = f"{told.message} (its {len(told.offsets)} offsets are too many to be returned here)"
     return replace(told, offsets=(), message=message)
 
 

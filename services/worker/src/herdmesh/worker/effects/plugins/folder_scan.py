@@ -50,7 +50,7 @@ _PAUSE_MAX_S: Final = 60.0
 _AT_A_TIME: Final = 8
 _SLOT_S: Final = 5.0
 """A folder that takes longer is taken for one that waits, and needs no processor."""
-_MEND: Final = "mend it in the folder: the worker sees that its files changed, and asks again"
+_MEND: Final = "correct it in the folder: the worker detects the change and loads the folder again"
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -316,7 +316,7 @@ def _late(place: str) -> RefusedPlugin:
     return RefusedPlugin(
         place,
         f"it did not say within {ANSWER_S:g} s what is in it; the worker serves without it, and goes on asking",
-        "look what its modules do when they are imported: they may wait for something",
+        "find out what its modules do on import: they may wait for something",
     )
 
 

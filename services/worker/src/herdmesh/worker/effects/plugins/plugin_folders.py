@@ -128,7 +128,7 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
             else:
                 below.append(one)
         if not below:
-            why = "there is no virtual environment in it" if is_folder else "there is no such folder"
+            why = "the folder has no virtual environment" if is_folder else "there is no such folder"
             refused.append(
                 RefusedPlugin(text, why, f"make one: {_PYTHON} -m venv, then install the connector with its pip")
             )
@@ -163,7 +163,7 @@ def _environments(folder: Path, depth: int) -> Iterator[Path | RefusedPlugin]:
 
 
 def _locked(folder: Path, error: OSError) -> RefusedPlugin:
-    return RefusedPlugin(str(folder), f"it cannot be looked into: {error}", "let the worker read it, or move it")
+    return RefusedPlugin(str(folder), f"it cannot be read: {error}", "let the worker read it, or move it")
 
 
 def signatures(plugin_path: str) -> dict[str, Signature]:
@@ -204,7 +204,7 @@ def _read_any(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedPlu
         return _read(environment, own)
     except Exception as error:  # noqa: BLE001 - what an installer left behind half may raise anything
         why = f"what is installed in it cannot be read: {type(error).__name__}: {error}"
-        return RefusedPlugin(str(environment), why, "make the environment anew")
+        return RefusedPlugin(str(environment), why, "create the environment again")
 
 
 def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedPlugin:

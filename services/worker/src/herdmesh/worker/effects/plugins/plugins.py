@@ -40,7 +40,7 @@ _KINDS: Final = WireEnum(connector_pb2.PluginKind, PluginKind)
 _CATCH_UP_S: Final = 10.0
 """How long a caller who names a plugin that is not known waits for folders that are new or have changed."""
 _RENAME: Final = "give it another class_name"
-_REINSTALL: Final = "mend or uninstall the package, and restart the worker"
+_REINSTALL: Final = "correct or uninstall the package, and restart the worker"
 _LEFT_OUT_CHARS_MAX: Final = 200
 _WHY_CHARS_MAX, _REFUSED_MAX = 1_000, 100
 """Of what is told the herder, in one message, with everything else."""

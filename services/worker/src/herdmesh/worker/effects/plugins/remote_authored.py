@@ -27,7 +27,7 @@ from herdmesh.worker.effects.plugins.plugin_processes import PluginProcess
 from herdmesh.worker.effects.plugins.remote_connectors import DESCRIBED_TIMEOUT_S, definition_of
 from herdmesh.worker.plugin_messages import ToldAuthored
 
-_ONLY_CHECKED: Final = "the class stands for one of a plugin folder, whose settings are checked here and nothing more"
+_ONLY_CHECKED: Final = "the class represents one of a plugin folder; here only its settings are checked"
 
 
 class _Remote(AuthoredPlugin):

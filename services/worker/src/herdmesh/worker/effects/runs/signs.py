@@ -90,5 +90,5 @@ class Signs:
     def _late(self, unit: UnitId) -> None:
         _log.warning(
             "sign_late", unit=unit.log_context, why=f"the connector's sign did not return within {SIGN_MAX_S:g} s",
-            fix="its task runs at each interval instead; look what sign waits for",
+            fix="its task runs at each interval instead; find out what sign waits for",
         )  # fmt: skip
