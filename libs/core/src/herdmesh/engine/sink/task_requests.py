@@ -38,8 +38,8 @@ class Reading:
         self._owner = position_owner(task)
         if self._owner and type(task).pre_commit is not SinkTask.pre_commit:
             raise TaskFailed(
-                f"{type(task).__name__} has a pre_commit, which is never called for a {self._owner}: the records that it "
-                "stages or writes are committed; extend SinkTask, or remove pre_commit",
+                f"{type(task).__name__} has a pre_commit, which is never called for a {self._owner}: the records that "
+                "it stages or writes are committed; extend SinkTask, or remove pre_commit",
                 ErrorClass.FATAL,
             )
         self._lock = Lock()

@@ -175,7 +175,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         if row is not None and row[0] is not None and row[0] < table.place.number:
             _log.warning(
                 "%s: its highest number is %d, and rows up to %d count as read: rows that are numbered again from 1 "
-                "(after TRUNCATE ... RESTART IDENTITY, or in a new table) are skipped; to read them: herd offsets reset",
+                "(after TRUNCATE ... RESTART IDENTITY, or in a new table) are skipped; to read: herd offsets reset",
                 table.relation.label, row[0], table.place.number,
             )  # fmt: skip
 
