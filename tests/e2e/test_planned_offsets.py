@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 CREATED = (
-    "Offsets: it continues from those that an earlier connector of this name left, if there are any; initial offsets can "
-    "be given with the create."
+    "Offsets: it continues from those that an earlier connector of this name left, if there are any; initial offsets "
+    "can be given with the create."
 )
 
 

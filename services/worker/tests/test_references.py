@@ -124,7 +124,7 @@ def test_what_the_herder_reads_is_to_be_written_out(tmp_path: Path, key: str) ->
     config[key] = f"${{file:{tmp_path}/s:{key}}}"
     answer = validate(config, REGISTRY, WorkerSettings().worker_config(), specs().providers)
     told = {one.name: list(one.errors) for one in answer.fields if one.errors}
-    assert any("no reference can stand here: the herder reads it" in message for message in told[key])
+    assert any("the herder reads this key and cannot resolve a reference" in message for message in told[key])
     (field,) = (one for one in answer.fields if one.name == key)
     assert field.value == config[key]
     assert answer.class_name == config["connector.class"]
