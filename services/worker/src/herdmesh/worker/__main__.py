@@ -171,9 +171,7 @@ async def serve_on(
         specs.providers.close()
         metrics.close()
     if code:
-        raise SparkUnavailable(
-            "Spark's JVM died: the worker released all its tasks and ends; its supervisor must start it again"
-        )
+        raise SparkUnavailable("Spark's JVM died: the worker released its tasks and ends; start it again")
 
 
 def _warn(settings: WorkerSettings) -> None:
