@@ -13,10 +13,10 @@ from herdmesh.connect.validation import COMMON, HERDMESH, SINK, SOURCE
 from herdmesh.connectors.common.known_keys import unread
 from herdmesh.sdk import Config, FieldViolation
 
-#: Prefixes that the framework reads for connectors of both kinds.
+#: Key prefixes that the framework reads for sources and sinks.
 _OF_ALL = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
            "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
-"""Unknown keys with these prefixes are found by `connect.unknown_keys`."""
+"""Prefixes whose unknown keys `connect.unknown_keys` finds."""
 _SHARED_PREFIXES = {
     ConnectorKind.SINK: (*_OF_ALL, "consumer.override."),
     ConnectorKind.SOURCE: (*_OF_ALL, "topic.creation."),
@@ -34,7 +34,7 @@ def warned_settings(
     here: Callable[[str, str], str | None] = lambda _key, _value: None,
     foreign: Callable[[str], str | None] = lambda _key: None,
 ) -> list[FieldViolation]:
-    """A warning for each key without effect: the connector's listed ones with their reason, and unknown keys.
+    """Return one warning for each key without effect: the connector's listed keys with their reason, and unknown keys.
 
     Args:
         own: keys that the connector or its tasks read.
@@ -63,5 +63,5 @@ def warned_settings(
 
 
 def no_effect(key: str, why: str, fix: str = "leave it out") -> FieldViolation:
-    """The warning about one key."""
+    """Return the warning about one key."""
     return FieldViolation(key, f"{key} has no effect: {why}", fix)

@@ -1,7 +1,8 @@
-"""The config keys of the Java connectors that Herdmesh replaces, and the warning about a key that is not read here.
+"""The config keys of the Java connectors that Herdmesh replaces, and the warning about such a key that is not read
+here.
 
 Owns the table (`published_keys.json`, written by `libs/connectors/tests/published_keys/generate.py` from the
-published definitions) and the advice about frequent keys. Which keys a connector here reads, the connector knows.
+published definitions) and the advice about frequent keys. The caller passes the keys that a Herdmesh connector reads.
 
 Invariant: a key of the table is never reported as a misspelling.
 """
@@ -67,7 +68,7 @@ _WRITE: Mapping[str, str] = {
     "groups.blacklist": "groups.exclude",
     "config.properties.blacklist": "config.properties.exclude",
 }
-"""Keys whose purpose another key has here. The advice is given only where the connector reads that key."""
+"""Java keys whose purpose another key has here. The advice is given only if the connector reads that other key."""
 
 _DRIVER = "properties of a JDBC driver are not handed on, as there is none"
 _PATTERNS: Sequence[tuple[tuple[str, ...], re.Pattern[str], str]] = tuple(
@@ -88,19 +89,19 @@ _PATTERNS: Sequence[tuple[tuple[str, ...], re.Pattern[str], str]] = tuple(
          "it is for the file of connect-mirror-maker, which makes connectors of it; here each is one of its own"),
     )
 )  # fmt: skip
-"""Frequent keys without a definition: whose they are, their pattern, and why they have no effect here."""
+"""Frequent keys without a published definition: their connector, their pattern, and why they have no effect here."""
 
 
 @cache
 def published() -> Mapping[str, frozenset[str]]:
-    """The keys of each definition, by its name."""
+    """Return the keys of each definition, by the definition's name."""
     file = resources.files("herdmesh.connectors.common").joinpath("published_keys.json")
     text = file.read_text(encoding="utf-8")
     return {name: frozenset(keys) for name, keys in json.loads(text).items()}
 
 
 def unread(key: str, java: str, known: Collection[str]) -> FieldViolation:
-    """The warning about a key that a connector does not read.
+    """Return the warning about a key that a connector does not read.
 
     Args:
         java: the definition of the Java connector that it replaces; "" = none.

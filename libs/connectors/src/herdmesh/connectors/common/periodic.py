@@ -1,7 +1,8 @@
-"""Periodic work of a connector in a thread of its own: `Repeated`, and `Lookout`, which watches a source's partitions.
+"""Periodic work of a connector in a background thread: `Repeated`, and `Lookout`, which discovers a source's
+partitions.
 
-Owns the threads, logging failures and reporting waits. Knows no source. Invariant: a failed attempt never ends the
-thread; it is logged and repeated after the interval.
+Owns the threads, logging of failures and reporting of waits. Knows no source. Invariant: a failed attempt never ends
+the thread; the failure is logged and the action retried after the interval.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ Found = TypeVar("Found")
 
 
 class Repeated:
-    """Calls an action at an interval, in a thread of its own, until it is closed. An exception is logged, and is a wait
-    of the connector until the action succeeds."""
+    """Calls an action at an interval, in a background thread, until it is closed. An exception is logged, and shown as
+    a wait of the connector until the action succeeds.
+    """
 
     def __init__(
         self,
@@ -31,8 +33,9 @@ class Repeated:
         at_once: bool = False,
         waits: Waits | None = None,
     ) -> None:
-        """`doing`: the action's name, for the log. `at_once`: call it now, not only after the first interval. `waits`:
-        the connector's waits."""
+        """`doing`: the action's name, for the log. `at_once`: call the action immediately, before the first interval.
+        `waits`: the connector's waits.
+        """
         self._doing, self._action, self._every_s = doing, action, every_s
         self._waits = waits or Waits()
         self._over = threading.Event()
@@ -44,11 +47,11 @@ class Repeated:
 
     def _go(self, at_once: bool) -> None:
         with entered(self._waits), Standing() as fails:
-            while at_once or not self._over.wait(self._every_s):  # waits: for its time, or what `fails` says
+            while at_once or not self._over.wait(self._every_s):  # waits: for the interval, or for what `fails` reports
                 at_once = False
                 try:
                     self._action()
-                except Exception as error:  # noqa: BLE001 - it would end this thread, and with it the action
+                except Exception as error:  # noqa: BLE001 - any other error would end this thread, and with it the action
                     is_odd = not isinstance(error, ConnectError)
                     _log.warning("%s failed and is retried later: %s", self._doing, error, exc_info=is_odd)
                     waits_for = error.waits_for if isinstance(error, RetriableError) else ""
@@ -59,12 +62,13 @@ class Repeated:
 
 
 class Lookout(Generic[Found]):
-    """Discovery of what a connector deals out to tasks: once at creation, and periodically while a worker runs the
-    connector. Requests a task reconfiguration when the result changes. An empty result is shown as a wait of the
-    connector."""
+    """Discovery of the things that a connector distributes among its tasks: once at creation, and periodically while a
+    worker runs the connector. Requests a task reconfiguration when the result changes. An empty result is shown as a
+    wait of the connector.
+    """
 
     found: Sequence[Found]
-    """The result of the last look."""
+    """The result of the last discovery."""
 
     def __init__(
         self,
@@ -75,11 +79,11 @@ class Lookout(Generic[Found]):
         *,
         nothing: str = "",
     ) -> None:
-        """Raises what the first look raises.
+        """Raises what the first discovery raises.
 
         Args:
-            what: the things that are looked for; for the log.
-            every_s: the interval; None = look once.
+            what: the things to discover; for the log.
+            every_s: the interval; None = discover once.
             nothing: the settings that select things, named in the wait when nothing is found.
         """
         self._what, self._look, self._context = what, look, context
@@ -92,7 +96,7 @@ class Lookout(Generic[Found]):
             self._again = Repeated(f"looking for {what}", self._look_again, every_s, waits=context.waits)
 
     def close(self) -> None:
-        """Stop looking. Does not wait for a look in progress."""
+        """Stop the discovery. Does not wait for a discovery in progress."""
         self._finds_nothing.over()
         if self._again is not None:
             self._again.close()

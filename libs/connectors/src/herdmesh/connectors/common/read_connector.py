@@ -41,7 +41,7 @@ class ReadConnector(Connector, Generic[S]):
         super().start(config)
 
     def answer_from(self, config: Config, question: Callable[[S], bool]) -> bool | None:
-        """The answer to a question about a connector that is not started; None = its config cannot be read."""
+        """Apply a question to the settings of a connector that is not started; None = its config cannot be read."""
         try:
             return question(self.read(config))
         except ConfigError:

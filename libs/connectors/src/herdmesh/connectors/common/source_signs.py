@@ -1,7 +1,7 @@
-"""A cache of source signs: the worker asks each source several times a second whether it has new data.
+"""A cache of change signs of sources. The worker fetches the sign of each idle source several times a second.
 
-Owns how long a sign is reused. Connectors are created anew for each question, so the cache is a module's. Invariant: a
-sign is never older than the time that its connector allows.
+Owns how long a sign is reused. A connector is created anew for each request, so each cache belongs to a module.
+Invariant: a sign is never older than its connector allows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from herdmesh.sdk import Config
 
 SIGN_KEPT_S = 0.5
-"""How long a sign is reused at least; the worker asks four times a second."""
+"""Minimum time for which a sign is reused; the worker requests signs four times a second."""
 _SIGNS_MAX = 1_000
 
 
@@ -26,7 +26,7 @@ class KeptSigns:
         self._kept: OrderedDict[tuple[tuple[str, str | None], ...], tuple[float, str]] = OrderedDict()
 
     def of(self, task_config: Config, look: Callable[[], str], kept_s: float = SIGN_KEPT_S) -> str:
-        """The sign of a task config, at most `kept_s` old; `look` computes it. Raises what `look` raises."""
+        """Return the sign of a task config, at most `kept_s` old; `look` computes it. Raises what `look` raises."""
         key = tuple(sorted(task_config.items()))
         with self._lock:
             looked_s, sign = self._kept.get(key, (0.0, ""))

@@ -1,8 +1,8 @@
-"""Checks of topic names that a config contains or that are made from table names.
+"""Checks of topic names that a config contains or that are derived from table names.
 
-Owns the error for a name that breaks Kafka's rule (`connect.topic_name`). Which tables there are, each source knows.
+Owns the error for a name that breaks Kafka's rule (`connect.topic_name`). The source passes its tables in.
 
-Invariant: with transformations in the config no name is refused, because one of them may change the topic.
+Invariant: with transformations in the config no name is refused, because a transformation may change the topic.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NAMED_MAX = 3
 
 
 def check_topics(config: Config, topics: Iterable[tuple[str, str]], fix: str) -> None:
-    """Refuse topics that Kafka would refuse when the first record comes.
+    """Refuse topics that Kafka would refuse at the first record.
 
     Args:
-        config: the connector's; with transformations in it nothing is refused.
+        config: the connector's config; with transformations in it nothing is refused.
         topics: pairs of what is read and its topic.
-        fix: a second way out, beside renaming the topic.
+        fix: a second fix, beside renaming the topic.
 
     Raises:
         ConfigError: field `topic.prefix`, naming the wrong topics, at most `_NAMED_MAX` of them.
@@ -39,7 +39,9 @@ def check_topics(config: Config, topics: Iterable[tuple[str, str]], fix: str) ->
 
 
 def topic_problems(config: Config, key: str) -> list[ConfigError]:
-    """The error of a topic named by key `key` that Kafka does not accept; none with transformations in the config."""
+    """Return the error about a topic that key `key` names and Kafka does not accept; none with transformations in the
+    config.
+    """
     topic = (config.get(key) or "").strip()
     why = why_no_topic(topic) if topic and not (config.get("transforms") or "").strip() else ""
     return [ConfigError.for_value(key, topic, why, fix="write a name that Kafka takes")] if why else []

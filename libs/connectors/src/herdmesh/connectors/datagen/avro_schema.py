@@ -51,11 +51,11 @@ _BUILT: Mapping[str, frozenset[str]] = {
     "map": frozenset(("length", "keys")),
 }
 _ALONE = frozenset(("options", "range", "iteration", "regex"))
-"""Of these a type has one at most."""
+"""Properties of which a type may have at most one."""
 _LENGTH = (8, 15)
 _LENGTH_MAX = 10_000
 WEIGHT_MAX = 100_000
-"""Draws that a record may need at most."""
+"""Maximum number of draws for one record."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _INTEGERS: Mapping[str, range] = {
     "INT8": range(-(1 << 7), 1 << 7),
@@ -72,21 +72,21 @@ _TEMPORAL: Mapping[str | None, range] = {
 
 
 class SchemaError(ValueError):
-    """A schema that cannot be used, or of which something is not built."""
+    """A schema that is invalid or needs an unsupported feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What a task makes: a maker for each field of the schema, in its order."""
+    """The generators of a task: one maker for each field of the schema, in the schema's order."""
 
     schema: Schema
     makers: tuple[Maker, ...]
     weight: int
-    """About how many draws a record needs."""
+    """Approximate number of draws for one record."""
 
 
 def columns_of(text: str, *names: object) -> Columns:
-    """The makers for a schema's JSON. `names` tell one source of values from another: seed, task.
+    """Return the makers for a schema's JSON. `names` (seed, task) separate one stream of values from another.
 
     Raises SchemaError.
     """
@@ -112,7 +112,7 @@ def columns_of(text: str, *names: object) -> Columns:
 
 
 def _refuse_misplaced(node: Any, place: str) -> None:
-    """Properties that stand where nobody reads them: of a field, or around a type that is written out itself."""
+    """Refuse properties at a place where they are not read: of a field, or around a nested type definition."""
     if isinstance(node, list):
         for one in cast("list[Any]", node):
             _refuse_misplaced(one, place)
@@ -136,8 +136,9 @@ def _refuse_misplaced(node: Any, place: str) -> None:
 
 
 class _Reading:
-    """Makers for the types of one tree. `path` is for people, `names` are the stream's; `times`: how many there are of
-    it in a record at most, None = always one."""
+    """Compiler of makers for the types of one schema. `path` is the place for error messages, `names` identify the
+    stream; `times`: maximum number of values of the type in one record, None = always one.
+    """
 
     def __init__(self, tree: AvroTree) -> None:
         self._tree = tree
@@ -146,7 +147,7 @@ class _Reading:
     def maker(
         self, node: Node, schema: Schema, path: str, names: Sequence[object], *, times: int | None = None
     ) -> Maker:  # fmt: skip
-        """Raises SchemaError."""
+        """Return the maker of a type. Raises SchemaError."""
         node = self._tree.resolve(node)
         kind = kind_of(node)
         if kind == "union":
@@ -273,7 +274,7 @@ def _checked(given: Any, kind: str, path: str) -> dict[str, Any]:
 
 
 def _length(properties: dict[str, Any], path: str) -> tuple[int, int]:
-    """Least and most, both included; `max` itself is not reached, as in the original."""
+    """Return the minimum and maximum, both inclusive. The property `max` is exclusive, as in Confluent's generator."""
     given = properties.get("length")
     if given is None:
         return _LENGTH
@@ -334,7 +335,7 @@ def _bounds(schema: Schema) -> range:
 
 
 def _range_of(properties: dict[str, Any], path: str, fits: Any, least: Any, beyond: Any) -> tuple[Any, Any]:
-    """`min` and what is not reached."""
+    """Return the inclusive minimum and the exclusive maximum."""
     if "range" not in properties:
         return least, beyond
     found = _numbers_of(properties["range"], f"{path} range", ("min", "max"), fits)
@@ -347,7 +348,7 @@ def _range_of(properties: dict[str, Any], path: str, fits: Any, least: Any, beyo
 def _iteration_of(
     properties: dict[str, Any], path: str, fits: Any, bounds: tuple[Any, Any]
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
-    """Start, what is not reached, step and the first value."""
+    """Return the start, the exclusive end, the step and the first value."""
     what = f"{path} iteration"
     found = _numbers_of(properties["iteration"], what, ("start", "restart", "step", "initial"), fits)
     if "start" not in found:

@@ -2,7 +2,7 @@
 
 Owns the connector. Its keys: `settings`; the task: `task`; schemas: `avro_schema`.
 
-Invariant: a task can start with every configuration that `validate` accepts, where the schema's file can be read.
+Invariant: a task can start with every config that `validate` accepts, provided that the schema's file is readable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, SourceC
 
 
 class Datagen(SourceConnector):
-    """Confluent's datagen, as far as docs/connectors/datagen.md says."""
+    """Confluent's datagen, with the differences that docs/connectors/datagen.md lists."""
 
     class_name = "io.confluent.kafka.connect.datagen.DatagenConnector"
     aliases = ("Datagen", "DatagenConnector")
@@ -28,7 +28,7 @@ class Datagen(SourceConnector):
         return KEYS
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
-        from herdmesh.connectors.datagen.task import columns_for  # imports numpy, which otherwise only runs need
+        from herdmesh.connectors.datagen.task import columns_for  # imports numpy, which only runs need otherwise
 
         try:
             columns_for(settings_of(config), 0, 0)

@@ -1,7 +1,6 @@
 """Sample schemas by name: `quickstart=users` and others.
 
-Owns the schemas and which field is their key. The field names are those of Confluent's samples; values and ranges are
-our own.
+Owns the schemas and their key fields. The field names are those of Confluent's samples; values and ranges are our own.
 
 Invariant: `avro_schema` accepts each of them.
 """
@@ -18,7 +17,7 @@ _2026_MS, _2027_MS = 1_767_225_600_000, 1_798_761_600_000
 
 @dataclass(frozen=True, slots=True)
 class Quickstart:
-    """A schema's JSON, and the field that is the key unless `schema.keyfield` says another."""
+    """A schema's JSON, and the key field unless `schema.keyfield` names another."""
 
     schema: str
     key: str

@@ -40,19 +40,19 @@ _SPECIAL = frozenset(".[](){}*+?|^$\\")
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be read, or of which something is not built."""
+    """A pattern that is invalid or needs an unsupported feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """One of these letters."""
+    """One letter out of these."""
 
     of: str
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A part so many times."""
+    """Repetition of a part, `least` to `most` times."""
 
     part: Part
     least: int
@@ -61,14 +61,14 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One part after the other."""
+    """Concatenation of parts."""
 
     parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """One of these parts."""
+    """Alternation of parts."""
 
     parts: tuple[Part, ...]
 
@@ -77,17 +77,19 @@ Part = Letters | Repeat | Chain | Either
 
 
 def text_maker(pattern: str, *names: object) -> Maker:
-    """Texts that match the pattern; `names` are those of the place in the schema. Raises PatternError."""
+    """Return the maker of texts that match the pattern; `names` are those of the place in the schema. Raises
+    PatternError.
+    """
     return _maker(parsed(pattern), names)
 
 
 def text_weight(pattern: str) -> int:
-    """How many letters a text has at most, about what making it costs. Raises PatternError."""
+    """Return the maximum length of a text in letters, a measure of its cost. Raises PatternError."""
     return _weight(parsed(pattern))
 
 
 def parsed(pattern: str) -> Part:
-    """The parts of a pattern. Raises PatternError."""
+    """Return the parts of a pattern. Raises PatternError."""
     try:
         found = _Reader(pattern).read()
         letters = _weight(found)
@@ -99,7 +101,7 @@ def parsed(pattern: str) -> Part:
 
 
 class _Reader:
-    """Reads one pattern from its beginning to its end."""
+    """Parser of one pattern."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -109,7 +111,7 @@ class _Reader:
         self._at = 0
 
     def read(self) -> Part:
-        """All of it."""
+        """Parse the whole pattern."""
         found = self._either()
         if self._at < len(self._text):
             raise self._wrong("a ')' without its '('")
@@ -257,7 +259,7 @@ def _maker(part: Part, names: Sequence[object]) -> Maker:
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:
-    """Neighbours of which there are few texts together as one part, which is drawn at once."""
+    """Merge neighbours with few texts together into one part, which needs only one draw."""
     found: list[Part] = []
     for part in parts:
         together = Chain((*_parts_of(found[-1]), part)) if found else part
@@ -273,7 +275,7 @@ def _parts_of(part: Part) -> tuple[Part, ...]:
 
 
 def _all_texts(part: Part) -> list[str] | None:
-    """All texts of a part of letters one after the other; None where it is another, or there are many."""
+    """Return all texts of a fixed-length part; None if its length varies or it has many texts."""
     letters = _letters_of(part)
     if letters is None or prod(map(len, letters)) > _FOLDED_MAX:
         return None
@@ -281,7 +283,7 @@ def _all_texts(part: Part) -> list[str] | None:
 
 
 def _letters_of(part: Part) -> list[str] | None:
-    """The letters of each place of a part that is always as long; None = it is not."""
+    """Return the possible letters of each position of a fixed-length part; None if its length varies."""
     match part:
         case Letters(of):
             return [of]

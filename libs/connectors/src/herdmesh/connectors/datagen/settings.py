@@ -1,6 +1,6 @@
 """The settings of `Datagen`, read from its config: Confluent's keys, and the schema that they name.
 
-Owns the keys and reading the schema's file. What a schema generates: `avro_schema`.
+Owns the keys and reading the schema's file. `avro_schema` compiles the schema to generators.
 
 Invariant: exactly one key names the schema.
 """
@@ -19,9 +19,9 @@ TOPIC, INTERVAL_MS, ITERATIONS = "kafka.topic", "max.interval", "iterations"
 SCHEMA, SCHEMA_FILE, QUICKSTART = "schema.string", "schema.filename", "quickstart"
 KEY_FIELD, SEED, TIMEOUT_MS = "schema.keyfield", "random.seed", "generate.timeout"
 TASK_ID = "task.id"
-"""Of a task's config, as in Java, and of its source partition."""
+"""Key of a task's config, as in Java, and of its source partition."""
 ITERATION = "current.iteration"
-"""Of a source offset: the number of the next record."""
+"""Key of a source offset: the number of the next record."""
 _SOURCES = (SCHEMA, SCHEMA_FILE, QUICKSTART)
 _SCHEMA_BYTES_MAX = 4_000_000
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
@@ -45,23 +45,23 @@ KEYS = ConfigDef(
 
 @dataclass(frozen=True, slots=True)
 class DatagenSettings:
-    """The configuration, read."""
+    """The parsed config."""
 
     topic: str
     interval_ms: int
     iterations: int
-    """Records of each task; below 1 = without end."""
+    """Number of records of each task; below 1 = no limit."""
     schema: str
-    """Avro, as JSON."""
+    """Avro schema, as JSON."""
     source: str
     """The key that named the schema."""
     key_field: str
-    """"" = records have no key."""
+    """Field of the record key; "" = records have no key."""
     seed: int | None
 
 
 def settings_of(config: Config) -> DatagenSettings:
-    """Read the configuration, and the schema's file. Raises ConfigError whose field is the key."""
+    """Read the config and the schema's file. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     named = [key for key in _SOURCES if values[key]]
     if len(named) != 1:
@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
 
 
 def seed_of(settings: DatagenSettings, connector: str) -> int:
-    """The seed that is written, or one of the connector's name."""
+    """Return the configured seed, or one derived from the connector's name."""
     if settings.seed is not None:
         return settings.seed
     return int.from_bytes(blake2b(connector.encode("utf-8", "surrogatepass"), digest_size=6).digest(), "big")

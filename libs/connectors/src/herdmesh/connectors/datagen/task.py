@@ -1,6 +1,6 @@
 """Task of `Datagen`: sends the records that are due.
 
-Owns the position and the pace. The values: `columns`.
+Owns the position and the pace. `columns` generates the values.
 
 Offsets are Confluent's, {"task.id": 0} and {"current.iteration": n, ...}: the number of the next record.
 
@@ -25,17 +25,17 @@ from herdmesh.sdk import Config, ConfigError, SourceBatch, SourceTask, SourceTas
 
 POLL_RECORDS = 5_000
 POLL_WEIGHT = 2_000_000
-"""Draws for what is handed over at once: they are held in memory."""
+"""Maximum number of draws for one batch, because a batch is held in memory."""
 PACED_RECORDS = 1_000
 _LATE_S = 1.0
-"""A task that was held up makes up for so much."""
+"""Maximum delay that a late task catches up."""
 _DONE_MS = 86_400_000
 _GENERATION, _SEED = "task.generation", "random.seed"
 _log = logging.getLogger(__name__)
 
 
 def columns_for(settings: DatagenSettings, seed: int, task: int) -> Columns:
-    """What a task makes. Raises ConfigError whose field is the key of the schema."""
+    """Return the columns of a task. Raises ConfigError whose field is the key of the schema."""
     try:
         columns = columns_of(settings.schema, seed, task)
     except SchemaError as error:
@@ -49,7 +49,9 @@ def columns_for(settings: DatagenSettings, seed: int, task: int) -> Columns:
 
 
 class Pace:
-    """When records are due: each up to `interval_ms` after the one before, at random. Time is passed in."""
+    """Schedule of records: each is due a random time of up to `interval_ms` after the one before. The caller passes the
+    current time.
+    """
 
     def __init__(self, interval_ms: int, key: int) -> None:
         self._interval_s = interval_ms / 1000
@@ -57,8 +59,9 @@ class Pace:
         self._next_s: float | None = None
 
     def due(self, number: int, most: int, now_s: float) -> int:
-        """How many records from this number on are due, at most so many; they count as made. The first of a run is due
-        at once."""
+        """Return how many records from `number` on are due, at most `most`; they count as sent. The first record of a
+        run is due at once.
+        """
         if not self._interval_s:
             return most
         if self._next_s is None:
@@ -66,24 +69,24 @@ class Pace:
         begin_s = max(self._next_s, now_s - _LATE_S)
         gaps_s = units(self._key, numbers_of(number, min(most, PACED_RECORDS))) * self._interval_s
         ends_s = begin_s + np.cumsum(gaps_s)
-        # The last record that is due has the first end beyond now.
+        # The last due record is the first one whose interval ends after now.
         count = min(int(np.searchsorted(ends_s, now_s, "right")) + 1, len(ends_s)) if begin_s <= now_s else 0
         if count:
             self._next_s = float(ends_s[count - 1])
         return count
 
     def wait_s(self, now_s: float) -> float:
-        """How long until one is due."""
+        """Return the time until the next record is due."""
         return max(0.0, (self._next_s or now_s) - now_s)
 
 
 def numbers_of(first: int, count: int) -> Numbers:
-    """So many numbers from one on."""
+    """Return `count` consecutive numbers, beginning with `first`."""
     return np.arange(first, first + count, dtype=np.uint64)
 
 
 class DatagenTask(SourceTask):
-    """Makes records up."""
+    """The task of `Datagen`: generates records."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         self._settings = settings_of(config)
@@ -96,7 +99,7 @@ class DatagenTask(SourceTask):
         self._partition: Mapping[str, Any] = {TASK_ID: task}
         offset = context.committed_offset(self._partition) or {}
         self._next = _number(offset, ITERATION)
-        #: what a Java task that takes over wants to find beside.
+        #: offset fields that a Java task needs when it takes over.
         self._others = {_SEED: seed, _GENERATION: _number(offset, _GENERATION) + 1}
         self._pace = Pace(self._settings.interval_ms, key_of(seed, task, "", "pace"))
         self._is_done = False
@@ -126,7 +129,7 @@ class DatagenTask(SourceTask):
         )
 
     def wake_after_ms(self) -> int:
-        """Never 0: that would be a run that stays where it has nothing to do."""
+        """Never 0, because a run with a wake time of 0 never ends while it is idle."""
         return _DONE_MS if self._is_done else max(1, int(self._pace.wait_s(time.monotonic()) * 1000))
 
     def _end(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from herdmesh.sdk import Config, ConfigError
 
 VERSION = "4.3.1"
-"""The version of Connect whose behaviour the two connectors have."""
+"""The Connect version whose behaviour the two connectors have."""
 
 
 def require_file(config: Config, doing: str) -> str:
@@ -28,6 +28,6 @@ def missing_file(config: Config, doing: str) -> list[ConfigError]:
 
 
 def absent_file(path: str, error: OSError) -> tuple[str, str]:
-    """What the source waits for while the file cannot be read, and why."""
+    """Return the wait of a source whose file cannot be read, and the reason."""
     why = "it does not exist" if isinstance(error, FileNotFoundError) else f"it cannot be looked at: {error.strerror}"
     return f"file {path}", f"{why} on this worker; it is read as soon as it is there (file)"

@@ -1,7 +1,7 @@
 """Settings of Confluent's storage sinks, translated to `FileSink`'s.
 
-Owns the keys that those connectors share, their translation, and which have no effect. The keys of one of them (`s3`,
-`hdfs`) are a `Dialect`. The task is `FileSink`'s.
+Owns the keys that those connectors share, their translation, and the list of keys without effect. The differences of
+one connector (`s3`, `hdfs`) are a `Dialect`. The task is `FileSink`'s.
 
     topics.dir/<topic>/<partitioner's folders>/<topic>+<partition>+<first offset>+<last offset>.<format>
 
@@ -46,7 +46,7 @@ _FIXED_TIMES = {
 }
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
-#: Keys of all of them without effect: why, and the values that ask for nothing else.
+#: Shared keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "schema.compatibility": ("records of another schema go into another file", ("NONE",)),
     _LOCALE: ("folders of a time are numbers, and English where names of days are asked for", ("en", "en-US", "en_US")),
@@ -58,24 +58,24 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What is one connector's own."""
+    """The differences of one connector from the shared settings."""
 
     java: str
-    """The definition of `known_keys`."""
+    """The name of its definition in `known_keys`."""
     keys: ConfigDef
     formats: Mapping[str, str]
-    """`FileSink`'s, by class."""
+    """`FileSink`'s formats, by Confluent's class name."""
     lines_compression: str
-    """The key that compresses all but Parquet; "" = there is none."""
+    """The key for the compression of all formats but Parquet; "" = there is none."""
     folder: Callable[[Config, Mapping[str, Any]], dict[str, str | None]]
-    """Where files go and how it is reached, in `FileSink`'s keys, of a config and its parsed values."""
+    """Function from a config and its parsed values to `FileSink`'s keys for the location and access to it."""
     written: Mapping[str, str]
-    """`FileSink`'s keys, and those they were made from."""
+    """`FileSink`'s keys, and the keys that they were translated from."""
     without_effect: Mapping[str, tuple[str, tuple[str, ...]]]
     refused: Mapping[str, tuple[tuple[str, ...], str, str]] = field(
         default_factory=dict[str, tuple[tuple[str, ...], str, str]]
     )
-    """Keys that ask for what is not built: the values that do not, why, and what else to do."""
+    """Keys for unsupported features: the harmless values, the reason, and the fix."""
 
 
 _PARTITIONERS = {f"{package}{kind}Partitioner": kind for package in (_PARTITIONER, _OLD_PARTITIONER) for kind in _KINDS}
@@ -104,8 +104,9 @@ _ZONE = Validator("name of a time zone", settings.check_zone)
 def keys_of(
     formats: Mapping[str, str], storages: Sequence[str], *, first: Sequence[ConfigKey], last: Sequence[ConfigKey]
 ) -> ConfigDef:
-    """A connector's keys: those of its own at both ends, the shared ones in between. Those of version 10, as far as
-    they have an effect; `locale` is shown because its absence would surprise."""
+    """Return a connector's definition: its own keys first and last, the shared ones in between. The shared keys are
+    those of version 10 that have an effect; `locale` is listed because users expect it.
+    """
     return ConfigDef(
         *first,
         ConfigKey(TOPICS_DIR, Type.STRING, "topics", _HIGH,
@@ -150,14 +151,14 @@ def keys_of(
 
 
 class StorageSink(SinkConnector):
-    """One of Confluent's connectors, as far as docs/connectors/file-sink.md says."""
+    """Base class of Confluent's storage sinks, with the differences that docs/connectors/file-sink.md lists."""
 
     version = connector.FileSink.version
 
     @classmethod
     @abstractmethod
     def dialect(cls) -> Dialect:
-        """Which."""
+        """Return the dialect of this connector."""
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -175,7 +176,7 @@ class StorageSink(SinkConnector):
             settings.KEYS.parse(translated)
         except ConfigError as problem:
             return [*found, _in_their_words(dialect, problem)]
-        if found:  # the store itself is asked for a config that could be used
+        if found:  # probe the store only with a usable config
             return found
         return [_in_their_words(dialect, one) for one in connector.problems_of(settings.KEYS, translated)]
 
@@ -193,11 +194,11 @@ class StorageSink(SinkConnector):
         return [task_config_of(self.dialect(), self.config) for _ in range(max_tasks)]
 
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
-        return True  # the group's are all it has
+        return True  # the sink has no offsets beside those of its consumer group
 
 
 def task_config_of(dialect: Dialect, config: Config) -> dict[str, str | None]:
-    """The same in `FileSink`'s keys. Raises ConfigError whose field is the key as it was written."""
+    """Translate a config to `FileSink`'s keys. Raises ConfigError whose field is Confluent's key."""
     values = dialect.keys.parse(config)
     for problem in _not_built(dialect, config):
         raise problem
@@ -225,7 +226,7 @@ def task_config_of(dialect: Dialect, config: Config) -> dict[str, str | None]:
 
 
 def _not_built(dialect: Dialect, config: Config) -> list[ConfigError]:
-    """Every key that asks for what is not built."""
+    """Return an error for every key that asks for an unsupported feature."""
     return [
         ConfigError.for_value(key, text, f"not built here: {why}", fix=fix)
         for key, (same, why, fix) in dialect.refused.items()
@@ -234,7 +235,7 @@ def _not_built(dialect: Dialect, config: Config) -> list[ConfigError]:
 
 
 def below(root: str, values: Mapping[str, Any]) -> str:
-    """The folder `topics.dir` below a root that has no slash at its end."""
+    """Return the path of the folder `topics.dir` in `root`; `root` has no slash at its end."""
     folder = (values[TOPICS_DIR] or "").strip("/")
     return f"{root}/{folder}" if folder else root
 
@@ -257,7 +258,7 @@ def _time_keys(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _in_their_words(dialect: Dialect, problem: ConfigError) -> ConfigError:
-    """About the key as it was written."""
+    """Translate the field of an error back to Confluent's key."""
     names = {settings.PARTITION_FIELDS: FIELDS, settings.FILE_RECORDS: FLUSH_SIZE, **dialect.written}
     written = names.get(problem.field)
     if written is None:
@@ -274,11 +275,11 @@ _OF_PARTITIONERS: Mapping[str, tuple[str, ...]] = {
     settings.DURATION_MS: ("TimeBased",),
     settings.TIMESTAMP_FIELD: ("TimeBased", "Hourly", "Daily"),
 }
-"""Keys, and the partitioners that look at them."""
+"""Keys, and the partitioners that read them."""
 
 
 def _of_other_partitioners(config: Config) -> list[FieldViolation]:
-    """Keys that the partitioner which the config names does not look at."""
+    """Return the keys that the configured partitioner does not read."""
     kind = _PARTITIONERS.get((config.get(_PARTITIONER_CLASS) or "").strip())
     return [
         no_effect(key, f"it is for {' and '.join(f'{one}Partitioner' for one in kinds)}")
@@ -288,7 +289,7 @@ def _of_other_partitioners(config: Config) -> list[FieldViolation]:
 
 
 def warnings_of(dialect: Dialect, config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why."""
+    """Return a warning for every key without the effect that its value asks for, with the reason."""
     silent = {**_WITHOUT_EFFECT, **dialect.without_effect}
     found = [
         no_effect(name, why)

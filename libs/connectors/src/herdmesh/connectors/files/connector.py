@@ -1,8 +1,9 @@
 """`FileSink`: writes records as files to a folder, each record exactly once.
 
-Owns the connector. Its keys: `settings`; its task: `task`, so that a worker need not import pyarrow.
+Owns the connector. Its keys: `settings`. Its task is in another module, `task`, so that a worker need not import
+pyarrow.
 
-Invariant: a folder that cannot be written is an error of the field `directory` before the connector starts.
+Invariant: a folder that is not writable is an error of the field `directory` before the connector starts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, Partiti
 
 
 class FileSink(SinkConnector):
-    """One file per partition, subfolder and commit."""
+    """`FileSink`: one file per partition, subfolder and commit."""
 
     class_name = "herdmesh.FileSink"
     aliases = ("FileSink", "FileSinkConnector")
@@ -45,21 +46,21 @@ class FileSink(SinkConnector):
         return [{**self.config, DIRECTORY: folder} for _ in range(max_tasks)]
 
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
-        return True  # the group's are all it has
+        return True  # the sink has no offsets beside those of its consumer group
 
 
 def problems_of(keys: ConfigDef, config: Config) -> list[ConfigError]:
-    """What the definition does not see: keys that clash, and a folder that cannot be written."""
+    """Return the errors that the key definitions cannot find: conflicting keys, and a folder that is not writable."""
     try:
         values = keys.parse(config)
     except ConfigError:
-        return []  # told by the definition
+        return []  # the definition reports these errors
     found: list[ConfigError] = []
     try:
         settings.check(values)
     except ConfigError as problem:
         found.append(problem)
-    if not any(problem.field != settings.COMPRESSION for problem in found):  # else nobody knows which folder
+    if not any(problem.field != settings.COMPRESSION for problem in found):  # with other errors the folder is unknown
         problem = problem_of(values[DIRECTORY], Access.of(values))
         found += [problem] if problem else []
     return found

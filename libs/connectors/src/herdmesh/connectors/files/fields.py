@@ -1,7 +1,8 @@
 """Reader of fields of records' values, with their schemas.
 
-Owns finding a field by its name: this very name, or `a.b` within structs and maps. Invariant: a missing field reads as
-null, as does one of a tombstone, or of a value that does not fit its schema (the format refuses that).
+Owns looking up a field by its name: the exact name first, then `a.b` as a path within structs and maps. Invariant: a
+missing field reads as null, as does a field of a tombstone, or of a value that does not fit its schema (the format
+refuses such a value).
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from herdmesh.sdk import Schema, Struct
 
 @dataclass(frozen=True, slots=True)
 class FieldReader:
-    """Reads one field of values of one schema."""
+    """Reader of one field, for values of one schema."""
 
     read: Callable[[Any], Any]
     schema: Schema | None
-    """Of the field; None = it has none, or is not there."""
+    """The field's schema; None = the field has no schema or is missing."""
 
 
 class FieldReaders:
-    """Readers of some fields, made once for each schema."""
+    """Readers of some fields, created once for each schema."""
 
     def __init__(self, names: Sequence[str], *, defaults: bool = True) -> None:
-        """`defaults`: a null under a schema with a default is that default."""
+        """`defaults`: read a null as the default of its schema, if there is one."""
         self._names = names
         self._defaults = defaults
         self._schema: Schema | None = None
@@ -35,7 +36,7 @@ class FieldReaders:
         self._schemaless = self._readers
 
     def under(self, schema: Schema | None) -> Sequence[FieldReader]:
-        """Those for values under a schema, in the order of the names."""
+        """Return the readers for values with this schema, in the order of the names."""
         if schema is None:
             return self._schemaless
         if schema is not self._schema:
@@ -96,7 +97,7 @@ def _through(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 def _any_field(name: str) -> Callable[[Any], Any]:
-    """Reads a field of a value without a schema."""
+    """Return a reader of a field for values without a schema."""
     path = name.split(".")
 
     def read(row: Any) -> Any:

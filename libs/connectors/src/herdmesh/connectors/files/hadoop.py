@@ -1,12 +1,12 @@
-"""A client of Hadoop's file systems: Hadoop's own, in a small JVM beside this process, with the jars that Spark brings.
+"""A client of Hadoop's file systems: Hadoop's own client, in a small JVM beside this process, with the jars of Spark.
 
-Owns the JVM and the calls that files need, with the interface of pyarrow's file systems as far as it is used. Staging
-and publishing in such a folder: `remote_files`.
+Owns the JVM and the calls that files need, with the used part of the interface of pyarrow's file systems. Staging and
+publishing in such a folder: `remote_files`.
 
 Configuration: `HADOOP_CONF_DIR` (core-site.xml, hdfs-site.xml) of the worker's environment, and the jars of the
 worker's setting `spark_jars`, for file systems that do not come with Hadoop.
 
-Invariant: the JVM ends with its process, however that ends: it exits when its standard input is closed.
+Invariant: the JVM never outlives this process, even after a crash: it exits when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from herdmesh.sdk.spark import JARS_VARIABLE, cause_of, jars_folder
 
 _HADOOP: Final = "org.apache.hadoop"
 _CONF_VARIABLE: Final = "HADOOP_CONF_DIR"
-#: The needed ones of Spark's jars. With all of them, and a log, the start takes three times the processor time (1.9 s
-#: instead of 0.6 s).
+#: The jars of Spark that are needed. With all of Spark's jars, and a log, the start takes three times the processor
+#: time (1.9 s instead of 0.6 s).
 _JARS: Final = ("hadoop-client-api-*.jar", "hadoop-client-runtime-*.jar", "slf4j-api-*.jar", "commons-logging-*.jar")
 _OPTIONS: Final = (
     *("-Xms16m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    "-Dslf4j.internal.verbosity=ERROR",  # there is no log; errors are raised by the calls
+    "-Dslf4j.internal.verbosity=ERROR",  # there is no log; the calls raise their errors
 )
-"""A JVM that copies bytes and lives for one run."""
+"""Options for a JVM that copies bytes and lives for one run."""
 _COPIED_BYTES: Final = 1 << 16
 _EXIT_TIMEOUT_S: Final = 10.0
 _SILENT: Final = frozenset(("java.net.SocketTimeoutException", f"{_HADOOP}.net.ConnectTimeoutException"))
@@ -46,10 +46,10 @@ _LOOK_AT: Final = (
     "ipc.client.connect.timeout, ipc.client.connect.max.retries.on.timeouts, ipc.client.rpc-timeout.ms)"
 )
 _CLIENT: Final = {
-    # A JVM whose process has ended exits at once and completes no file.
+    # A JVM whose parent process has ended exits at once and completes no file.
     "fs.automatic.close": "false",
-    # HDFS closes a file when a data node has reported its last block to the name node, mostly within milliseconds.
-    # Check that more often than the default (after 400, 800 ms, ...), and for as long, 10 s.
+    # HDFS closes a file after a data node has reported its last block to the name node, mostly within milliseconds.
+    # Check for that more often than the default (after 400, 800 ms, ...), and for the same total time, 10 s.
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
     "dfs.client.block.write.locateFollowingBlock.retries": "9",
 }
@@ -62,21 +62,22 @@ _fs: Any = fs
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Time-outs of calls to a name node. Hadoop's own are a quarter of an hour when packets are lost, and two minutes
-    when the connection stands."""
+    """Time-outs and retries of calls to a name node. Hadoop's defaults are a quarter of an hour when packets are lost,
+    and two minutes on an open connection.
+    """
 
     connect_ms: int = 10_000
     silent_retries: int = 2
-    """Retries of a connect that had no answer in that time."""
+    """Retries of a connect attempt that timed out."""
     answer_ms: int = 30_000
     """Time-out of a call."""
     refused_retries: int | None = None
-    """Retries of a refused connect, one a second; None = Hadoop's default, 10."""
+    """Retries of a refused connect attempt, one a second; None = Hadoop's default, 10."""
     rules: bool = False
     """Override Hadoop's configuration files."""
 
     def settings(self) -> Mapping[str, int]:
-        """Under the names of Hadoop's client."""
+        """Return these settings under the names of Hadoop's client."""
         refused = self.refused_retries
         return {
             "ipc.client.connect.timeout": self.connect_ms,
@@ -87,7 +88,7 @@ class Patience:
 
 
 class HadoopJvm:
-    """The JVM, started at the first call."""
+    """A JVM, started at the first call."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -96,8 +97,9 @@ class HadoopJvm:
         self._classes: dict[str, Any] = {}
 
     def named(self, name: str) -> Any:
-        """A Java class; cached, because each part of a name is a call into the JVM. Raises OSError when the JVM does
-        not start."""
+        """Return a Java class; cached, because each part of a name is a call into the JVM. Raises OSError if the JVM
+        does not start.
+        """
         with self._lock:
             gateway = self._gateway = self._gateway or self._started()
             found = self._classes.get(name)
@@ -109,7 +111,7 @@ class HadoopJvm:
             return found
 
     def close(self) -> None:
-        """End it."""
+        """Stop the JVM."""
         with self._lock:
             gateway, self._gateway = self._gateway, None
             self._classes.clear()
@@ -130,12 +132,12 @@ class HadoopJvm:
                 jarpath=str(py4j_jar),
                 classpath=os.pathsep.join(classpath),
                 javaopts=[*_OPTIONS, *java_options(tempfile.gettempdir())],
-                java_path=None,  # JAVA_HOME's, as Spark takes it
+                java_path=None,  # use JAVA_HOME, like Spark
                 die_on_exit=True,
                 enable_auth=True,
                 return_proc=True,
             )
-        except ValueError as error:  # it ended before it had a port
+        except ValueError as error:  # the JVM exited before it reported its port
             raise OSError("the JVM for Hadoop's client did not start: is there a Java, as for Spark?") from error
         return _py4j.JavaGateway(
             gateway_parameters=_py4j.GatewayParameters(port=port, auth_token=token, auto_convert=True)
@@ -152,7 +154,7 @@ _USUAL: Final = Patience()
 
 
 class HadoopFileSystem:
-    """One file system. Thread-safe. Calls raise FileNotFoundError, or OSError with Hadoop's message."""
+    """One of Hadoop's file systems. Thread-safe. Calls raise FileNotFoundError, or OSError with Hadoop's message."""
 
     type_name = "hadoop"
 
@@ -167,8 +169,9 @@ class HadoopFileSystem:
 
     @contextmanager
     def open_output_stream(self, path: str, **_: Any) -> Generator[IO[bytes]]:
-        """A file that exists when the context ends without an error. It is first written to a local temporary file,
-        because each write into the JVM is a call."""
+        """Yield a stream to a file that exists once the context ends without an error. The content is first written to
+        a local temporary file, because each write into the JVM is a call.
+        """
         with tempfile.NamedTemporaryFile(prefix="herdmesh-") as spool:
             yield spool.file
             spool.flush()
@@ -177,7 +180,7 @@ class HadoopFileSystem:
 
     @contextmanager
     def open_input_stream(self, path: str, **_: Any) -> Generator[IO[bytes]]:
-        """The file's present content, copied to this machine."""
+        """Yield a stream of the file's present content, copied to this machine."""
         with tempfile.TemporaryDirectory(prefix="herdmesh-") as folder:
             local = os.path.join(folder, "file")
             with _errors_translated(path):
@@ -186,7 +189,9 @@ class HadoopFileSystem:
                 yield stream
 
     def get_file_info(self, asked: Any) -> Any:
-        """The info of one path, or of all in a selector's folder. Raises FileNotFoundError without that folder."""
+        """Return the info of one path, or of all paths in a selector's folder. Raises FileNotFoundError if the folder
+        is missing.
+        """
         if isinstance(asked, str):
             with _errors_translated(asked):
                 there = self._there()
@@ -208,7 +213,7 @@ class HadoopFileSystem:
             self._there().mkdirs(self._path(path))
 
     def move(self, source: str, target: str) -> None:
-        """Rename. Raises OSError also where Hadoop only returns false."""
+        """Rename a file. Raises OSError also where Hadoop only returns false."""
         with _errors_translated(source):
             if not self._there().rename(self._path(source), self._path(target)):
                 raise OSError(f"{source} was not renamed to {target}")
@@ -220,7 +225,7 @@ class HadoopFileSystem:
                 raise FileNotFoundError(path)
 
     def close(self) -> None:
-        """End the JVM."""
+        """Stop the JVM."""
         self._jvm.close()
 
     def _there(self) -> Any:
@@ -260,7 +265,7 @@ class HadoopFileSystem:
             source.close()
 
     def _created(self, path: Any) -> Any:
-        """A stream into a new file. HDFS syncs each full block to disk; the last block is synced by `hsync`."""
+        """Return a stream to a new file. HDFS syncs each full block to disk; `hsync` syncs the last block."""
         there = self._there()
         permission = self._jvm.named(f"{_HADOOP}.fs.permission.FsPermission")
         mode = permission.getFileDefault().applyUMask(permission.getUMask(there.getConf()))
@@ -271,13 +276,13 @@ class HadoopFileSystem:
 
 
 def _is_default(conf: Any, name: str) -> bool:
-    """True when no configuration file of the user sets the property."""
+    """Check that no configuration file of the user sets the property."""
     return all(source.endswith("-default.xml") for source in conf.getPropertySources(name) or ())
 
 
 @contextmanager
 def _errors_translated(path: str) -> Generator[None]:
-    """Turn Java's exceptions into Python's."""
+    """Translate Java's exceptions to Python's."""
     try:
         yield
     except Py4JJavaError as error:

@@ -1,6 +1,6 @@
 """Warnings about keys of `FileSink` without effect.
 
-Owns which of its keys need another one, and the check for misspellings.
+Owns the dependencies between its keys, and the check for misspellings.
 
 Invariant: a key is honoured, refused or named here; none is ignored silently.
 """
@@ -32,12 +32,12 @@ _NEEDED: Mapping[str, tuple[str, str]] = {
     settings.EXTRACTOR: _TIME,
     settings.TIMESTAMP_FIELD: (settings.EXTRACTOR, "RecordField"),
 }
-"""Keys, and the key and its value without which they mean nothing."""
+"""Keys, each with the key and value that it depends on."""
 _OF_S3 = (S3_REGION, S3_ENDPOINT, S3_ACCESS_KEY, S3_SECRET_KEY)
 
 
 def unused(config: Config) -> list[FieldViolation]:
-    """`FileSink`'s keys that are set and not looked at; none of a config that is refused."""
+    """Return `FileSink`'s keys that are set and not used; empty for a config that is refused."""
     try:
         values = settings.KEYS.parse(config)
         scheme = Location.parse(values[DIRECTORY]).scheme
@@ -58,5 +58,5 @@ def unused(config: Config) -> list[FieldViolation]:
 
 
 def unknown(config: Config, own: Collection[str], java: str = "") -> list[FieldViolation]:
-    """Keys that are neither the connector's own nor those of all sinks."""
+    """Return the keys that are neither the connector's own nor common to all sinks."""
     return warned_settings(config, own, ConnectorKind.SINK, java=java)

@@ -1,6 +1,6 @@
-"""Location of files: the key `directory`, parsed, and the folder behind it, opened.
+"""Location of files: the parsed key `directory`, and the opened folder.
 
-Owns the kinds of locations and the errors of those that cannot be used. The local folder: `engine.files`; all others:
+Owns the kinds of locations and the errors of unusable ones. The local folder: `engine.files`; all others:
 `remote_files`, which is imported when one is opened, so that a worker without such targets need not import pyarrow.
 
     /data/out, file:///data/out      a disk that every worker sees
@@ -29,12 +29,12 @@ S3_REGION, S3_ENDPOINT = "s3.region", "s3.endpoint"
 S3_ACCESS_KEY, S3_SECRET_KEY = "aws.access.key.id", "aws.secret.access.key"
 HADOOP_USER = "hadoop.user"
 _DIRECTORY_BYTES_MAX = 2_000
-"""The path travels in the offset metadata, of which the broker keeps 4096 bytes."""
+"""Maximum length of the location: it is part of the offset metadata, whose size the broker limits to 4096 bytes."""
 _PATH_BYTES_MAX = {"file": 4_095, "s3": 1_024}
-"""Of a whole path (Linux), and of an object's key."""
+"""Maximum bytes of a whole path (Linux), and of an object's key."""
 _HADOOP_PATH_BYTES_MAX = 8_000
 _FILE_NAME_BYTES_MAX = 230
-"""Of a published file: topic, partition, offsets, a number and the format."""
+"""Bytes reserved for the name of a published file: topic, partition, offsets, a number and the format."""
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)/?(?P<path>.*)")
 _S3 = frozenset(("s3", "s3a", "s3n"))
 _ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<address>[^/\s]+)/?")
@@ -42,18 +42,18 @@ _ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<address>[^/\s]+)/?")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A folder, by its parts."""
+    """The parts of a folder's location."""
 
     scheme: str
-    """`file`, `s3`, or one of Hadoop's."""
+    """`file`, `s3`, or a scheme of Hadoop's."""
     authority: str
-    """The bucket, or host and port; "" of a local folder."""
+    """The bucket, or host and port; "" for a local folder."""
     path: str
-    """Absolute of a local folder, else without slashes at its ends; "" = the bucket itself."""
+    """Absolute path of a local folder, else a path without slashes at its ends; "" = the bucket itself."""
 
     @classmethod
     def parse(cls, directory: str) -> Location:
-        """The folder that a config names. Raises ConfigError for the field `directory`."""
+        """Parse the folder in a config. Raises ConfigError for the field `directory`."""
         found = _URI.fullmatch(directory)
         if found is None:
             return cls("file", "", os.path.abspath(directory))
@@ -69,34 +69,34 @@ class Location:
 
     @property
     def text(self) -> str:
-        """As manifests name it: a path of the local file system, else a URI."""
+        """The location as written in manifests: a path of the local file system, else a URI."""
         if self.scheme == "file":
             return self.path
         return f"{self.scheme}://{self.authority}/{self.path}".rstrip("/")
 
     @property
     def subfolder_bytes_max(self) -> int:
-        """What the path of a folder in it may take for files to have a name there."""
+        """Maximum bytes of the path of a subfolder, so that file names in it fit."""
         whole = _PATH_BYTES_MAX.get(self.scheme, _HADOOP_PATH_BYTES_MAX)
         return whole - len(os.fsencode(self.path)) - _FILE_NAME_BYTES_MAX - len("//")
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a file system is reached that is not the local one."""
+    """Endpoint and credentials of a remote file system."""
 
     s3_region: str | None = None
-    """None = as the AWS environment says."""
+    """None = from the AWS environment."""
     s3_endpoint: str | None = None
-    """`http://host:port` of a server that speaks S3's protocol; None = AWS."""
+    """`http://host:port` of a server with S3's protocol; None = AWS."""
     s3_access_key: str | None = field(default=None, repr=False)
-    """None = as the AWS environment says, or the machine's role."""
+    """None = from the AWS environment, or the machine's role."""
     s3_secret_key: str | None = field(default=None, repr=False)
     hadoop_user: str | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Access:
-        """From the values of keys. Raises ConfigError."""
+        """Read the values of keys. Raises ConfigError."""
         keys = (S3_REGION, S3_ENDPOINT, S3_ACCESS_KEY, S3_SECRET_KEY, HADOOP_USER)
         found = cls(*(settings.get(key) or None for key in keys))
         if (found.s3_access_key is None) != (found.s3_secret_key is None):
@@ -106,7 +106,7 @@ class Access:
         return found
 
     def s3_address(self) -> tuple[str, str | None]:
-        """Scheme, and host and port, of the endpoint; None = AWS's own. Raises ConfigError."""
+        """Return the scheme, and host and port, of the endpoint; None = AWS's own. Raises ConfigError."""
         if self.s3_endpoint is None:
             return "https", None
         found = _ENDPOINT.fullmatch(self.s3_endpoint)
@@ -118,14 +118,16 @@ class Access:
 
 
 def opener(access: Access) -> OpenFiles:
-    """What finds the folder at a location, as manifests name it or as a config does; keeps what it opened."""
+    """Return a function that opens the folder at a location, written as in a manifest or as in a config, and caches the
+    folder.
+    """
 
     @cache
     def open_files(text: str) -> Files:
         location = Location.parse(text)
         if location.scheme == "file":
             return LocalFiles(location.path)
-        from herdmesh.connectors.files import remote_files  # see above
+        from herdmesh.connectors.files import remote_files  # imported late, see the module's docstring
 
         return remote_files.open_folder(location, access)
 
@@ -133,15 +135,16 @@ def opener(access: Access) -> OpenFiles:
 
 
 def problem_of(directory: str, access: Access) -> ConfigError | None:
-    """Why files cannot be written there, None when they can. Tried, not asked; leaves nothing behind but, where there
-    was none, an empty folder for staged objects."""
+    """Return the reason why files cannot be written there, or None. Writes a test file; leaves nothing behind except,
+    where there was none, an empty folder for staged objects.
+    """
     try:
         location = Location.parse(directory)
         if location.scheme == "file":
             return folder_problem(Path(location.path))
         if len(os.fsencode(location.text)) > _DIRECTORY_BYTES_MAX:
             return _too_long()
-        from herdmesh.connectors.files import remote_files  # see above
+        from herdmesh.connectors.files import remote_files  # imported late, see the module's docstring
 
         with closing(remote_files.open_folder(location, access, remote_files.ATTEMPTS_OF_PROBE)) as folder:
             folder.probe()
@@ -151,9 +154,10 @@ def problem_of(directory: str, access: Access) -> ConfigError | None:
 
 
 def folder_problem(folder: Path) -> ConfigError | None:
-    """Why files cannot be written to a local folder, None when they can.
+    """Return the reason why files cannot be written to a local folder, or None.
 
-    Tried, not asked: permission bits say nothing to root, nor about a read-only or full disk. Leaves nothing behind.
+    Writes a test file, because permission bits do not apply to root and do not show a read-only or full disk. Leaves
+    nothing behind.
     """
     absolute = folder.absolute()
     if len(os.fsencode(absolute)) > _DIRECTORY_BYTES_MAX:
@@ -173,7 +177,7 @@ def folder_problem(folder: Path) -> ConfigError | None:
 
 
 def make_folder(location: Location) -> None:
-    """A local folder, ready to be written to; elsewhere folders come with their files. Raises ConfigError."""
+    """Create a local folder; on other file systems folders are created with their files. Raises ConfigError."""
     if location.scheme != "file":
         return
     folder = Path(location.path)

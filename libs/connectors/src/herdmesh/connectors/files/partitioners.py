@@ -1,6 +1,6 @@
-"""Partitioners: which subfolder a record's file is in.
+"""Partitioners: functions from records to subfolders.
 
-Owns the partitioners and the folder names of values: in Hive's form, so that Spark, Hive and Arrow read them back as
+Owns the partitioners and the folder names of values, in Hive's form, so that Spark, Hive and Arrow read them back as
 columns.
 
     none     all in the folder itself
@@ -8,8 +8,8 @@ columns.
     field    country=DE/city=Ulm/, from fields of the value; no value is __HIVE_DEFAULT_PARTITION__
     time     year=2026/month=11/day=22/hour=13/, from the record's time, the wall clock or a field
 
-The field is not removed from the record, and is read with its schema (`fields`). Dates in folders of times have Java's
-patterns, as far as `TIME_LETTERS` goes.
+The field stays in the record; `fields` reads it with its schema. Names of time folders have Java's date patterns,
+limited to `TIME_LETTERS`.
 
 Invariants: equal values have equal folders; no folder is outside of its parent, whatever a record contains.
 """
@@ -37,7 +37,7 @@ _DEBEZIUM_MS: Mapping[str, tuple[int, int]] = {
     f"{_DEBEZIUM}MicroTimestamp": (1, 1_000),
     f"{_DEBEZIUM}NanoTimestamp": (1, 1_000_000),
 }
-"""By schema: what a number is multiplied with and divided by for milliseconds since 1970."""
+"""By schema: factor and divisor that convert a number to milliseconds since 1970."""
 _OF_NO_DAY = frozenset(
     (
         TIME,
@@ -46,29 +46,29 @@ _OF_NO_DAY = frozenset(
 )
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 FOLDER_BYTES_MAX = 250
-"""Of one folder's name: file systems take 255."""
+"""Maximum bytes of one folder's name: file systems allow 255."""
 TIME_LETTERS = frozenset("yYMdDHhmsSaE")
-"""Letters of a pattern whose meaning is the same in Java's two kinds of patterns and in Joda's; Y is the year."""
+"""Pattern letters with the same meaning in Java's two kinds of patterns and in Joda's; Y is the year."""
 _MINUTE_MS = 60_000
 _FOLDERS_KEPT = 10_000
 _ESCAPED = re.compile(r"""["#%'*/:=?\\\x00-\x1f\x7f{\[\]^]""")
-"""What Hive escapes in a folder's name."""
+"""Characters that Hive escapes in a folder's name."""
 _WITH_OTHER_TEXTS = {float, Float32, Decimal}
-"""Types with equal values that have other texts."""
+"""Types whose equal values can have different texts."""
 Placed = Sequence["str | DataError"]
-"""A record's folder each, or why it has none."""
+"""For each record its folder, or the error why it has none."""
 
 
 class Partitioner(Protocol):
-    """Finds the subfolder of each record."""
+    """Function from records to subfolders."""
 
     def folders(self, batch: SinkBatch) -> str | Placed:
-        """The folder of all records, or of each; "" = none, else without slashes at its ends."""
+        """Return the folder of all records, or of each; "" = none, else without slashes at its ends."""
         ...
 
 
 class TogetherPartitioner:
-    """`none`."""
+    """`none`: no subfolders."""
 
     def folders(self, batch: SinkBatch) -> str:
         return ""
@@ -85,7 +85,7 @@ class FieldPartitioner:
     """`field`: by values of fields, in their order."""
 
     def __init__(self, fields: Sequence[str], *, defaults: bool = True) -> None:
-        """`defaults`: a null under a schema with a default is that default."""
+        """`defaults`: read a null as the default of its schema, if there is one."""
         self._names = [_visible(escaped(name)) for name in fields]
         self._readers = FieldReaders(fields, defaults=defaults)
 
@@ -93,12 +93,12 @@ class FieldPartitioner:
         readers = self._readers.under(batch.value_schema)
         columns = [[reader.read(value) for value in batch.values] for reader in readers]
         schemas = [reader.schema for reader in readers]
-        # Equal values of other types (1, 1.0, True) have other folders, and so have 0.0 and -0.0, 1.0 and 1.00.
+        # Equal values of different types (1, 1.0, True) have different folders, and so have 0.0 and -0.0, 1.0 and 1.00.
         told = [map(repr if _WITH_OTHER_TEXTS & set(map(type, column)) else type, column) for column in columns]
         keys = list(zip(*columns, *told, strict=True))
         try:
             known = {key: self._folder(key[: len(columns)], schemas) for key in dict.fromkeys(keys)}
-        except TypeError:  # an object or an array among them
+        except TypeError:  # unhashable: an object or an array among the values
             return [self._folder(key[: len(columns)], schemas) for key in keys]
         return [known[key] for key in keys]
 
@@ -115,7 +115,7 @@ class FieldPartitioner:
 
 
 def _folder_text(value: Any, schema: Schema | None) -> str | None:
-    """None = a value that cannot name a folder."""
+    """Return a value as folder text; None = the value cannot name a folder."""
     if value is None or value == "":
         return NO_VALUE
     if isinstance(value, JavaDate):
@@ -128,19 +128,20 @@ def _folder_text(value: Any, schema: Schema | None) -> str | None:
 
 
 def escaped(text: str) -> str:
-    """The text as part of a folder's name, as Hive writes it: `a/b` is `a%2Fb`."""
+    """Escape the text as part of a folder's name, like Hive: `a/b` is `a%2Fb`."""
     plain = text.encode("utf-8", "replace").decode()  # a lone surrogate has no UTF-8
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", plain)
 
 
 def _visible(folder: str) -> str:
-    """A folder's name that is not hidden, nor another name of a folder above."""
+    """Escape the dot at the beginning of a folder's name, which would hide the folder or name a parent."""
     return f"%2E{folder[1:]}" if folder.startswith(".") else folder
 
 
 def topic_folder(topic: str) -> str | DataError:
-    """The folder of a topic, which a transformation may have given any name: one folder, never hidden, never another
-    than one in the folder it is made in."""
+    """Return the folder of a topic, whose name may be anything after a transformation: always one folder, never hidden,
+    and directly in its parent.
+    """
     name = _visible(escaped(topic)) or NO_VALUE
     if len(name.encode()) > FOLDER_BYTES_MAX:
         return DataError(f"the topic {topic[:80]}... cannot name a folder: it needs over {FOLDER_BYTES_MAX} bytes")
@@ -151,12 +152,13 @@ class TimePartitioner:
     """`time`: by a time of each record, rounded down to a duration, in a time zone."""
 
     def __init__(self, pattern: str, duration_ms: int, zone: str, times: RecordTimes) -> None:
-        """`pattern` has passed `pattern_problem`, `zone` is one that `zone_of` knows."""
+        """`pattern` must have passed `pattern_problem`, and `zone_of` must accept `zone`."""
         self._format = DateFormat(_years_of_era(pattern))
         self._duration_ms = duration_ms
         self._zone = zone_of(zone)
         self._times = times
-        # Within a minute no zone changes (none has since 1972), so one minute, or one duration in it, is one folder.
+        # No zone changes its offset within a minute (none has since 1972), so one minute, or one duration in it, is one
+        # folder.
         self._grain_ms = duration_ms if zone == "UTC" else gcd(duration_ms, _MINUTE_MS)
         self._folders: dict[int, str | DataError] = {}
 
@@ -191,7 +193,7 @@ class TimePartitioner:
 
 
 def _years_of_era(pattern: str) -> str:
-    """Java's SimpleDateFormat takes Y for the year of a week; here, as with Joda, it is the year."""
+    """Replace Y by the year. In Java's SimpleDateFormat it is the week year; here, as with Joda, it is the year."""
     return "".join(
         "'" + literal.replace("'", "''") + "'" if not letter else ("y" if letter == "Y" else letter) * count
         for letter, count, literal in tokens_of(pattern)
@@ -199,7 +201,7 @@ def _years_of_era(pattern: str) -> str:
 
 
 def pattern_problem(pattern: str) -> str:
-    """What is wrong with a pattern of folders, "" = nothing. Raises IllegalArgumentError as Java does."""
+    """Return the problem of a folder pattern, "" = none. Raises IllegalArgumentError as Java does."""
     strange = {letter for letter, _, _ in tokens_of(pattern) if letter} - TIME_LETTERS
     if strange:
         return (
@@ -212,27 +214,27 @@ def pattern_problem(pattern: str) -> str:
 
 
 def shown_folder(pattern: str) -> str:
-    """The folder of the beginning of 1970. Raises IllegalArgumentError as Java does."""
+    """Return the folder for the beginning of 1970. Raises IllegalArgumentError as Java does."""
     return DateFormat(_years_of_era(pattern)).format(0).strip("/")
 
 
 class RecordTimes(Protocol):
-    """Where a record's time comes from; times are milliseconds since the epoch."""
+    """Source of records' times, in milliseconds since the epoch."""
 
     def of(self, batch: SinkBatch) -> int | Sequence[int | DataError]:
-        """One time for all, or each record's, or why it has none."""
+        """Return one time for all records, or each record's time or the error why it has none."""
         ...
 
 
 class WallClock:
-    """When the record is written."""
+    """Time at which the record is written."""
 
     def of(self, batch: SinkBatch) -> int:
         return time.time_ns() // 1_000_000
 
 
 class KafkaTimes:
-    """The record's time in Kafka."""
+    """Time of the record in Kafka."""
 
     def of(self, batch: SinkBatch) -> Sequence[int | DataError]:
         times = batch.timestamps_ms
@@ -242,8 +244,9 @@ class KafkaTimes:
 
 
 class FieldTimes:
-    """A field of the value: a Date or Timestamp (Debezium's too), milliseconds since the epoch, or a date in ISO 8601
-    (in UTC where it names no zone)."""
+    """A field of the value: a Date or Timestamp (also Debezium's), milliseconds since the epoch, or a date in ISO 8601
+    (in UTC without a zone).
+    """
 
     def __init__(self, field: str, defaults: bool = True) -> None:
         self._field = field
@@ -271,7 +274,7 @@ class FieldTimes:
         if isinstance(value, str) and (found := milliseconds_of(value)) is not None:
             return found
         if isinstance(value, float) and value.is_integer() and not isinstance(value, Float32):
-            return int(value)  # JSON's 1.7e12; a float32 has not the digits of a time
+            return int(value)  # JSON's 1.7e12; a float32 has too few digits for a time
         return self._no_time()
 
     def _no_time(self) -> DataError:
@@ -285,4 +288,4 @@ TIMES: Mapping[str, Callable[[str, bool], RecordTimes]] = {
     "Wallclock": lambda _field, _defaults: WallClock(),
     "RecordField": FieldTimes,
 }
-"""By the names of `timestamp.extractor`."""
+"""Sources of times, by their names in `timestamp.extractor`."""

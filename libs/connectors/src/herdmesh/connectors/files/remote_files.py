@@ -1,15 +1,15 @@
-"""Folders of remote file systems: S3 and services with its protocol, by pyarrow; Hadoop's, by its client.
+"""Folders of remote file systems: S3 and services with its protocol, by pyarrow; Hadoop's, by Hadoop's client.
 
-Owns how a staged object gets its published name there, and the meaning of their errors. Locations: `locations`.
+Owns publishing of staged objects, and the classification of these file systems' errors. Locations: `locations`.
 
     S3        an object appears whole when its upload ends. Publish = copy within S3, then delete the staged one.
     Hadoop    publish = rename.
 
 S3 cannot create an object "unless the name is taken", and Hadoop's file systems differ in renaming to a name that is
 taken (HDFS refuses it), so the name is checked before. A staged file belongs to one run, and its name to one commit, so
-all that publish it copy the same bytes, and a run that comes after it was published and deleted finds nothing to copy.
-The check cannot see another connector that publishes the same name in between: two connectors that write one topic to
-one folder cannot be distinguished (on a local disk the link does).
+all processes that publish it copy the same bytes, and a run that arrives after it was published and deleted finds
+nothing to copy. The check cannot detect another connector that publishes the same name in between: two connectors that
+write one topic to one folder cannot be distinguished (on a local disk the hard link detects it).
 
 Invariant: a published object is never overwritten by one with other content, except in that case.
 """
@@ -39,10 +39,10 @@ _fs: Any = fs
 """Untyped: the stubs lack what newer versions have."""
 AT_ONCE = 8
 ATTEMPTS, ATTEMPTS_OF_PROBE = 5, 2
-"""Of a request to S3: a few seconds in all before a run fails and is tried again, less where somebody waits."""
+"""Attempts of a request to S3: a few seconds in all before the run fails and is retried, fewer when a user waits."""
 CONNECT_TIMEOUT_S = 5
 REQUEST_TIMEOUT_S = 60
-"""A copy of a large object is answered when it is done."""
+"""S3 responds to the copy of a large object only when it is complete."""
 _COMPARED_BYTES = 1 << 20
 _JARS = "use file or s3, or give workers the jars of this file system (HERDMESH_SPARK_JARS)"
 _HOPELESS = {
@@ -55,29 +55,30 @@ _HOPELESS = {
     "ClassNotFoundException": (DIRECTORY, _JARS),
     "is not a valid DFS filename": (DIRECTORY, "HDFS takes no colon in a name: check the folders of the partitioner"),
 }
-"""Errors of S3 and Hadoop that come again until somebody changes something: the key to change and how."""
+"""Errors of S3 and Hadoop that a retry cannot fix: the key to change and the fix."""
 _REQUEST_ID = re.compile(r"\s*\(?Request ID:[^)]*\)?")
 
 
 @runtime_checkable
 class Closes(Protocol):
-    """A file system that holds something."""
+    """A file system with resources to close."""
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the resources."""
         ...
 
 
 class RemoteFiles:
-    """A folder of one of pyarrow's file systems, or of one that can as much of them as is asked here."""
+    """A folder of one of pyarrow's file systems, or of a file system with the part of that interface used here."""
 
     hidden = ".staged/"
     at_once = AT_ONCE
 
     def __init__(self, system: Any, prefix: str, location: str, *, renames: bool) -> None:
-        """`prefix`: what paths of the folder begin with in the file system, with a slash at the end or "". `location`:
-        how manifests name the folder. `renames`: publish by a rename, which must be atomic; else by a copy, which must
-        be."""
+        """`prefix`: prefix of the folder's paths in the file system, with a slash at the end or "". `location`: the
+        folder's name in manifests. `renames`: publish by a rename, which must be atomic; else by a copy, which must be
+        atomic.
+        """
         self._system = system
         self._prefix = prefix
         self.location = location
@@ -88,7 +89,7 @@ class RemoteFiles:
         with self._translating(f"writing {path}"), ExitStack() as stack:
             with waits.on(self.location, f"opening {path}"):
                 self._make_folder_of(path)
-                # What a stream leaves that is closed for an error is never named, and swept.
+                # A stream that an error closes may leave an object. It is never named in a manifest, and is swept.
                 stream = stack.enter_context(self._system.open_output_stream(self._path(path), compression=None))
             yield stream
             with waits.on(self.location, f"uploading the rest of {path}"):
@@ -123,11 +124,11 @@ class RemoteFiles:
             except OSError:
                 if self.exists(staged):
                     raise
-                return self.exists(published)  # by another owner, meanwhile
+                return self.exists(published)  # another owner published it meanwhile
         return True
 
     def sync(self, paths: Iterable[str]) -> None:
-        """These file systems keep what they have answered."""
+        """Do nothing: an acknowledged write is durable on these file systems."""
 
     def delete(self, path: str) -> None:
         with self._errors_translated(f"deleting {path}"):
@@ -144,12 +145,12 @@ class RemoteFiles:
         try:
             with self._errors_translated("listing staged files"):
                 found = self._system.get_file_info(_fs.FileSelector(folder))
-        except FileNotFoundError:  # nothing was staged yet. To allow that in advance would allow a missing bucket too.
+        except FileNotFoundError:  # nothing was staged yet. Creating the folder in advance would hide a missing bucket.
             return []
         return [self.hidden + one.base_name for one in found if one.type == _fs.FileType.File]
 
     def probe(self) -> None:
-        """Write, list and delete something. Raises ConfigError when that fails."""
+        """Write, list and delete a test object. Raises ConfigError when that fails."""
         name = f"{self.hidden}probe-{uuid.uuid4().hex}"
         try:
             with self.writing(name) as stream:
@@ -161,7 +162,7 @@ class RemoteFiles:
             raise ConfigError(str(error), field=DIRECTORY, fix=f"check {keys}") from error
 
     def close(self) -> None:
-        """Let go of the file system, and what serves nobody else."""
+        """Close the file system, if it has resources that nothing else uses."""
         if isinstance(self._system, Closes):
             self._system.close()
 
@@ -170,7 +171,7 @@ class RemoteFiles:
 
     def _make_folder_of(self, path: str) -> None:
         folder = self._path(path).rpartition("/")[0]
-        if folder and self._system.type_name != "s3":  # where folders are but parts of names
+        if folder and self._system.type_name != "s3":  # on S3 folders are only parts of names
             self._system.create_dir(folder, recursive=True)
 
     def _are_same(self, one: str, other: str) -> bool:
@@ -183,7 +184,7 @@ class RemoteFiles:
                             return False
                         if not parts[0]:
                             return True
-            except FileNotFoundError:  # published and deleted by now
+            except FileNotFoundError:  # published and deleted meanwhile
                 return self.exists(other)
 
     def _reading(self, path: str) -> Any:
@@ -191,13 +192,15 @@ class RemoteFiles:
 
     @contextmanager
     def _errors_translated(self, doing: str) -> Generator[None]:
-        """A call that is waited for, and whose errors are as `_translating` has them."""
+        """Show the call as a wait, and translate its errors as `_translating` does."""
         with self._translating(doing), waits.on(self.location, doing):
             yield
 
     @contextmanager
     def _translating(self, doing: str) -> Generator[None]:
-        """Raises ConfigError for what somebody must change, FileNotFoundError as it is, RetriableError for the rest."""
+        """Raise ConfigError for errors that a user must fix, FileNotFoundError unchanged, RetriableError for all
+        others.
+        """
         try:
             yield
         except FileNotFoundError:
@@ -212,8 +215,9 @@ class RemoteFiles:
 
 
 def open_folder(location: Location, access: Access, attempts: int = ATTEMPTS) -> RemoteFiles:
-    """The folder, not looked at yet; `attempts`: of a request to S3. A probe of Hadoop's tries to connect so often too,
-    and has a JVM of its own, until it is closed."""
+    """Return the folder, without contacting it; `attempts`: of a request to S3. A probe of Hadoop has the same number
+    of connect attempts, and its own JVM, until it is closed.
+    """
     if location.scheme == "s3":
         prefix = "/".join(filter(None, (location.authority, location.path))) + "/"
         return RemoteFiles(_s3(access, attempts), prefix, location.text, renames=False)
@@ -231,13 +235,13 @@ def _s3(access: Access, attempts: int) -> Any:
         endpoint_override=address,
         connect_timeout=CONNECT_TIMEOUT_S,
         request_timeout=REQUEST_TIMEOUT_S,
-        allow_delayed_open=True,  # a small object is one request
+        allow_delayed_open=True,  # a small object needs one request
         retry_strategy=_fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
     )
 
 
 def _hadoop(location: Location, access: Access, attempts: int) -> Any:
-    from herdmesh.connectors.files import hadoop  # with pyspark, which S3 does without
+    from herdmesh.connectors.files import hadoop  # imports pyspark, which S3 does not need
 
     address = f"{location.scheme}://{location.authority}"
     if attempts == ATTEMPTS_OF_PROBE:

@@ -2,7 +2,7 @@
 
 Owns the keys, the rules between them, and the values that a task works with. Locations: `locations`.
 
-Invariant: the settings are consistent; only the folder itself remains to be tried.
+Invariant: the settings are consistent; only access to the folder is unchecked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ALL_COMPRESSIONS = tuple(dict.fromkeys(name for names in COMPRESSIONS.values() 
 
 
 def optional(rule: Validator) -> Validator:
-    """As the rule, but null passes."""
+    """Make a rule accept null."""
 
     def check(field: str, value: Any) -> None:
         if value is not None:
@@ -66,7 +66,7 @@ def optional(rule: Validator) -> Validator:
 
 
 def check_zone(field: str, value: Any) -> None:
-    """Raises ConfigError for a time zone that does not exist."""
+    """Raise ConfigError for a time zone that does not exist."""
     try:
         zone_of(value or "")
     except ValueError as error:
@@ -75,7 +75,7 @@ def check_zone(field: str, value: Any) -> None:
 
 
 def check_pattern(field: str, value: Any) -> None:
-    """Raises ConfigError for what is no pattern of folders."""
+    """Raise ConfigError for an invalid folder pattern."""
     try:
         problem = pattern_problem(value or "")
     except IllegalArgumentError as error:
@@ -162,7 +162,7 @@ KEYS = ConfigDef(
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What a task works with."""
+    """The parsed settings of a task."""
 
     location: Location
     access: Access
@@ -171,13 +171,13 @@ class FileSettings:
     topic_folders: bool
     flush_records: int
     file_records: int
-    """0 = no limit."""
+    """Records per file; 0 = no limit."""
     rotate_bytes: int
     rotate_s: float
 
 
 def settings_of(config: Config, *, defaults: bool = True) -> FileSettings:
-    """Read the configuration. `defaults`: `TaskContext.value_defaults`. Raises ConfigError whose field is the key."""
+    """Read the config. `defaults`: `TaskContext.value_defaults`. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     return FileSettings(
         location=Location.parse(values[DIRECTORY]),
@@ -193,8 +193,9 @@ def settings_of(config: Config, *, defaults: bool = True) -> FileSettings:
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """The rules between parsed keys, as `settings_of` finds them, without importing what only a task needs. Raises
-    ConfigError."""
+    """Check the rules between parsed keys, like `settings_of`, without importing the modules that only a task needs.
+    Raises ConfigError.
+    """
     Location.parse(values[DIRECTORY])
     Access.of(values)
     _compression(values)

@@ -1,6 +1,6 @@
 """Task of `FileSink`: buffers records in pieces, stages files, publishes committed ones.
 
-Owns which record goes into which file, and when to commit. Names, manifests and publishing: `engine.staging`; the
+Owns the assignment of records to files, and when to commit. Names, manifests and publishing: `engine.staging`; the
 files' content: `formats`; the subfolders: `partitioners`.
 
 Invariant: the staged files of a partition hold exactly the records put since its last `stage`, in order.
@@ -34,21 +34,21 @@ from herdmesh.sdk import (
 
 @dataclass(slots=True)
 class _File:
-    """What will be one file."""
+    """The content of one future file."""
 
     partition: PartitionId
     folder: str
     first_offset: int
     last_offset: int = -1
     shape: Any = None
-    """Of its pieces (`Format.shape`); None = whatever comes."""
+    """Shape of its pieces (`Format.shape`); None = a piece of any shape fits."""
     pieces: list[Any] = field(default_factory=list[Any])
     row_counts: list[int] = field(default_factory=list[int])
     records: int = 0
 
 
 class FileSinkTask(StagingSinkTask):
-    """One task; holds at most `flush.records` records, or `rotate.bytes`, and what one batch brings beyond."""
+    """Task of `FileSink`; buffers at most `flush.records` records, or `rotate.bytes`, plus the rest of one batch."""
 
     uses_keys = False
 
@@ -58,7 +58,7 @@ class FileSinkTask(StagingSinkTask):
         self._partitioner = self._settings.partitioner
         self._together = isinstance(self._partitioner, TogetherPartitioner)
         self._context = context
-        #: By partition and subfolder, those that take more: one for each shape, the one used last at the end.
+        #: Incomplete files by partition and subfolder: one for each shape, the most recently used last.
         self._open: dict[tuple[PartitionId, str], list[_File]] = {}
         self._full: list[_File] = []
         self._records = 0
@@ -88,14 +88,14 @@ class FileSinkTask(StagingSinkTask):
             self._add_to(batch, "/".join(filter(None, (above, folders))))
         else:
             self._add_each(batch, above, folders)
-        if self._together and self._records == held:  # the file's name will tell that these offsets were read
+        if self._together and self._records == held:  # no record is left, but the file's name must cover these offsets
             partition = (batch.original_topic, batch.partition)
             self._file(partition, above, None, batch.first_offset).last_offset = batch.last_offset
         if self._records > held and self._oldest_s is None:
             self._oldest_s = time.monotonic()
 
     def _add_each(self, batch: SinkBatch, above: str, folders: Placed) -> None:
-        """Records with a folder each; those without one are given up, if the connector is to go on without them."""
+        """Add records that each have a folder; report those without one as failed records."""
         places: dict[str, list[int]] = {}
         for place, folder in enumerate(folders):
             if isinstance(folder, DataError):
@@ -107,7 +107,7 @@ class FileSinkTask(StagingSinkTask):
             self._add_to(some, "/".join(filter(None, (above, folder))))
 
     def _add_to(self, batch: SinkBatch, folder: str) -> None:
-        """Records to a subfolder; they are given up where its path is longer than the file system takes."""
+        """Add records to a subfolder; report them as failed if its path is longer than the file system allows."""
         size_bytes, most = len(folder.encode()), self._subfolder_bytes_max
         if size_bytes <= most:
             self._add(batch, folder)
@@ -117,7 +117,7 @@ class FileSinkTask(StagingSinkTask):
             self._context.give_up(batch, place, DataError(f"the record cannot be written: {why} ({folder[:80]}...)"))
 
     def _add(self, batch: SinkBatch, folder: str) -> None:
-        """Records of one schema to one subfolder: into its file, and new ones where that is full."""
+        """Add records of one schema to one subfolder: to its file, and to new files once that is full."""
         begin, records_max = 0, self._settings.file_records
         while begin < len(batch):
             room = records_max - self._records_of(batch, folder) if records_max else len(batch)
@@ -131,7 +131,7 @@ class FileSinkTask(StagingSinkTask):
         return self._format.pack(batch.values, batch.value_schema)
 
     def _records_of(self, batch: SinkBatch, folder: str) -> int:
-        """How many records the fullest of the files has that the next piece may go into."""
+        """Return the number of records in the fullest file that the next piece could be added to."""
         files = self._open.get(((batch.original_topic, batch.partition), folder), ())
         return max((file.records for file in files), default=0)
 
@@ -149,7 +149,7 @@ class FileSinkTask(StagingSinkTask):
             self._open[key].remove(file)
 
     def _file(self, partition: PartitionId, folder: str, shape: Any, first_offset: int) -> _File:
-        """The file that takes a piece of that shape; a new one if there is none. Last in its list is the last used."""
+        """Return the file for a piece of that shape; a new one if there is none. Moves it to the end of its list."""
         files = self._open.setdefault((partition, folder), [])
         found = next((one for one in reversed(files) if shape is None or one.shape in (None, shape)), None)
         if found is None:
@@ -193,6 +193,6 @@ class FileSinkTask(StagingSinkTask):
         return name
 
     def publish(self, manifests: Mapping[PartitionId, str]) -> None:
-        # A file that is gone was published, and moved on by a reader, while this process stood still.
+        # A missing file was published, and moved by a reader, while this process was suspended.
         for text in manifests.values():
             publish(Manifest.decode(text), self._open_files)

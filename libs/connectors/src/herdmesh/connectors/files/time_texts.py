@@ -19,16 +19,18 @@ from herdmesh.connect.model import DATE, TIME
 YEAR_1_MS: Final = -62_135_596_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CYCLE_MS: Final = 146_097 * 86_400_000
-"""400 years: the calendar, and a zone's rules of summer time, are the same after so long."""
+"""400 years: the period after which the calendar and the summer time rules of a zone repeat."""
 _DATETIME_MS: Final = range(YEAR_1_MS + 2 * 86_400_000, 253_402_300_800_000 - 2 * 86_400_000)
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 _MILLISECONDS: Final = re.compile(r"-?[0-9]{13}")
 _ISO_8601: Final = re.compile(r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}(?:-?[0-9])?)(?:[T ].*)?")
-"""Python also takes a digit between day and hour, and so a number of milliseconds for a date of 1701."""
+"""Pattern of a date. Python alone also accepts a digit between day and hour, and so reads milliseconds as a date of
+1701.
+"""
 
 
 def zone_of(text: str) -> tzinfo:
-    """A zone by its name (`Europe/Berlin`) or its offset (`+02:00`, `GMT+2`). Raises ValueError."""
+    """Return a zone by its name (`Europe/Berlin`) or its offset (`+02:00`, `GMT+2`). Raises ValueError."""
     if text in ("UTC", "Z"):
         return UTC
     found = _OFFSET.fullmatch(text)
@@ -42,7 +44,7 @@ def zone_of(text: str) -> tzinfo:
 
 
 def offset_ms(zone: tzinfo, time_ms: int) -> int:
-    """East of UTC, at a time of any year."""
+    """Return the offset east of UTC, at a time of any year."""
     if zone is UTC:
         return 0
     if time_ms not in _DATETIME_MS:
@@ -52,8 +54,9 @@ def offset_ms(zone: tzinfo, time_ms: int) -> int:
 
 
 def milliseconds_of(text: str) -> int | None:
-    """A date and time of ISO 8601 since the epoch, UTC where it names no zone, or a number of milliseconds in 13 digits
-    (as Confluent's RecordField takes it); None = it is none."""
+    """Parse an ISO 8601 date and time to milliseconds since the epoch (UTC without a zone), or a number of milliseconds
+    with 13 digits (as Confluent's RecordField does); None = neither.
+    """
     if _MILLISECONDS.fullmatch(text):
         return int(text)
     if not _ISO_8601.fullmatch(text):
@@ -67,8 +70,9 @@ def milliseconds_of(text: str) -> int | None:
 
 
 def date_text(time_ms: int, logical_name: str | None) -> str:
-    """A value of a logical type: `2026-11-22`, `13:00:00`, `2026-11-22 13:00:00`, milliseconds where there are some.
-    Without a name it is a point in time."""
+    """Format a value of a logical type: `2026-11-22`, `13:00:00`, `2026-11-22 13:00:00`, with milliseconds unless they
+    are 0. Without a logical name the value is a point in time.
+    """
     text = str(np.datetime64(int(time_ms), "ms"))
     date, _, of_day = text.partition("T")
     if logical_name == DATE:

@@ -63,11 +63,11 @@ class FileStreamSink(SinkConnector):
         return [dict(self.config) for _ in range(max_tasks)]
 
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
-        return True  # the group's are all it has
+        return True  # the sink has no offsets beside those of its consumer group
 
 
 def _not_appendable(path: Path) -> list[ConfigError]:
-    """Why the file cannot be written, seen from this machine."""
+    """Return the reasons why the file cannot be written, as seen from this machine."""
     if path.is_dir():
         return [ConfigError(f"file: {path} is a folder", field="file", fix="name a file in it")]
     if path.exists():

@@ -1,6 +1,6 @@
 """The task of `FileStreamSink`: appends the values of records as lines, at least once.
 
-Owns writing. Departure: the sink writes compact JSON for every value that is no string (ADR 0002).
+Owns writing. Departure from Connect: values other than strings are written as compact JSON (ADR 0002).
 
 Invariant: a batch is one write, so the lines of several tasks do not mix.
 """
@@ -17,7 +17,9 @@ from herdmesh.sdk import Config, ConfigError, SinkBatch, SinkTask, TaskContext
 
 
 class FileStreamSinkTask(SinkTask):
-    """Appends lines. Tasks of one connector append to one file: a batch is one write, so lines do not mix."""
+    """The task of `FileStreamSink`. All tasks of a connector append to one file: a batch is one write, so lines do not
+    mix.
+    """
 
     uses_keys = False
 
@@ -26,10 +28,10 @@ class FileStreamSinkTask(SinkTask):
         self._payloads = payloads(defaults=context.value_defaults)
         path = require_file(config, "write to")
         try:
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - lasts as long as the task
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - stays open as long as the task lives
         except OSError as error:
             raise ConfigError(f"the file {path} cannot be written: {error.strerror}", field="file") from error
-        #: A pipe or a terminal has nothing to make durable, and answers EINVAL when it is asked to.
+        #: `fsync` of a pipe or a terminal fails with EINVAL: there is nothing to make durable.
         self._is_on_disk = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def put(self, batch: SinkBatch) -> None:
@@ -50,7 +52,7 @@ class FileStreamSinkTask(SinkTask):
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:
-    """One write if the system takes it whole, as it does for files unless the disk is full."""
+    """Write all data, in one system call if possible. It is possible for files unless the disk is full."""
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]

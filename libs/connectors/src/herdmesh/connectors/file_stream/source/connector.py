@@ -2,8 +2,8 @@
 
 Owns the connector and its config keys, in Connect's names and texts. The task: `task`.
 
-Departure: positions are bytes throughout. Connect mixes bytes and characters, and loses its place after multi-byte
-text.
+Departure from Connect: positions are always bytes. Connect mixes bytes and characters, so its position is wrong after
+multi-byte text.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FileStreamSource(SourceConnector):
         require_file(config, "read from")
         for partition, offset in offsets:
             if offset is None:
-                continue  # whatever is there can be forgotten, also what should never have been there
+                continue  # an offset may always be deleted, even one of an invalid partition
             if partition is None:
                 raise ConfigError("Partition objects cannot be null")
             if "filename" not in partition:

@@ -20,8 +20,9 @@ from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.sdk import Config, ConfigError, OffsetsLost, Schema, SourceBatch, SourceTask, SourceTaskContext
 
 READ_BYTES = 524_288
-"""Bytes of one read. With a megabyte, which the allocator returns to the system each time, a line costs half as much
-again."""
+"""Bytes of one read. With a megabyte a line costs half as much again, because the allocator returns such blocks to the
+system each time.
+"""
 WAKE_AFTER_MS = 1_000
 
 _STRING = Schema("STRING")
@@ -30,7 +31,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class FileStreamSourceTask(SourceTask):
-    """Tails one file."""
+    """The task of `FileStreamSource`: tails one file."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         settings = FileStreamSource.config_def().parse(config)
@@ -45,7 +46,7 @@ class FileStreamSourceTask(SourceTask):
         self._no_file = Standing()
         self._unread = b""
         self._texts: Sequence[str] = ()
-        #: bytes of each with its end.
+        #: bytes of each line with its end.
         self._sizes: Numbers = np.zeros(0, np.uint64)
         self._next = 0
 
@@ -61,11 +62,12 @@ class FileStreamSourceTask(SourceTask):
         return SourceBatch(self._topic, values, self._partition, {"position": self._position}, value_schema=_STRING)
 
     def _read_lines(self) -> bool:
-        """Read on; True when there are complete lines."""
+        """Read the next lines; True if there are complete lines."""
         if self._file is None and not self._open():
             return False
         assert self._file is not None
-        # A line that is longer than a read is read on: "nothing" would end the run before it is complete.
+        # Read on when a line is longer than one read: returning "nothing" would end the run before the line is
+        # complete.
         while chunk := self._file.read(max(READ_BYTES, len(self._unread))):
             self._take_apart(self._unread + chunk)
             if self._texts:
@@ -86,7 +88,7 @@ class FileStreamSourceTask(SourceTask):
 
     def _open(self) -> bool:
         try:
-            file = open(self._path, "rb")  # noqa: SIM115 - lasts as long as the task
+            file = open(self._path, "rb")  # noqa: SIM115 - stays open as long as the task lives
         except FileNotFoundError as error:
             self._no_file.goes_on(*absent_file(self._path, error))
             return False
@@ -97,7 +99,7 @@ class FileStreamSourceTask(SourceTask):
         return True
 
     def _check_size(self, size: int) -> None:
-        """A file that became shorter than what was read is another file: never pretend to have read it."""
+        """Detect a truncated or replaced file: one that is shorter than what was read from it."""
         read = self._position + len(self._unread)
         if size >= read:
             return
@@ -120,9 +122,9 @@ class FileStreamSourceTask(SourceTask):
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
-    """Complete lines with their ends (LF, CR LF or a lone CR), and what is left.
+    """Split data into complete lines with their ends (LF, CR LF or a lone CR), and the rest.
 
-    A CR at the end of the data is left: an LF may follow it.
+    A CR at the end of the data stays in the rest: an LF may follow it.
     """
     if b"\r" not in data:
         lines = data.splitlines(keepends=True)

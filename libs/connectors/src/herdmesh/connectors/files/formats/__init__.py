@@ -1,7 +1,7 @@
 """File formats of `FileSink`, one module each.
 
-Owns the protocol and the names. A format turns a batch into a piece when it comes, at the cost of one pass over its
-records, and many pieces into one file when they are staged.
+Owns the protocol and the names. A format converts each batch to a piece on arrival, in one pass over its records, and
+writes many pieces to one file at staging.
 
     parquet    columns, types by the schema           zstd (default), snappy, gzip, none
     csv        columns, one line a record              none (default), gzip
@@ -21,27 +21,27 @@ from herdmesh.sdk import Schema
 
 
 class Format(Protocol):
-    """How records become a file. A piece is the format's own."""
+    """Conversion of records to a file. The type of a piece is private to the format."""
 
     @property
     def suffix(self) -> str:
-        """What the files' names end with."""
+        """Return the suffix of file names."""
         ...
 
     def pack(self, values: Sequence[Any], schema: Schema | None) -> Any:
-        """The values of a batch, at least one, as a piece. Raises DataError when one of them cannot be written."""
+        """Convert the values of a batch, at least one, to a piece. Raises DataError if a value cannot be written."""
         ...
 
     def shape(self, piece: Any) -> Any:
-        """What pieces of one file have in common, compared by ==; None = the piece goes into any file."""
+        """Return the property that all pieces of one file share, compared by ==; None = the piece fits any file."""
         ...
 
     def size_bytes(self, piece: Any) -> int:
-        """What the piece takes in memory, roughly."""
+        """Return the approximate memory size of the piece."""
         ...
 
     def write(self, stream: Any, pieces: Sequence[Any], row_counts: Sequence[int]) -> None:
-        """All pieces into a binary stream, which stays open."""
+        """Write all pieces to a binary stream, which stays open."""
         ...
 
 
@@ -51,26 +51,26 @@ COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
     "json": ("none", "gzip"),
     "text": ("none", "gzip"),
 }
-"""The formats' names, and what each can be compressed with, its default first."""
+"""The formats' names, and their compressions, the default first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a configuration asks of a format."""
+    """The settings of a format in a config."""
 
     name: str
     compression: str | None = None
-    """None = its default."""
+    """None = the format's default."""
     numeric: bool = True
-    """Decimals in JSON are numbers, not Base64."""
+    """Write decimals in JSON as numbers instead of Base64."""
     defaults: bool = True
-    """Nulls under a schema with a default are that default."""
+    """Write a null as the default of its schema, if there is one."""
 
 
 def format_of(wanted: Wanted) -> Format:
-    """The format."""
+    """Return the format for these settings."""
     name, compression = wanted.name, wanted.compression or COMPRESSIONS[wanted.name][0]
-    # Only what is used is imported: lines need no Arrow.
+    # Import only the configured format: line formats need no Arrow.
     if name == "parquet":
         from herdmesh.connectors.files.formats.parquet import ParquetFormat
 

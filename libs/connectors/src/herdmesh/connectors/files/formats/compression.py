@@ -1,4 +1,4 @@
-"""Compression of a whole file, for formats without their own.
+"""Compression of a whole file, for formats that have none built in.
 
 Owns nothing else. Invariant: the stream stays open, and the same content gives the same bytes.
 """
@@ -15,7 +15,7 @@ _LEVEL = 6
 
 @contextmanager
 def compressed(stream: Any, compression: str) -> Generator[Any]:
-    """Where to write so that the stream gets it compressed: `gzip`, or `none`."""
+    """Yield a stream that compresses its input with `gzip`, or `none`, into the given stream."""
     if compression == "none":
         yield stream
         return

@@ -1,7 +1,8 @@
-"""CSV format: a header, then a line a record, fields in the order in which the file first has them.
+"""CSV format: a header, then one line per record; the order of columns is the order in which fields first appear in the
+file.
 
-Owns the file's content; the cells: `values.cells` under a schema, `values.columns` without. Texts are quoted, so that
-an empty text (`""`) differs from no value (nothing); bytes are Base64, nested objects and arrays JSON.
+Owns the file's content; the cells: `values.cells` with a schema, `values.columns` without. Texts are quoted, so that
+an empty text (`""`) differs from null (nothing); bytes are Base64, nested objects and arrays JSON.
 
 Invariant: a reader that respects quotes gets every text back, and every number with all its digits.
 """
@@ -27,7 +28,7 @@ _FLOATS = (_pa.float32(), _pa.float64())
 
 
 class CsvFormat:
-    """Pieces are columns."""
+    """CSV format, with Arrow columns as pieces."""
 
     def __init__(self, compression: str, *, defaults: bool = True) -> None:
         self._compression = compression
@@ -58,7 +59,7 @@ class CsvFormat:
 
 
 def _is_as_arrow_writes(column: Any) -> bool:
-    """Whether Arrow's own writer, which is quicker, writes such a column as we do."""
+    """Check whether Arrow's writer, which is faster, writes such a column the same way."""
     kind = column.type
     if kind in _FLOATS:
         return _is_finite(column)
@@ -70,7 +71,7 @@ def _is_finite(floats: Any) -> bool:
 
 
 def _lines(rows: Any) -> bytes:
-    """The rows, each with a line feed."""
+    """Return the rows as CSV, each with a line feed."""
     cells = [_cells(column) for column in rows.columns]
     lines = _compute.binary_join_element_wise(*cells, ",", null_handling="replace", null_replacement="")
     ended = _compute.binary_join_element_wise(lines, "", "\n")
@@ -78,7 +79,7 @@ def _lines(rows: Any) -> bytes:
 
 
 def _cells(column: Any) -> Any:
-    """A column as texts, quoted where they have to be; null = nothing."""
+    """Return a column as texts, quoted where needed; null = nothing."""
     kind = column.type
     if kind == _pa.large_string():
         return column.cast(_pa.string())
@@ -93,12 +94,12 @@ def _cells(column: Any) -> Any:
 
 
 def _number_texts(column: Any) -> Any:
-    """Cells of numbers, each with the digits of its own type: 0.1 of a FLOAT32 stays 0.1 beside doubles."""
+    """Return numbers as cells, each with the digits of its own type: 0.1 of a FLOAT32 stays 0.1 beside doubles."""
     return (_floats(column) if column.type in _FLOATS else column.cast(_pa.string())).cast(_pa.large_string())
 
 
 def _floats(column: Any) -> Any:
-    """What is no number by its name in Java."""
+    """Return floats as texts; NaN and the infinities have their names in Java."""
     texts = column.cast(_pa.string())
     if _is_finite(column):
         return texts

@@ -1,8 +1,8 @@
-"""Line formats: a record a line, as JSON or as text.
+"""Line formats: one record per line, as JSON or as text.
 
 Owns the files. The content of a line: `values.payloads` and `values.lines`.
 
-Invariant: one line for each record; a tombstone's is `null`.
+Invariant: one line for each record; a tombstone's line is `null`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Write = Callable[[Sequence[Any], Schema | None], bytes]
 
 
 class LinesFormat:
-    """Pieces are bytes."""
+    """Line format, with bytes as pieces."""
 
     def __init__(self, suffix: str, write: Write, compression: str) -> None:
-        """`write`: the lines of values; raises DataError."""
+        """`write`: converts values to lines; raises DataError."""
         self._write = write
         self._compression = compression
         self.suffix = f"{suffix}.gz" if compression == "gzip" else suffix

@@ -1,10 +1,10 @@
-"""Parquet format: columns typed by the records' schema, or, without one, by the values (`values.columns`).
+"""Parquet format: columns typed by the records' schema, or, without a schema, by the values (`values.columns`).
 
-Owns the file's content. Records of two schemas go into two files, as in Confluent's connectors with
-`schema.compatibility=NONE`; so do decimals with more than 38 digits. Records without a schema share a file, whose types
-are widened until they hold all.
+Owns the file's content. Records of two schemas are written to two files, as by Confluent's connectors with
+`schema.compatibility=NONE`; so are decimals with more than 38 digits. Records without a schema share a file, and its
+types are widened until they fit all of them.
 
-Invariant: a column has the type that docs/reference/values.md says, and a tombstone is a row of nulls.
+Invariant: a column has the type that docs/reference/values.md lists, and a tombstone is a row of nulls.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _parquet: Any = pyarrow.parquet
 
 
 class ParquetFormat:
-    """Pieces are columns: a RecordBatch under a schema, a Chunk without."""
+    """Parquet format, with columns as pieces: a RecordBatch with a schema, a Chunk without."""
 
     suffix = ".parquet"
 
     def __init__(self, compression: str, *, defaults: bool = True, digits_max: int = DECIMAL_DIGITS_MAX) -> None:
-        """`digits_max`: of decimals, 38 or 76."""
+        """`digits_max`: maximum number of digits of decimals, 38 or 76."""
         self._compression = compression
         self._writer = partial(arrow_writer, defaults=defaults, digits_max=digits_max)
 
@@ -57,7 +57,7 @@ class ParquetFormat:
 
 
 def joined(pieces: Sequence[Any], row_counts: Sequence[int]) -> Any:
-    """A table of pieces of one shape."""
+    """Return one Arrow table of pieces with equal shapes."""
     schema = next((piece.schema for piece in pieces if isinstance(piece, _pa.RecordBatch)), None)
     if schema is None:
         chunks: list[Chunk] = [{} if isinstance(piece, Nulls) else piece for piece in pieces]
@@ -73,7 +73,7 @@ def joined(pieces: Sequence[Any], row_counts: Sequence[int]) -> Any:
 
 @lru_cache(maxsize=1_000)
 def _check(schema: Any) -> None:
-    """Raises DataError for what Arrow has and Parquet has not."""
+    """Raise DataError for types that exist in Arrow and not in Parquet."""
     for field in schema:
         _check_type(field.type, field.name)
 

@@ -1,7 +1,7 @@
 """Pieces of files that column formats share.
 
-Owns the piece that has nothing but tombstones: it goes into whatever file there is. Invariant: `FOUND` is the shape of
-values without a schema, equal to no other shape.
+Owns the piece that consists of tombstones alone: it fits any file. Invariant: `FOUND` is the shape of values without a
+schema, equal to no other shape.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ _NULL: Final = {type(None)}
 
 @dataclass(frozen=True, slots=True)
 class Nulls:
-    """So many rows without any value."""
+    """A number of rows without any value."""
 
     count: int
     nbytes: int = 0
 
 
 def nulls_of(values: Sequence[Any], schema: Schema | None) -> Nulls | None:
-    """The piece, if there is nothing but tombstones; under a schema they are the schema's."""
+    """Return the piece if all values are tombstones without a schema, else None; with a schema, tombstones belong to
+    the schema's piece.
+    """
     return Nulls(len(values)) if schema is None and set(map(type, values)) == _NULL else None

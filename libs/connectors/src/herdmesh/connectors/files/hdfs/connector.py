@@ -1,4 +1,5 @@
-"""`Hdfs3SinkConnector` of Confluent (`io.confluent.connect.hdfs3`), and its predecessor: their settings for `FileSink`.
+"""`Hdfs3SinkConnector` of Confluent (`io.confluent.connect.hdfs3`), and its predecessor, with settings translated to
+`FileSink`'s.
 
 Owns the keys about Hadoop. The shared keys of Confluent's storage sinks: `confluent_settings`.
 """

@@ -1,4 +1,4 @@
-"""`S3SinkConnector` of Confluent (`io.confluent.connect.s3`): its settings for `FileSink`.
+"""`S3SinkConnector` of Confluent (`io.confluent.connect.s3`), with settings translated to `FileSink`'s.
 
 Owns the keys about S3. The shared keys of Confluent's storage sinks: `confluent_settings`.
 """
