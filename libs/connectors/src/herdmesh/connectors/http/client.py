@@ -1,6 +1,7 @@
-"""HTTP client of one task: one attempt at one request, and the meaning of its outcome for the records in it.
+"""HTTP client of one task: one attempt at one request, and the meaning of its outcome for the
+request's records.
 
-Owns the connections, authorization and reading answers. Retries: `partition_lanes`.
+Owns the connections, authorization and reading responses. Retries: `partition_lanes`.
 
     2xx                                           the receiver has the records
     a status of retry.on.status.codes, no answer  Busy: the same request may work later
@@ -8,7 +9,8 @@ Owns the connections, authorization and reading answers. Retries: `partition_lan
     3xx, 401, 403, 407; 404, 405, 410 of a URL    ConfigError: no request can work before the configuration, or the
     that is the same for all records              receiver, is changed
 
-No answer is an unknown outcome: the receiver may have the records, and gets them again with the same Idempotency-Key.
+Without a response the outcome is unknown: the receiver may have the records, and gets them again with the same
+Idempotency-Key.
 
 Invariant: an attempt ends within the time-out for each of its steps; no message contains a secret.
 """
@@ -39,21 +41,24 @@ from herdmesh.connectors.http.settings import HttpSettings, OAuth2
 from herdmesh.sdk import ConfigError, DataError, RetriableError
 
 _ANSWER_BYTES_MAX = 65_536
-"""Of an answer so much is read, so that its connection can be used again; a longer one is cut off."""
+"""Maximum bytes of a response that are read, so that its connection can be reused; a longer response
+is cut off.
+"""
 _TOLD_CHARS = 300
-"""Of an answer so much is told."""
+"""Maximum characters of a response in a message."""
 _TOKEN_EARLY_S = 30.0
 _TOKEN_S_DEFAULT = 3_600.0
 _UNAUTHORIZED = 401
 _NOT_ALLOWED: Final = frozenset((401, 403, 407))
 _NO_PLACE: Final = frozenset((404, 405, 410))
 _BROKEN: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
-"""What a kept connection that the receiver has closed meanwhile looks like."""
+"""Errors of a kept-alive connection that the receiver has closed meanwhile."""
 
 
 class Busy(RetriableError):
-    """It did not work, and may work later. `wait_s`: the receiver's own word on when; None = it said none.
-    `is_broken`: the connection broke, perhaps for being old."""
+    """A failed attempt that may be retried. `wait_s`: the delay that the receiver requested; None = none.
+    `is_broken`: the connection broke, perhaps because the receiver closed an idle connection.
+    """
 
     def __init__(self, message: str, wait_s: float | None = None, *, is_broken: bool = False) -> None:
         super().__init__(message)
@@ -62,7 +67,7 @@ class Busy(RetriableError):
 
 
 class RequestRefused(DataError):
-    """The receiver does not take the records of a request. `too_large`: all of them at once."""
+    """The receiver refuses the records of a request. `too_large`: the request has too many of them."""
 
     def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)
@@ -70,16 +75,19 @@ class RequestRefused(DataError):
 
 
 class HttpClient:
-    """Sends requests of one task. For any thread; each request blocks its own."""
+    """Client for the requests of one task. Thread-safe; each request blocks its calling thread."""
 
     def __init__(self, settings: HttpSettings, connector: str) -> None:
         """Raises ConfigError for TLS files that cannot be used."""
         self._settings = settings
         self._connector = connector
         self._http = httpx.Client(
-            headers={"User-Agent": "herdmesh", "Accept-Encoding": "identity"},  # and none that a token's server may see
+            headers={
+                "User-Agent": "herdmesh",
+                "Accept-Encoding": "identity",
+            },  # and no header that must be hidden from a token server
             verify=_tls(settings),
-            trust_env=False,  # the config says it all, as with Java's client
+            trust_env=False,  # the config alone decides, as with Java's client
             follow_redirects=False,
             timeout=httpx.Timeout(settings.timeout_s),
             limits=httpx.Limits(max_connections=settings.connections, max_keepalive_connections=settings.connections),
@@ -90,7 +98,7 @@ class HttpClient:
 
     @property
     def receiver(self) -> str:
-        """As waits name it: `HTTP host:port`."""
+        """The receiver's name in waits: `HTTP host:port`."""
         return http_place(self._settings.url.parts[0])
 
     def send(self, request: HttpRequest) -> None:
@@ -105,7 +113,7 @@ class HttpClient:
             raise self._unwanted(request, status, text, wait_s)
 
     def close(self) -> None:
-        """Break what is under way."""
+        """Close all connections and break requests in progress."""
         self._http.close()
 
     def _attempt(self, request: HttpRequest, body: bytes, headers: dict[str, str]) -> tuple[int, str, float | None]:
@@ -115,11 +123,11 @@ class HttpClient:
             return _exchange(self._http, request.method, request.url, self._settings.timeout_s, headers, content=body)
         except httpx.InvalidURL as error:
             raise RequestRefused(f"{request}: no URL can be made for it: {error}") from error
-        except (httpx.HTTPError, RuntimeError, ssl.SSLError) as error:  # RuntimeError: it is closed
+        except (httpx.HTTPError, RuntimeError, ssl.SSLError) as error:  # RuntimeError: the client is closed
             raise _no_answer(f"{request.method} {shown(request.url)}", error) from error
 
     def _unwanted(self, request: HttpRequest, status: int, text: str, wait_s: float | None) -> Exception:
-        """What an answer that is not 2xx means."""
+        """Return the error for a response with a status other than 2xx."""
         said = f"{request.method} {shown(request.url)} answered HTTP {status}{f': {text}' if text else ''}"
         if status in self._settings.retry_on:
             return Busy(said, wait_s)
@@ -135,7 +143,7 @@ class HttpClient:
 
 
 class _Tokens:
-    """The access token, asked for when there is none or it ends soon."""
+    """Cache of the access token; fetches a token if there is none or it expires soon."""
 
     def __init__(self, settings: OAuth2, http: httpx.Client, timeout_s: float) -> None:
         self._settings = settings
@@ -146,14 +154,14 @@ class _Tokens:
         self._until_s = 0.0
 
     def token(self) -> str:
-        """One that is good now. Raises Busy, or ConfigError when the server does not give any."""
+        """Return a valid token. Raises Busy, or ConfigError when the server refuses to issue one."""
         with self._lock:
             if not self._token or time.monotonic() >= self._until_s:
                 self._ask()
             return self._token
 
     def forget(self) -> None:
-        """It was not taken."""
+        """Discard the token, because the receiver refused it."""
         with self._lock:
             self._token = ""
 
@@ -196,17 +204,21 @@ def _exchange(
     http: httpx.Client, method: str, url: str, timeout_s: float, headers: dict[str, str],
     *, told: int = _TOLD_CHARS, **more: Any,
 ) -> tuple[int, str, float | None]:  # fmt: skip
-    """Send it and read the answer: status, its text as far as it is told, and when to try again."""
+    """Send a request and read the response: status, the first `told` characters of its text, and the
+    requested retry delay.
+    """
     end_s = time.monotonic() + timeout_s
     with http.stream(method, url, headers=headers, **more) as response:
         read = bytearray()
         try:
             for piece in response.iter_raw():
                 read += piece
-                if len(read) > _ANSWER_BYTES_MAX or time.monotonic() > end_s:  # it may send byte by byte, without end
+                if (
+                    len(read) > _ANSWER_BYTES_MAX or time.monotonic() > end_s
+                ):  # the receiver may send byte by byte, without end
                     break
         except httpx.HTTPError:
-            pass  # the status is the answer
+            pass  # the status is enough
         text = " ".join(read.decode("utf-8", "replace").split())
         return response.status_code, text[:told], retry_after_s(response.headers.get("Retry-After"), time.time())
 
@@ -224,15 +236,15 @@ def _no_answer(what: str, error: Exception) -> Exception:
 
 
 def shown(url: str) -> str:
-    """A URL as it may be told: without its query, where secrets stand."""
+    """Return a URL for messages: without its query, which may have secrets."""
     return without_user(url).partition("#")[0].partition("?")[0]
 
 
 def _tls(settings: HttpSettings) -> ssl.SSLContext | bool:
-    """Raises ConfigError for files that are not there or are no PEM."""
+    """Return the TLS context. Raises ConfigError for files that are missing or not PEM."""
     urls = [settings.url.parts[0], settings.oauth2.url if settings.oauth2 else ""]
     if not any(url.startswith("https:") for url in urls):
-        return False  # loading authorities takes 50 ms
+        return False  # loading the certificate authorities takes 50 ms
     at = TRUSTED
     try:
         made = ssl.create_default_context(cafile=settings.trusted_file or None)

@@ -1,8 +1,9 @@
 """`HttpSink`: sends records as HTTP requests, at least once and in the order of each partition.
 
-Owns the connector. Keys: `keys`; the task: `task`, so that a worker need not import an HTTP client.
+Owns the connector. Keys: `keys`. The task is in another module, `task`, so that a worker need not import an HTTP
+client.
 
-Invariant: the task can read every configuration that `validate` accepts.
+Invariant: the task can read every config that `validate` accepts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, Partiti
 
 
 class HttpSink(ReadConnector[HttpSettings], SinkConnector):
-    """As far as docs/connectors/http-sink.md says, Aiven's HTTP sink and Confluent's."""
+    """Aiven's and Confluent's HTTP sinks, with the differences that docs/connectors/http-sink.md lists."""
 
     class_name = "herdmesh.HttpSink"
     aliases = (
@@ -48,4 +49,4 @@ class HttpSink(ReadConnector[HttpSettings], SinkConnector):
         return [dict(self.config) for _ in range(max_tasks)]
 
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
-        return True  # the group's are all it has
+        return True  # the sink has no offsets beside those of its consumer group

@@ -1,4 +1,4 @@
-"""Config keys of an HTTP sink: Aiven's, Confluent's where they mean the same, and Herdmesh's own.
+"""Config keys of an HTTP sink: Aiven's, Confluent's with the same meaning, and Herdmesh's own.
 
 Owns the tables of keys, and parsing lists of statuses. The settings as a whole: `settings`.
 
@@ -40,7 +40,7 @@ OWN_KEY, OWN_KEY_PASSWORD = "https.ssl.keystore.location", "https.ssl.key.passwo
 CHECK_HOST = "https.ssl.endpoint.identification.algorithm"
 
 AIVENS, CONFLUENTS = "io.aiven.kafka.connect.http.HttpSinkConnector", "io.confluent.connect.http.HttpSinkConnector"
-"""Under these class names the defaults of batches are theirs."""
+"""Class names with Confluent's defaults for batches."""
 BATCH_MAX_DEFAULT = 500
 _CONNECTIONS_MAX = 64
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -61,7 +61,7 @@ REFUSED: Mapping[str, str] = {
     "http.proxy.host": "leave it out: requests go to the receiver itself",
     "kafka.retry.backoff.ms": "leave it out: a request is tried again by retry.backoff.ms, without end",
 }
-"""Keys of theirs that would change what is sent, or where to: not built."""
+"""Unsupported keys of the Java connectors that would change the content or the target of requests."""
 WITHOUT_EFFECT: Mapping[str, str] = {
     "behavior.on.error": "errors.tolerance and errors.deadletterqueue.* say what becomes of a record that is refused",
     "batch.key.pattern": "a request holds records of one partition whose URL is the same",
@@ -146,7 +146,7 @@ KEYS = ConfigDef(
 
 
 def statuses_of(key: str, text: str | None) -> frozenset[int]:
-    """The statuses of a list such as `429,500-599,600-`. Raises ConfigError."""
+    """Parse a list of statuses such as `429,500-599,600-`. Raises ConfigError."""
     found: set[int] = set()
     for part in (text or "").split(","):
         match = re.fullmatch(r"(\d{3})(?:(-)(\d{3})?)?", part.strip())

@@ -1,10 +1,11 @@
-"""Concurrent sending of requests: those of different partitions at the same time, those of one partition in order.
+"""Concurrent sending of requests: those of different partitions at the same time, those of one
+partition in order.
 
-Owns the lanes (one for each partition), the threads that serve them, retries with backoff, and halving a refused
-request. An attempt: `client`; what happens to a refused record: the task.
+Owns the lanes (one for each partition), their threads, retries with backoff, and halving a refused request. `client`
+makes one attempt; the task handles refused records.
 
-A lane whose receiver is away keeps its first request and retries it until the lane is closed. No caller waits for it
-without end: `give` and `drain` raise RetriableError.
+A lane whose receiver is unreachable keeps its first request and retries it until the lane is closed. No caller waits
+for it without end: `give` and `drain` raise RetriableError.
 
 Invariants: a request is sent when all before it in its lane were accepted or refused; at most `LANE_RECORDS_MAX`
 records wait in a lane, and `RECORDS_MAX` for each thread in all, except for one larger batch; once `drain` has
@@ -29,28 +30,30 @@ from herdmesh.sdk import PartitionId, RetriableError, waits
 LANE_RECORDS_MAX = 2_000
 RECORDS_MAX = 1_000
 ROOM_WAIT_S = 5.0
-"""How long `give` waits for room while all goes well: a loop that calls it hears no command meanwhile."""
+"""Time for which `give` waits for room while no request fails: its caller receives no commands meanwhile."""
 _TURN_S = 1.0
-"""Each turn of a wait counts as a move: attempts have an end of their own."""
+"""Interval of progress ticks during a wait: the watchdog may count them as progress, because attempts
+have a time-out.
+"""
 _CLOSE_WAIT_S = 2.0
 Send = Callable[[HttpRequest], None]
 
 
 @dataclass(slots=True)
 class _Lane:
-    """The requests of a partition that are not done, in order."""
+    """The unfinished requests of a partition, in order."""
 
     waiting: deque[HttpRequest] = field(default_factory=deque[HttpRequest])
     records: int = 0
-    #: in the hands of a thread, or among the ready ones, or those of later.
+    #: a thread has the lane, or it is in the ready queue or in the retry queue.
     is_served: bool = False
-    #: how often in a row its first request did not work, and why.
+    #: consecutive failures of the first request, and the last reason.
     failures: int = 0
     why: Busy | None = None
 
 
 class Lanes:
-    """The lanes of one task. `give`, `drain`, `refused` and `close` are for one thread."""
+    """The lanes of one task. Call `give`, `drain`, `refused` and `close` from one thread."""
 
     def __init__(
         self,
@@ -63,8 +66,9 @@ class Lanes:
         splits: bool,
         keeps_refused: bool,
     ) -> None:
-        """`splits`: a refused request is halved to find the record. `keeps_refused`: somebody takes refused records;
-        else the first one ends it all."""
+        """`splits`: halve a refused request to find the bad record. `keeps_refused`: collect refused records for the
+        task; otherwise the first one ends the run.
+        """
         self._send = send
         self._receiver = receiver
         self._threads_max = threads_max
@@ -77,7 +81,7 @@ class Lanes:
         self._closed = False
         self._lanes: dict[PartitionId, _Lane] = {}
         self._ready: deque[_Lane] = deque()
-        #: when its next try is due, in which order it was said, whose.
+        #: retry queue: time of the next attempt, tie breaker, lane.
         self._later: list[tuple[float, int, _Lane]] = []
         self._order = count()
         self._threads: list[threading.Thread] = []
@@ -85,15 +89,15 @@ class Lanes:
         self._records = 0
         self._refused: list[tuple[HttpRequest, RequestRefused]] = []
         self._failure: Exception | None = None
-        #: said as soon as a request does not work: the loop may go on giving for a minute before it drains.
+        #: begins with the first failed request: the loop may call `give` for a minute before it drains.
         self._fails = waits.Standing()
 
     def give(self, requests: Sequence[HttpRequest]) -> None:
-        """Have requests of one partition sent after those it has. All of them, or none.
+        """Queue requests of one partition behind its earlier ones: all of them, or none.
 
         Raises:
-            RetriableError: there is no room, because the receiver is away or slow.
-            Exception: what ended it all.
+            RetriableError: there is no room, because the receiver is unreachable or slow.
+            Exception: the error that ended the run.
         """
         if not requests:
             return
@@ -108,8 +112,9 @@ class Lanes:
                 self._serve(lane)
 
     def drain(self) -> None:
-        """Return when all that was given is done. Raises as `give`; RetriableError when a request was tried as often as
-        it may be."""
+        """Return when all queued requests are done. Raises like `give`, and RetriableError when the retries of a
+        request are exhausted.
+        """
         with self._changed, waits.Standing() as wait:
             while True:
                 self._raise_failure()
@@ -120,17 +125,17 @@ class Lanes:
                         text = f"tried {lane.failures} times: {lane.why}"
                         raise RetriableError(text, waits_for=self._receiver) from lane.why
                 self._say(wait)
-                self._changed.wait(_TURN_S)  # waits: `_say` has said it
+                self._changed.wait(_TURN_S)  # waits: `_say` has reported it
                 progress_ticks.moved()
 
     def refused(self) -> list[tuple[HttpRequest, RequestRefused]]:
-        """What the receiver refused since it was last asked, in the order of each partition."""
+        """Return the requests that the receiver refused since the last call, in the order of each partition."""
         with self._changed:
             found, self._refused = self._refused, []
             return found
 
     def close(self) -> bool:
-        """End the threads. False = one waits for an answer still, and ends when it has it."""
+        """Stop the threads. False = a thread still waits for a response, and ends when it arrives."""
         with self._changed:
             self._closed = True
             self._fails.over()
@@ -158,7 +163,7 @@ class Lanes:
             progress_ticks.moved()
 
     def _say(self, wait: waits.Standing) -> None:
-        """What `drain` waits for, unless requests fail, of which `_fails` tells."""
+        """Report what `drain` waits for, unless requests fail, which `_fails` reports."""
         if self._fails.begun:
             wait.over()
         else:
@@ -169,7 +174,7 @@ class Lanes:
             raise self._failure
 
     def _serve(self, lane: _Lane) -> None:
-        """Have a thread look after the lane."""
+        """Assign the lane to a thread."""
         lane.is_served = True
         self._ready.append(lane)
         if len(self._ready) > self._idle and len(self._threads) < self._threads_max:
@@ -179,21 +184,21 @@ class Lanes:
         self._changed.notify_all()
 
     def _work(self) -> None:
-        """A thread: the first request of a lane whose turn it is, then another lane's."""
+        """Run a thread: send the first request of a ready lane, then continue with another lane."""
         while (lane := self._next()) is not None:
             request = lane.waiting[0]
             outcome: Exception | None = None
             try:
                 with waits.on(self._receiver, f"an answer to a request of {len(request.places)} records"):
                     self._send(request)
-            except Exception as error:  # noqa: BLE001 - what it means is said below, in the thread that asks
+            except Exception as error:  # noqa: BLE001 - `drain` or `give` raises it, in the task's thread
                 outcome = error
             with self._changed:
                 self._settle(lane, request, outcome)
                 self._changed.notify_all()
 
     def _next(self) -> _Lane | None:
-        """Wait for a lane; None = it is closed."""
+        """Wait for a ready lane; None = closed."""
         with self._changed:
             self._idle += 1
             try:
@@ -203,14 +208,14 @@ class Lanes:
                         self._ready.append(heapq.heappop(self._later)[2])
                     if self._ready:
                         return self._ready.popleft()
-                    # waits: for something to do; what a lane's next try is for says `_say`
+                    # waits: for something to do; `_fails` reports the retry of a lane
                     self._changed.wait(self._later[0][0] - now_s if self._later else None)
                 return None
             finally:
                 self._idle -= 1
 
     def _settle(self, lane: _Lane, request: HttpRequest, outcome: Exception | None) -> None:
-        """What becomes of the lane after an attempt."""
+        """Update the lane after an attempt: done, retry, halve, or end the run."""
         lane.is_served = False
         match outcome:
             case None:
@@ -218,7 +223,7 @@ class Lanes:
             case Busy():
                 lane.failures += 1
                 lane.why = outcome
-                # A connection that was closed for being old is no reason to wait.
+                # Retry at once on a new connection: the broken one may have been closed as idle.
                 is_old = outcome.is_broken and lane.failures == 1
                 wait_s = 0.0 if is_old else max(self._backoff_s, outcome.wait_s or 0.0)
                 lane.is_served = True
@@ -233,14 +238,14 @@ class Lanes:
             case RequestRefused() if self._keeps_refused:
                 self._refused.append((request, outcome))
                 self._done(lane, request)
-            case _:  # open: any exception ends the run
+            case _:  # open: any other exception ends the run
                 self._failure = self._failure or outcome
         lane.failures, lane.why = 0, None
         if self._fails.begun and all(one.why is None for one in self._lanes.values()):
             self._fails.over()
         if lane.waiting and self._failure is None:
             lane.is_served = True
-            self._ready.append(lane)  # the thread that calls comes back at once
+            self._ready.append(lane)  # the calling thread continues with `_next` at once
 
     def _done(self, lane: _Lane, request: HttpRequest) -> None:
         lane.waiting.popleft()

@@ -1,6 +1,7 @@
-"""Conversion of a batch of records to HTTP requests: which records share one, its URL, its body, and its identity.
+"""Conversion of a batch of records to HTTP requests: the grouping of records, URLs, bodies, and
+idempotency keys.
 
-Owns only that: sending is `client`'s, waiting is `partition_lanes`'.
+Owns only that: `client` sends, `partition_lanes` waits.
 
     Idempotency-Key     CONNECTOR/TOPIC/PARTITION/FIRST-LAST    the connector's name percent-encoded
     Herdmesh-Offsets    12-40,42                                of its records, in their order in the body
@@ -8,8 +9,8 @@ Owns only that: sending is `client`'s, waiting is `partition_lanes`'.
 A batch that is sent again after a crash may be split differently, so a request can hold records of an earlier one: a
 receiver that wants each record once deduplicates by topic, partition and offsets, and remembers the last one.
 
-Invariant: the requests of a batch hold its records in order, each once, and a request that is made again has the same
-bytes.
+Invariant: the requests of a batch hold its records in order, each once, and a request that is created again has the
+same bytes.
 """
 
 from __future__ import annotations
@@ -26,16 +27,20 @@ from herdmesh.connectors.values.lines import text_of, texts_of
 from herdmesh.sdk import ConnectError, DataError, PartitionId, SinkBatch
 
 RANGES_MAX = 100
-"""Ranges of offsets in one request: a header of the largest stays below 4,000 bytes, and servers take twice that."""
+"""Maximum ranges of offsets in one request: its largest header stays below 4,000 bytes, and servers
+accept twice that.
+"""
 _NO_PLACE = (b"", b".", b"..")
-"""What stands for another place in a path than that of a record."""
+"""Path segments that a URL resolves away, so no topic or key may be one."""
 Refuse = Callable[[SinkBatch, int, BaseException], None]
-"""Told of a record that no request can be made of: its batch, its place there and why. May raise."""
+"""Handler of a record that no request can be built for: batch, place in it, error. May raise."""
 
 
 @dataclass(slots=True)
 class HttpRequest:
-    """Records that go together. `places` are theirs in the batch, `texts` and `offsets` are of the whole batch."""
+    """A request for some records of a batch. `places` are the records' places in the batch; `texts` and `offsets` are
+    of the whole batch.
+    """
 
     batch: SinkBatch = field(repr=False)
     places: Sequence[int]
@@ -46,21 +51,21 @@ class HttpRequest:
 
     @property
     def partition(self) -> PartitionId:
-        """Where its records were read."""
+        """The source topic and partition of its records."""
         return self.batch.original_topic, self.batch.partition
 
     @property
     def first_offset(self) -> int:
-        """Of its first record."""
+        """Offset of its first record."""
         return self.offsets[self.places[0]]
 
     @property
     def last_offset(self) -> int:
-        """Of its last record."""
+        """Offset of its last record."""
         return self.offsets[self.places[-1]]
 
     def halves(self) -> tuple[HttpRequest, HttpRequest]:
-        """Two requests in its place; it has two records or more."""
+        """Split it into two requests; it must have two records or more."""
         middle = len(self.places) // 2
         first, second = (
             HttpRequest(self.batch, places, self.texts, self.offsets, self.method, self.url)
@@ -69,7 +74,7 @@ class HttpRequest:
         return first, second
 
     def body(self, settings: HttpSettings) -> bytes:
-        """The bytes to send; none of a DELETE."""
+        """Return the bytes to send; empty for a DELETE."""
         if self.method == "DELETE":
             return b""
         framing = settings.framing
@@ -78,7 +83,7 @@ class HttpRequest:
         return gzip.compress(text, 6, mtime=0) if settings.gzip else text
 
     def headers(self, connector: str, settings: HttpSettings) -> dict[str, str]:
-        """Those that are its own."""
+        """Return the headers of this request alone."""
         topic, partition = self.partition
         key = f"{quote(connector, safe='')}/{topic}/{partition}/{self.first_offset}-{self.last_offset}"
         found = {"Idempotency-Key": key, "Herdmesh-Offsets": ranges_text([self.offsets[at] for at in self.places])}
@@ -94,7 +99,7 @@ class HttpRequest:
 
 
 def ranges_text(offsets: Sequence[int]) -> str:
-    """Offsets in their order as ranges: `12-40,42`."""
+    """Format ascending offsets as ranges: `12-40,42`."""
     if offsets and offsets[-1] - offsets[0] == len(offsets) - 1:
         return str(offsets[0]) if len(offsets) == 1 else f"{offsets[0]}-{offsets[-1]}"
     ranges: list[list[int]] = []
@@ -107,15 +112,16 @@ def ranges_text(offsets: Sequence[int]) -> str:
 
 
 def requests_of(batch: SinkBatch, settings: HttpSettings, refuse: Refuse) -> list[HttpRequest]:
-    """The requests of a batch, in the order of its records. Records without a value are left out where they are to be
-    ignored; one that cannot be sent is told to `refuse`, and left out when that returns."""
+    """Return the requests of a batch, in the order of its records. Records without a value are skipped if the config
+    ignores them; a record that cannot be sent is passed to `refuse`, and skipped when that returns.
+    """
     if settings.url.by_topic and batch.topic.encode("utf-8", "replace") in _NO_PLACE:
         for place in range(len(batch)):
             refuse(batch, place, DataError(f"the topic '{batch.topic}' cannot stand in a URL"))
         return []
     texts, offsets = _texts(batch, settings, refuse), list(batch.offsets)
     is_whole = None not in texts and bool(offsets) and offsets[-1] - offsets[0] == len(offsets) - 1
-    if is_whole and not settings.url.by_key:  # nothing to look at record by record
+    if is_whole and not settings.url.by_key:  # no record needs a check of its own
         (_, target), step = next(_urls(batch, settings, texts, refuse)), settings.batch_records_max
         cuts = [range(at, min(at + step, len(offsets))) for at in range(0, len(offsets), step)]
         return [HttpRequest(batch, places, cast("list[bytes]", texts), offsets, *target) for places in cuts]
@@ -125,7 +131,7 @@ def requests_of(batch: SinkBatch, settings: HttpSettings, refuse: Refuse) -> lis
 def _grouped(
     batch: SinkBatch, settings: HttpSettings, texts: list[bytes | None], offsets: list[int], refuse: Refuse
 ) -> list[HttpRequest]:
-    """By URL, number and the length of a header."""
+    """Group records by URL, maximum number, and maximum header length."""
     made: list[HttpRequest] = []
     places: list[int] = []
     target, ranges = ("", ""), 0
@@ -145,11 +151,11 @@ def _grouped(
 
 
 def _texts(batch: SinkBatch, settings: HttpSettings, refuse: Refuse) -> list[bytes | None]:
-    """What is sent of each value; None where there is none to send."""
+    """Return the text to send for each value; None = nothing to send."""
     try:
         return _written(batch, settings)
     except ConnectError:
-        pass  # one of them: find it, the others go
+        pass  # a record is bad: find it, the others are sent
     made: list[bytes | None] = []
     for place in range(len(batch)):
         try:
@@ -161,7 +167,7 @@ def _texts(batch: SinkBatch, settings: HttpSettings, refuse: Refuse) -> list[byt
 
 
 def _written(batch: SinkBatch, settings: HttpSettings) -> list[bytes | None]:
-    """Raises ConnectError when one of them has no JSON."""
+    """Convert all values. Raises ConnectError if a value has no JSON."""
     values, schema = batch.values, batch.value_schema
     writer = payloads(defaults=settings.value_defaults)
     texts = texts_of(values, schema, writer) if settings.as_text else writer.texts(values, schema)
@@ -171,7 +177,7 @@ def _written(batch: SinkBatch, settings: HttpSettings) -> list[bytes | None]:
 def _urls(
     batch: SinkBatch, settings: HttpSettings, texts: Sequence[bytes | None], refuse: Refuse
 ) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Place, and method with URL, of each record that is to be sent."""
+    """Yield the place, and method with URL, of each record to send."""
     template = settings.url
     variables = {"topic": quote(batch.topic, safe="", errors="replace")}
     fixed = (settings.method, template.filled({**variables, "key": ""}))
@@ -180,7 +186,7 @@ def _urls(
         method = settings.method
         if text is None:
             if values[place] is not None or settings.on_null == "ignore":
-                continue  # refused before, or nothing is to be sent
+                continue  # already refused, or nothing to send
             if settings.on_null == "fail":
                 why = "the record has no value, and behavior.on.null.values is fail"
                 refuse(batch, place, DataError(why))
@@ -198,7 +204,7 @@ def _urls(
 
 
 def _key_text(batch: SinkBatch, place: int, settings: HttpSettings) -> str:
-    """A key as it stands in a URL. Raises DataError for one that cannot."""
+    """Return a key as URL text. Raises DataError for one that cannot be in a URL."""
     key = batch.keys[place]
     if key is None:
         raise DataError("the record has no key, and http.url has ${key} in it")

@@ -1,4 +1,4 @@
-"""Settings of an HTTP sink: where requests go, their form, and how often they are retried.
+"""Settings of an HTTP sink: target and form of requests, and their retries.
 
 Owns reading the config and the rules between keys. The keys: `keys`; building requests: `requests`; sending them:
 `client`. Opens no connection and reads no file.
@@ -24,7 +24,7 @@ from herdmesh.sdk import Config, ConfigError, FieldViolation
 
 @dataclass(frozen=True, slots=True)
 class OAuth2:
-    """How an access token is asked for."""
+    """Settings for fetching an access token."""
 
     url: str
     client_id: str
@@ -36,7 +36,7 @@ class OAuth2:
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How the values of a batch become one body."""
+    """Framing of the values of a batch in one body."""
 
     prefix: bytes
     separator: bytes
@@ -45,21 +45,21 @@ class Framing:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """An HTTP sink's configuration, read."""
+    """The parsed config of an HTTP sink."""
 
     url: UrlTemplate
     method: str
     headers: Mapping[str, str] = field(repr=False)
-    """All but those of a request; Authorization too, unless it is OAuth2's."""
+    """All headers but those of a single request; includes Authorization, except OAuth2's."""
     oauth2: OAuth2 | None
     timeout_s: int
     batch_records_max: int
-    """1 = each record in a request of its own."""
+    """1 = each record in its own request."""
     framing: Framing
-    """Nothing at all where records are not batched."""
+    """Empty if records are not batched."""
     splits: bool
     as_text: bool
-    """Text and bytes are sent as they are, not as JSON."""
+    """Send text and bytes as they are instead of as JSON."""
     gzip: bool
     retries: int
     retry_backoff_s: float
@@ -72,7 +72,7 @@ class HttpSettings:
     checks_host: bool = True
     key_defaults: bool = True
     value_defaults: bool = True
-    """Of the task's context: nulls under a schema with a default are that default."""
+    """From the task's context: send a null as the default of its schema, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +84,26 @@ class UrlTemplate:
 
     @property
     def by_key(self) -> bool:
-        """Whether each key has its own URL."""
+        """Return whether each key has its own URL."""
         return "key" in self.parts[1::2]
 
     @property
     def by_topic(self) -> bool:
-        """Whether each topic has its own URL."""
+        """Return whether each topic has its own URL."""
         return "topic" in self.parts[1::2]
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it is the same for all records."""
+        """Return whether all records have the same URL."""
         return len(self.parts) == 1
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """The URL; the values are quoted already."""
+        """Return the URL with these values, which must be quoted already."""
         return "".join(values[part] if at % 2 else part for at, part in enumerate(self.parts))
 
 
 def settings_of(config: Config) -> HttpSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = _values(config)
     java = (config.get("connector.class") or "").strip()
     batch_max = _batch_records_max(values, java)
@@ -132,7 +132,7 @@ def settings_of(config: Config) -> HttpSettings:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """The keys of the Java connectors that have no effect here, with why."""
+    """Return a warning for each key of the Java connectors that has no effect here, with the reason."""
     without_effect = dict(keys.WITHOUT_EFFECT)
     if _is_one_each(config):
         one_each = "each record is sent in a request of its own; batching.enabled=true sends several in one"
@@ -145,7 +145,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
 
 
 def _is_one_each(config: Config) -> bool:
-    """False also where the rest of the config cannot be read."""
+    """Return whether each record has its own request; False also if the rest of the config is invalid."""
     try:
         return settings_of(config).framing == Framing(b"", b"", b"")
     except ConfigError:
@@ -153,7 +153,7 @@ def _is_one_each(config: Config) -> bool:
 
 
 def not_built(config: Config) -> list[ConfigError]:
-    """Every key that asks for what is not built."""
+    """Return an error for every key that asks for an unsupported feature."""
     return [
         ConfigError(f"{name} is not built: {fix}", field=name, fix=fix)
         for name, fix in keys.REFUSED.items()
@@ -162,7 +162,7 @@ def not_built(config: Config) -> list[ConfigError]:
 
 
 def _values(config: Config) -> dict[str, Any]:
-    """Typed values under our names."""
+    """Return the typed values under our names."""
     for problem in not_built(config):
         raise problem
     ours: dict[str, str | None] = dict(config)
@@ -180,7 +180,7 @@ def _values(config: Config) -> dict[str, Any]:
                     theirs, value, f"must be one of {', '.join(keys.TYPES)}", fix=fix if value == "bearer" else ""
                 )
         ours[name] = value
-        parse_value(theirs, value, keys.KEYS.keys[theirs].type)  # a secret is kept under either name
+        parse_value(theirs, value, keys.KEYS.keys[theirs].type)  # registers a secret under either name
     return keys.KEYS.parse(ours)
 
 
@@ -216,7 +216,7 @@ def _check_url(key: str, text: str, checked: str) -> None:
     except ValueError:
         usable, found = False, urlsplit("")
     if found.username is not None or found.password is not None:
-        # The text itself may not be shown: it has a password in it.
+        # Do not show the text itself: it has a password in it.
         fix = f"write {keys.AUTHORIZATION}=basic, {keys.USER} and {keys.PASSWORD}"
         raise ConfigError(f"{key}: a URL may not have a user or a password in it", field=key, fix=fix)
     if not usable or any(char <= " " for char in text):
@@ -336,7 +336,7 @@ def _authorization(values: Mapping[str, Any]) -> str:
     if kind == "static":
         value = _required(values, keys.STATIC, f"that {keys.AUTHORIZATION}=static needs")
         _check_header(keys.STATIC, value)
-        keep_secret((value.partition(" ")[2],))  # of `Bearer TOKEN` the token alone, too
+        keep_secret((value.partition(" ")[2],))  # also mask the token of `Bearer TOKEN` alone
         return value
     if kind == "basic":
         user = _required(values, keys.USER, f"that {keys.AUTHORIZATION}=basic needs")
@@ -364,7 +364,7 @@ def _oauth2(values: Mapping[str, Any]) -> OAuth2 | None:
 
 
 def _as_text(values: Mapping[str, Any]) -> bool:
-    """As Aiven's and Confluent's connectors have it where nothing is said; an array of JSON has JSON in it."""
+    """Default as in Aiven's and Confluent's connectors: text, except that a JSON array contains JSON."""
     return values[keys.FORMAT] == "string" or (values[keys.FORMAT] is None and not values[keys.AS_ARRAY])
 
 

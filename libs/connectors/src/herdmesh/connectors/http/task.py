@@ -1,6 +1,6 @@
-"""Task of `HttpSink`: turns batches into requests, gives them to lanes, and reports refused records.
+"""Task of `HttpSink`: converts batches to requests, queues them in lanes, and reports refused records.
 
-Owns the order of these steps. Making requests: `requests`; sending: `client`; concurrency and retries:
+Owns the order of these steps. Building requests: `requests`; sending: `client`; concurrency and retries:
 `partition_lanes`.
 
 Invariant: once `flush` has returned, each record put was accepted by the receiver, ignored as configured, or reported;
@@ -19,7 +19,7 @@ from herdmesh.sdk import Config, RecordError, SinkBatch, SinkTask, TaskContext
 
 
 class HttpSinkTask(SinkTask):
-    """Sends records, at least once."""
+    """Task of `HttpSink`: sends records, at least once."""
 
     _client: HttpClient | None = None
     _lanes: Lanes | None = None
@@ -46,7 +46,7 @@ class HttpSinkTask(SinkTask):
         assert self._lanes is not None
         self._report_refused()
         if self._given is None or self._given[0] is not batch:
-            # Kept for when it is given again because there is no room: what was reported is not reported twice.
+            # Kept for the repeated `put` after a lack of room, so that no refused record is reported twice.
             self._given = batch, requests_of(batch, self._settings, self._refuse)
         self._lanes.give(self._given[1])
         self._given = None
@@ -62,17 +62,19 @@ class HttpSinkTask(SinkTask):
 
     def stop(self) -> None:
         if self._client is not None and (self._lanes is None or self._lanes.close()):
-            self._client.close()  # never below a thread that waits for an answer
+            self._client.close()  # never while a thread waits for a response
 
     def _report_refused(self) -> None:
-        """Tell of what the receiver refused meanwhile. Raises RecordError where errors are not tolerated."""
+        """Report the records that the receiver refused since the last call. Raises RecordError if errors are
+        not tolerated.
+        """
         assert self._lanes is not None
         for request, error in self._lanes.refused():
             for place in request.places:
                 self._refuse(request.batch, place, error)
 
     def _refuse(self, batch: SinkBatch, place: int, error: BaseException) -> None:
-        """Give up a record that no request can be made of, or that the receiver does not take."""
+        """Report a record that no request can be built for, or that the receiver refuses."""
         if self._ended is not None:
             raise self._ended
         try:

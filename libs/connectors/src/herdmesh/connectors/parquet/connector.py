@@ -1,6 +1,6 @@
 """`ParquetSink`: writes records as Parquet files to a folder, each record exactly once.
 
-Owns the name and two keys: it is `FileSink` with `format=parquet`, and runs its task.
+Owns the name and two keys: the rest is `FileSink` with `format=parquet`, and its task.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PARQUET = "parquet"
 
 
 class ParquetSink(FileSink):
-    """One Parquet file per partition, subfolder and commit, one column per top-level field."""
+    """`ParquetSink`: one Parquet file per partition, subfolder and commit, one column per top-level field."""
 
     class_name = "herdmesh.ParquetSink"
     aliases = ("ParquetSink", "ParquetSinkConnector")

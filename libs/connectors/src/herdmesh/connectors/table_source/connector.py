@@ -1,7 +1,6 @@
-"""The base class of source connectors that read tables, by whichever way they reach the database.
+"""Base class of source connectors that read tables, independent of the access to the database.
 
-Owns the delivery guarantee of each mode, and altering and rewinding offsets. Finding the tables and reading them: each
-source.
+Owns the delivery guarantee of each mode, and altering and rewinding offsets. Each source finds and reads its tables.
 
 Invariant: offsets have Confluent's form, so one of these sources can continue where another stopped.
 """
@@ -36,5 +35,5 @@ class TableSource(ReadConnector[T], SourceConnector):
     def offsets_at(
         self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
     ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
-        """By the rows' timestamps, in the modes that have them."""
+        """Compute offsets by the rows' timestamps, in the modes that have them."""
         return rewound(time_ms, committed, has_timestamp=self.read(config).mode.has_timestamp)

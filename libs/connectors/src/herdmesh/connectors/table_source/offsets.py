@@ -1,6 +1,6 @@
-"""How far a source has read a table: source partitions and offsets as Confluent's JDBC source writes them.
+"""Progress of a source in a table: source partitions and offsets as Confluent's JDBC source writes them.
 
-Owns their form and their check, so that a connector can be taken over from Java and given back. The SQL of the rows
+Owns their form and their check, so that a connector can be taken over from Java and returned. The SQL of the rows
 after a place: each source's plan.
 
 Invariant: a place written and read again is the same place, to the microsecond.
@@ -20,13 +20,13 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def table_partition(table: str) -> dict[str, Any]:
-    """The source partition of a table; the order of its members counts."""
+    """Return the source partition of a table; the order of its members matters."""
     return {"protocol": "1", "table": table}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """After the row with this number, this moment, or both; all None = before the first row."""
+    """Position after the row with this number, this moment, or both; all None = before the first row."""
 
     number: int | None = None
     moment_us: int | None = None
@@ -34,8 +34,9 @@ class Place:
 
     @classmethod
     def of(cls, offset: Mapping[str, Any] | None) -> Place:
-        """From a stored offset; members that are none of ours are passed over. Raises ConfigError for one that cannot
-        have been written by us or Java."""
+        """Parse a stored offset; unknown members are ignored. Raises ConfigError for an offset that neither Herdmesh
+        nor Java can have written.
+        """
         if offset is None:
             return cls()
         number, ms = _number(offset, _INCREMENTING), _number(offset, _TIMESTAMP)
@@ -44,12 +45,12 @@ class Place:
             raise ConfigError(f"The source offset {dict(offset)} needs a number from 0 to 999999999 under '{_NANOS}'")
         if ms is None:
             return cls(number)
-        # As in Java: with nanoseconds, they are all below the second.
+        # As in Java: the nanoseconds, if present, contain the whole part below the second.
         moment_us = ms * 1_000 if nanos is None else ms // 1_000 * 1_000_000 + nanos // 1_000
         return cls(number, moment_us)
 
     def offset(self) -> dict[str, Any] | None:
-        """As `JdbcSourceConnector` writes it; None = before the first row."""
+        """Return the offset as `JdbcSourceConnector` writes it; None = before the first row."""
         found: dict[str, Any] = {}
         if self.number is not None:
             found[_INCREMENTING] = self.number
@@ -69,7 +70,9 @@ def _number(offset: Mapping[str, Any], key: str) -> int | None:
 
 
 def check_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
-    """Raises ConfigError unless it is an offset of this connector, by its source partition; None = forgotten."""
+    """Raise ConfigError unless it is an offset of this connector, by its source partition; None = a
+    deleted offset.
+    """
     if partition is None:
         raise ConfigError("Source partition may not be null")
     is_table = isinstance(partition.get("table"), str) and partition.get("protocol") == "1"
@@ -85,8 +88,9 @@ def check_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] 
 def rewound(
     time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]], *, has_timestamp: bool
 ) -> list[tuple[OffsetMap | None, OffsetMap | None]] | None:
-    """Offsets before the first row whose moment is not older than that (`SourceConnector.offsets_at`); those that are
-    there already stay. None where the mode has no moments."""
+    """Return offsets before the first row whose moment is `time_ms` or later (`SourceConnector.offsets_at`); offsets
+    that are already before it stay. None if the mode has no moments.
+    """
     if not has_timestamp:
         return None
     before_us = time_ms * 1_000 - 1

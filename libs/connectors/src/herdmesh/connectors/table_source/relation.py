@@ -1,6 +1,6 @@
 """A table, view or query as a source reads it: its SQL, its topic and its source partition.
 
-Owns no SQL of rows: that is each source's plan.
+Owns no SQL of rows: that is in each source's plan.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class Relation:
     """One table, view or query."""
 
     label: str
-    """For messages."""
+    """Name for messages."""
     source: str
-    """Its text in SQL's FROM."""
+    """Text for SQL's FROM."""
     topic: str
     schema_name: str | None
-    """The name of its records' schema; None = a query, whose schema has no name."""
+    """Name of the records' schema; None = a query, whose schema has no name."""
     partition: Mapping[str, Any]
-    """The source partition, as the offsets topic has it."""
+    """Source partition, as in the offsets topic."""

@@ -1,6 +1,7 @@
-"""Settings that all sources of tables share: the keys of Confluent's JDBC source, in its words, and the modes.
+"""Settings that all sources of tables share: the keys of Confluent's JDBC source, in its words, and
+the modes.
 
-Owns the definitions of the shared keys and what they mean for reading. Which tables there are, and further keys:
+Owns the definitions of the shared keys and their meaning for reading. The selection of tables, and further keys:
 `postgres.source.settings` and `spark.jdbc_source.settings`.
 
 Invariant: a shared key means the same in every source of tables.
@@ -32,7 +33,7 @@ ZONE = "db.timezone"
 POLL_MS, MAX_ROWS, DELAY_MS = "poll.interval.ms", "batch.max.rows", "timestamp.delay.interval.ms"
 TOPIC_PREFIX = "topic.prefix"
 TASK_TABLES = "tables"
-"""The tables of one task, in its config."""
+"""Key of a task's config: its tables."""
 JAVA_CLASSES = frozenset((
     "io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector",
     "JdbcSourceConnector", "JdbcSource",
@@ -45,7 +46,7 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
 class Mode(StrEnum):
-    """How new and changed rows are told from those that were read."""
+    """How new and changed rows are distinguished from rows already read."""
 
     BULK = "bulk"
     INCREMENTING = "incrementing"
@@ -54,12 +55,12 @@ class Mode(StrEnum):
 
     @property
     def has_timestamp(self) -> bool:
-        """True where a row has a moment of its last change."""
+        """True if a row has the moment of its last change."""
         return self in (Mode.TIMESTAMP, Mode.TIMESTAMP_INCREMENTING)
 
     @property
     def has_number(self) -> bool:
-        """True where a row has a number that grows."""
+        """True if a row has an increasing number."""
         return self in (Mode.INCREMENTING, Mode.TIMESTAMP_INCREMENTING)
 
 
@@ -106,11 +107,11 @@ _SHARED = (
               "Delay Interval (ms)"),
 )  # fmt: skip
 KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _SHARED}
-"""The shared keys by their names, in the groups and positions that Confluent's connector has them."""
+"""The shared keys by name, in the groups and positions of Confluent's connector."""
 
 
 def login_keys(url_doc: str, group: str = "Database") -> tuple[ConfigKey, ConfigKey, ConfigKey]:
-    """The keys `connection.url`, `.user` and `.password`, as Confluent's JDBC connectors define them."""
+    """Return the keys `connection.url`, `.user` and `.password`, as Confluent's JDBC connectors define them."""
     return (
         ConfigKey(URL, Type.STRING, REQUIRED, _HIGH, url_doc, non_empty_string(), group, 1, "LONG", "JDBC URL"),
         ConfigKey(USER, Type.STRING, None, _HIGH, "JDBC connection user.", None, group, 2, "MEDIUM", "JDBC User"),
@@ -125,28 +126,31 @@ class TableSettings:
 
     mode: Mode
     incrementing: str
-    """The column with a number that grows; "" = the mode has none, or the source finds it."""
+    """The column with an increasing number; "" = the mode has none, or the source finds it."""
     timestamps: tuple[str, ...]
-    """Columns with the moment of a row's last change, of which the first that is not null counts; () = the mode has
-    none."""
+    """Columns with the moment of a row's last change; the first that is not null counts. () = the mode has
+    none.
+    """
     initial_us: int | None
-    """Where to begin without an offset, in microseconds since 1970; None = with the first row."""
+    """Start without an offset, in microseconds since 1970; None = at the first row."""
     from_now: bool
-    """Begin without an offset with the rows that come after the first look."""
+    """Start without an offset at the rows that are newer than the first query."""
     delay_ms: int
-    """How old the moment of a row must be before the row is read."""
+    """Minimum age of a row's moment before the row is read."""
     requires_not_null: bool
     query: str
-    """"" = tables are read."""
+    """"" = read tables."""
     suffix: str
-    """Appended to every query."""
+    """Text appended to every query."""
     topic_prefix: str
     poll_ms: int
     batch_rows: int
 
 
 def timestamps_of(values: Mapping[str, Any], mode: Mode) -> tuple[str, ...]:
-    """The timestamp columns that the config names. Raises ConfigError when the mode needs one and none is named."""
+    """Return the timestamp columns in the config. Raises ConfigError when the mode needs one and none is
+    named.
+    """
     found = tuple(one for one in values[TIMESTAMP] or () if one)
     if mode.has_timestamp and not found:
         raise ConfigError(f"{TIMESTAMP}: mode={mode} needs it", field=TIMESTAMP, fix="name a column")
@@ -154,8 +158,9 @@ def timestamps_of(values: Mapping[str, Any], mode: Mode) -> tuple[str, ...]:
 
 
 def shared_settings(config: Config, values: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
-    """The fields of `TableSettings` that every source reads in the same way: all but `mode`, `incrementing` and
-    `query`. Raises ConfigError whose field is the key."""
+    """Return the fields of `TableSettings` that every source reads in the same way: all but `mode`, `incrementing` and
+    `query`. Raises ConfigError whose field is the key.
+    """
     initial_ms = _initial_ms(config, values)
     return {
         "timestamps": timestamps_of(values, mode) if mode.has_timestamp else (),
@@ -171,7 +176,7 @@ def shared_settings(config: Config, values: Mapping[str, Any], mode: Mode) -> di
 
 
 def _initial_ms(config: Config, values: Mapping[str, Any]) -> int | None:
-    """Where to begin, in milliseconds since 1970; also by Aiven's key, whose 0 means all rows since 1970."""
+    """Return the start in milliseconds since 1970; also from Aiven's key, whose 0 means all rows since 1970."""
     text = (config.get(INITIAL_MS) or "").strip()
     if values[TIMESTAMP_INITIAL] is not None or not text:
         return values[TIMESTAMP_INITIAL]

@@ -1,9 +1,9 @@
-"""The base class of tasks that read tables: which table is read next, and how far each has been read.
+"""Base class of tasks that read tables: the schedule of tables, and the progress in each.
 
-Owns the schedule of the tables and their places. Opening a pass over a table, and the connection, is each source's.
+Owns the schedule of the tables and their places. Each source owns its connection and opens passes over its tables.
 
 Invariant: a table's place moves only by batches that were handed to the run, in their order; after any failure, reading
-continues behind the last of them.
+continues after the last of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herdmesh.sdk import SourceBatch, SourceTask, SourceTaskContext
 CONNECT_AGAIN_S: Final = 1.0
 """Pause before the next connection attempt after an error."""
 TIES_MAX: Final = 100_000
-"""Rows with the same place that are kept in memory until the place changes."""
+"""Maximum rows with the same place that are kept in memory until the place changes."""
 
 
 class Sweep(Protocol):
@@ -40,7 +40,7 @@ class Sweep(Protocol):
         ...
 
     def batch(self, rows_max: int) -> SourceBatch | None:
-        """The next batch, of about `rows_max` rows; None = the end, and the sweep is closed."""
+        """Return the next batch, of about `rows_max` rows; None = the end, and the sweep is closed."""
         ...
 
     def close(self) -> None:
@@ -50,14 +50,14 @@ class Sweep(Protocol):
 
 @dataclass(slots=True, eq=False)
 class TableProgress:
-    """One table, or the query, and how far it has been read."""
+    """One table, or the query, and the progress of reading it."""
 
     relation: Relation
     place: Place
     from_now: bool
-    """Its place is the time at which the database is asked first."""
+    """Start at the time of the first query."""
     due_s: float = 0.0
-    """When it is read next, by the monotonic clock."""
+    """Time of the next read, by the monotonic clock."""
 
 
 T = TypeVar("T", bound=TableSettings)
@@ -65,7 +65,7 @@ P = TypeVar("P", bound=TableProgress)
 
 
 class TableSourceTask(SourceTask, Generic[T, P]):
-    """Reads its tables, or the query, in turn. The database is not asked before the first poll, which is retried."""
+    """Reads its tables, or the query, in turn. Connects to the database at the first poll, which is retried."""
 
     _settings: T
     _context: SourceTaskContext
@@ -75,7 +75,8 @@ class TableSourceTask(SourceTask, Generic[T, P]):
 
     def may_yield(self) -> bool:
         """False in the middle of a table without places, and until all such tables were read, because the next run
-        reads them anew. False among rows of one place."""
+        reads them again from the beginning. False among rows of one place.
+        """
         if self._settings.mode is Mode.BULK:
             return self._sweep is None and all(table.due_s > 0.0 for table in self._tables)
         return self._sweep is None or not self._sweep.is_among_ties
@@ -85,11 +86,11 @@ class TableSourceTask(SourceTask, Generic[T, P]):
         """Open a sweep (`_open`) if the table may have new rows. Returns a batch only to store a place."""
 
     def _wait_for_rows(self, looked_at: set[P]) -> bool:
-        """Called when no table is due. True = look at the tables again that were taken out of `looked_at`."""
+        """Called when no table is due. True = check the tables again that were removed from `looked_at`."""
         return False
 
     def _start_place(self, offset: Mapping[str, Any] | None) -> tuple[Place, bool]:
-        """Where to begin with this stored offset, and whether that is the time of the first look instead."""
+        """Return the start for this stored offset, and whether the time of the first query replaces it."""
         settings = self._settings
         if settings.mode is Mode.BULK:
             return Place(), False
@@ -103,7 +104,7 @@ class TableSourceTask(SourceTask, Generic[T, P]):
         return max(1, int((due_s - time.monotonic()) * 1000))
 
     def _poll_tables(self) -> SourceBatch | None:
-        """The next batch of the tables that are due; each is looked at once."""
+        """Return the next batch of the due tables; each table is checked once."""
         looked_at: set[P] = set()
         while True:
             was_reading = self._sweep is not None
@@ -125,19 +126,19 @@ class TableSourceTask(SourceTask, Generic[T, P]):
         self._sweep, self._swept = sweep, table
 
     def _put_off(self, table: P) -> None:
-        """The table has been read: it is due again after the poll interval, behind all others."""
+        """Mark the table as read: it is due again after the poll interval, behind all others."""
         table.due_s = time.monotonic() + self._settings.poll_ms / 1000
         self._tables.remove(table)
         self._tables.append(table)
 
     def _close_sweep(self) -> None:
-        """End the open sweep, if there is one. Places stay."""
+        """Close the open sweep, if there is one. Places stay."""
         if self._sweep is not None:
             self._sweep.close()
         self._sweep = self._swept = None
 
     def _next_batch(self) -> SourceBatch | None:
-        """The next batch of the open sweep; None = there is no sweep, or it has ended."""
+        """Return the next batch of the open sweep; None = there is no sweep, or it has ended."""
         if self._sweep is None or self._swept is None:
             return None
         batch = self._sweep.batch(max(1, min(self._settings.batch_rows, self._context.poll_records_max())))

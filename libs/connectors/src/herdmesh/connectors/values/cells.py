@@ -1,13 +1,13 @@
-"""CSV cells of values under a schema: a column for each field.
+"""CSV cells of values with a schema: a column for each field.
 
-Owns the form of a cell. Numbers, booleans and texts are themselves; the rest is as in JSON (`payloads`).
+Owns the form of a cell. Numbers, booleans and texts are unchanged; the rest is as in JSON (`payloads`).
 
     Decimal              all its digits, without an exponent
     Date                 days since 1970; Time: milliseconds of the day; Timestamp: milliseconds since 1970
     bytes                Base64
     array, map, struct   JSON
 
-Invariant: a text (`pa.string`) is to be quoted, another text (`pa.large_string`) is a cell as it is.
+Invariant: a `pa.string` column is to be quoted, a `pa.large_string` column has finished cells.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NESTED: dict[str, type] = {"ARRAY": list, "MAP": dict, "STRUCT": Struct}
 
 @lru_cache(maxsize=1_000)
 def cell_writer(schema: Schema, *, defaults: bool = True) -> ArrowWriter:
-    """What makes the columns of a schema, made once."""
+    """Return the writer of a schema's columns; create it once for each schema."""
     return ArrowWriter(schema, _Cells(defaults=defaults))
 
 

@@ -1,4 +1,5 @@
-"""Arrow columns of rows without a schema: one column per top-level field, its type inferred from the data and widened.
+"""Arrow columns of rows without a schema: one column per top-level field, its type inferred from the
+data and widened.
 
 Owns the inference and the widening between chunks of one file. Knows nothing of files or Kafka.
 
@@ -27,7 +28,7 @@ from herdmesh.sdk import DataError
 from herdmesh.sdk.arrow.writing import column_name
 
 pa: Any = pyarrow
-"""Untyped: the stubs type an array by its elements, which are only known when the data is seen."""
+"""Untyped: the stubs type an array by its elements, which are known only at run time."""
 Array = Any
 Chunk = dict[str, Array]
 """Columns of equal length by name."""
@@ -36,16 +37,18 @@ VALUE_COLUMN = "value"
 _values_of: Any = dict[str, Any].values
 _EXACT_IN_DOUBLE = 1 << 53
 _INT64 = range(-(1 << 63), 1 << 63)
-"""For plain ints alone: a range is searched through for one of a class of its own."""
+"""For exact ints only: a membership test of another class would search the whole range."""
 _TAKEN_AS_WELL: dict[Any, frozenset[type]] = {pa.binary(): frozenset((str,)), pa.float64(): frozenset((bool, Float32))}
-"""What Arrow silently takes for another type: the bytes of a string, 1.0 for true, all digits of a float."""
+"""Values that Arrow silently converts to another type: the bytes of a string, 1.0 for true, all digits
+of a float.
+"""
 _NESTED: frozenset[type] = frozenset((dict, list, type(None)))
 _NUMBERS = frozenset((pa.int64(), pa.float32(), pa.float64()))
 _PLAIN = frozenset((pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary()))
 
 
 def chunk_of(rows: Sequence[Any]) -> Chunk:
-    """Columns of one batch of rows, in the order in which fields first appear."""
+    """Return the columns of one batch of rows, in the order in which fields first appear."""
     if any(type(row) is not dict for row in rows):
         rows = [_as_object(row) for row in rows]
     keys = list(rows[0]) if rows else []
@@ -57,7 +60,9 @@ def chunk_of(rows: Sequence[Any]) -> Chunk:
 
 
 def _names_of(keys: Sequence[Any]) -> list[str]:
-    """Raises DataError for two keys of one name (the number 1 and the text "1"): one of their values would be lost."""
+    """Return the field names. Raises DataError for two keys with one name (the number 1 and the text "1"): one of their
+    values would be lost.
+    """
     names = list(map(column_name, keys))
     if len(set(names)) < len(names):
         name = next(one for one in names if names.count(one) > 1)
@@ -66,7 +71,7 @@ def _names_of(keys: Sequence[Any]) -> list[str]:
 
 
 def _has_exactly(names: list[str]) -> Callable[[dict[str, Any]], bool]:
-    """True for an object with these fields in this order."""
+    """Return a check for an object with exactly these fields in this order."""
     return lambda row: list(row) == names
 
 
@@ -77,7 +82,7 @@ def _as_object(row: Any) -> dict[str, Any]:
 
 
 def column_of(values: Sequence[Any]) -> Array:
-    """The values of one field as the narrowest of the plain types that holds them all."""
+    """Return the values of one field in the narrowest plain type that fits all of them."""
     try:
         column = pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
@@ -120,7 +125,9 @@ def _kind(value: Any) -> str:
 
 
 def _decimals(values: Sequence[Any]) -> Array | None:
-    """Decimals in the narrowest of Arrow's types that has the digits of all; None = there is none."""
+    """Return decimals in the narrowest of Arrow's types that has the digits of all of them; None = there
+    is none.
+    """
     scale = max(0, *(-value.as_tuple().exponent for value in values if value is not None))
     for kind, digits in ((pa.decimal128, 38), (pa.decimal256, 76)):
         try:
@@ -135,7 +142,9 @@ def _fits_double(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A value as text: strings as they are, bytes as Base64, what is no number by its name, all else as JSON."""
+    """Return a value as text: strings unchanged, bytes as Base64, NaN and infinities by their names, all
+    else as JSON.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()  # a lone surrogate has no UTF-8
     if isinstance(value, bytes | bytearray | memoryview):
@@ -150,12 +159,12 @@ def text_of(value: Any) -> str:
 def table_of(
     chunks: Sequence[Chunk], row_counts: Sequence[int], number_texts: Callable[[Array], Array] | None = None
 ) -> pyarrow.Table:
-    """One table of all chunks: a field a chunk does not have is null there, types are widened over all.
+    """Join all chunks to one table: a field that a chunk lacks is null there, types are widened over all.
 
-    A field without a single value has no type and is left out: any type made up for it would clash with the one another
-    file finds (Spark cannot merge them, a missing column it can). Rows of nothing but nulls have a column `value`.
-    `number_texts`: how a format of texts writes a part of numbers whose types differ from those of others; without it
-    they become doubles.
+    A field without a single value has no type and is left out: an invented type would clash with the type in another
+    file (Spark cannot merge them, but accepts a missing column). Rows of nothing but nulls have a column `value`.
+    `number_texts`: converts numbers to text for a text format, if the chunks have different number types; without it
+    such numbers become doubles.
     """
     columns: dict[str, Any] = {}
     for name in dict.fromkeys(name for chunk in chunks for name in chunk):
@@ -187,6 +196,6 @@ def _as_text(part: Array) -> Array:
     if part.type == pa.string():
         return part
     values: list[Any] = part.to_pylist()
-    if part.type == pa.float32():  # which prints its own digits, not a double's
+    if part.type == pa.float32():  # a float32 prints its own digits, not a double's
         values = [None if value is None else Float32(value) for value in values]
     return pa.array([None if value is None else text_of(value) for value in values], pa.string())

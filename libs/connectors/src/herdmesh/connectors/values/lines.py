@@ -1,4 +1,4 @@
-"""Lines of text made of values: texts and bytes as they are, all else as JSON.
+"""Lines of text from values: texts and bytes unchanged, all else as JSON.
 
 Owns the choice. The JSON: `payloads`. Invariant: one line for each value, apart from line ends in texts and bytes
 themselves; a tombstone's is `null`.
@@ -18,12 +18,12 @@ _AS_THEY_ARE = frozenset((str, bytes, bytearray, memoryview))
 
 
 def is_text(schema: Schema | None) -> bool:
-    """Whether values under this schema are texts or bytes by themselves, whatever the schema's name."""
+    """Return whether values with this schema are plain texts or bytes; the schema's name does not matter."""
     return schema is not None and schema.type in ("STRING", "BYTES") and schema.name not in LOGICAL
 
 
 def lines_of(values: Sequence[Any], schema: Schema | None, writer: Payloads) -> bytes:
-    """A line for each value. Raises DataError for one that does not fit its schema."""
+    """Return one line for each value. Raises DataError for a value that does not fit its schema."""
     if schema is not None:
         if not is_text(schema):
             return writer.lines(values, schema)
@@ -35,13 +35,13 @@ def lines_of(values: Sequence[Any], schema: Schema | None, writer: Payloads) -> 
     if schema is None or schema.type == "STRING":
         try:
             return "\n".join([*values, ""]).encode("utf-8", "replace")  # a lone surrogate has no UTF-8
-        except TypeError:  # not all are texts
+        except TypeError:  # some values are no texts
             pass
     return b"".join([text_of(value, schema, writer) + b"\n" for value in values])
 
 
 def texts_of(values: Sequence[Any], schema: Schema | None, writer: Payloads) -> list[bytes]:
-    """`text_of` of each; of none in a column of texts or bytes, `null`."""
+    """Return `text_of` of each value; a null in a column of texts or bytes is `null`."""
     if schema is not None and not is_text(schema):
         return writer.texts(values, schema)
     kinds = set(map(type, values))
@@ -53,7 +53,7 @@ def texts_of(values: Sequence[Any], schema: Schema | None, writer: Payloads) -> 
 
 
 def text_of(value: Any, schema: Schema | None, writer: Payloads) -> bytes:
-    """One value: a text or bytes as they are, all else as JSON. Raises as `lines_of`."""
+    """Return one value: a text or bytes unchanged, all else as JSON. Raises like `lines_of`."""
     fits = schema is None or schema.type == ("STRING" if isinstance(value, str) else "BYTES")
     if isinstance(value, str) and fits:
         return value.encode("utf-8", "replace")
@@ -63,5 +63,5 @@ def text_of(value: Any, schema: Schema | None, writer: Payloads) -> bytes:
 
 
 def _as_read(values: Sequence[Any]) -> bytes | None:
-    """The lines of texts as they came from Kafka; None where they have to be read."""
+    """Return the lines of texts from Kafka's bytes; None if the texts must be decoded."""
     return values.joined(b"\n") if isinstance(values, UnreadTexts) else None

@@ -1,7 +1,7 @@
 """JSON of values: the one form in which file, HTTP and text sinks write them.
 
-Owns the JSON of a value, with a schema and without. Under a schema it is JsonConverter's payload. Without one it is the
-same, and a value that JsonConverter refuses (it has no class for it) is written as its counterpart under a schema: a
+Owns the JSON of a value, with a schema and without. With a schema it is JsonConverter's payload. Without one it is the
+same, and a value that JsonConverter refuses (it has no class for it) is written like its counterpart with a schema: a
 BigDecimal as a number, a date as milliseconds since 1970, a struct as an object.
 
     numbers    as they are, exactly; NaN and the infinities are the texts "NaN", "Infinity", "-Infinity"
@@ -45,7 +45,7 @@ _encode_lines = msgspec.json.Encoder(decimal_format="number").encode_lines
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 _NO_NUMBER = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
-"""How a double that is no number, or is infinite, begins in msgpack; a text may look so, too."""
+"""First bytes of a double in msgpack that is NaN or infinite; a text may contain them, too."""
 _NULL = re.compile(rb"null")
 _BETWEEN = "\x7f"
 _BETWEEN_BYTES = _BETWEEN.encode()
@@ -57,11 +57,12 @@ _SCALARS_AND_CONTAINERS = _SCALARS | _CONTAINERS
 
 
 class Payloads:
-    """Writes the values of one sink."""
+    """JSON writer for the values of one sink."""
 
     def __init__(self, *, numeric: bool = True, defaults: bool = True) -> None:
-        """`numeric`: decimals are numbers, not Base64. `defaults`: a null under a schema with a default is that default
-        (`replace.null.with.default` of the converter that read it)."""
+        """`numeric`: write decimals as numbers instead of Base64. `defaults`: write a null as the default of its
+        schema, if there is one (`replace.null.with.default` of the converter that read it).
+        """
         self._texts = Texts(numeric, defaults)
         self._converter = JsonConverter()
         self._converter.configure(
@@ -74,14 +75,14 @@ class Payloads:
         )
 
     def texts(self, values: Sequence[Any], schema: Schema | None) -> list[bytes]:
-        """The JSON of each value. Raises DataError for one that does not fit the schema."""
+        """Return the JSON of each value. Raises DataError for a value that does not fit the schema."""
         if schema is None:
             return self._schemaless_texts(values)
         texts = self._converter.write_many(values, schema)
         return [b"null" if text is None else text for text in texts] if None in texts else cast("list[bytes]", texts)
 
     def lines(self, values: Sequence[Any], schema: Schema | None) -> bytes:
-        """The JSON of each value, with a line feed behind each and none within. Raises as `texts`."""
+        """Return the JSON of each value, with one line feed after each and none within. Raises like `texts`."""
         if (schema is None or _is_plain_text(schema)) and (texts := _text_lines(values)) is not None:
             return texts
         if schema is not None:
@@ -90,15 +91,15 @@ class Payloads:
         try:
             data = _encode_lines(values)
         except (OverflowError, UnicodeEncodeError, TypeError):
-            pass  # a lone surrogate, or a type of Connect's own: one by one
+            pass  # a lone surrogate, or a type of Connect's: convert one by one
         else:
-            # What is no number is `null` to msgspec. The pattern is found in half the time of `in`.
+            # msgspec writes NaN and the infinities as `null`. The pattern takes half the time of `in`.
             if of_json or not _NULL.search(data) or not _has_no_number(values):
                 return data
         return b"".join([self._schemaless(value) + b"\n" for value in values])
 
     def with_defaults(self, values: Sequence[Any], schema: Schema) -> Sequence[Any]:
-        """The values with the schema's default for each null, if nulls stand for defaults and there is one."""
+        """Replace each null by the schema's default, if the writer is configured to and there is one."""
         default = schema.default
         if default is None or not self._texts.replace_null:
             return values
@@ -107,11 +108,11 @@ class Payloads:
     def _schemaless_texts(self, values: Sequence[Any]) -> list[bytes]:
         try:
             texts = [jackson.dumps(value, whole=True) for value in values]
-        except DataError:  # one of them has what JsonConverter has no class for
+        except DataError:  # JsonConverter has no class for a value
             return [self._schemaless(value) for value in values]
         if jackson.is_of_json(values):
             return texts
-        # As `_schemaless`, for those alone that it may change.
+        # Like `_schemaless`, for only those values that it may change.
         for place, text in enumerate(texts):
             if b"[[" in text:
                 texts[place] = self._schemaless(values[place])
@@ -123,13 +124,13 @@ class Payloads:
         except DataError:
             pass
         else:
-            # What may be a list of lists may be a map whose keys are no texts, too, which is an object here.
+            # A text with `[[` may be a list of lists, or a map whose keys are no texts, which must be an object here.
             if b"[[" not in data or _is_known(value):
                 return data
         return jackson.dumps(self._known(value), whole=True)
 
     def _known(self, value: Any) -> Any:
-        """The value with nothing in it that JsonConverter has no class for."""
+        """Convert everything in the value that JsonConverter has no class for."""
         kind = cast("type[object]", type(value))
         if kind is dict or isinstance(value, dict):
             members = cast("dict[Any, Any]", value)
@@ -153,17 +154,17 @@ class Payloads:
 
 @lru_cache(maxsize=8)
 def payloads(*, numeric: bool = True, defaults: bool = True) -> Payloads:
-    """The writer with these settings. For one thread."""
+    """Return the cached writer with these settings. Not thread-safe."""
     return Payloads(numeric=numeric, defaults=defaults)
 
 
 def texts_of(values: Sequence[Any], schema: Schema | None) -> list[bytes]:
-    """`Payloads.texts` of numbers that are numbers, and defaults for nulls."""
+    """Return `Payloads.texts` with decimals as numbers and defaults for nulls."""
     return payloads().texts(values, schema)
 
 
 def _ascii(text: str) -> bytes:
-    """JSON in ASCII: what is no ASCII can only stand in a text, where it may be escaped."""
+    """Escape JSON to ASCII: other characters occur only in texts, where they may be escaped."""
     if text.isascii():
         return text.encode()
     return "".join(char if char < "\x80" else _escaped(char) for char in text).encode()
@@ -175,12 +176,12 @@ def _escaped(char: str) -> str:
 
 
 def _name(key: Any) -> str:
-    """A key of a map without a schema as the name of a member."""
+    """Return a key of a map without a schema as a member's name."""
     return key if isinstance(key, str) else java_text(key)
 
 
 def _is_known(value: Any) -> bool:
-    """Whether JsonConverter knows all that is in the value: the like of what `Payloads._known` makes."""
+    """Return whether JsonConverter has a class for everything in the value: the check for `Payloads._known`."""
     kind = cast("type[object]", type(value))
     if kind is dict:
         members = cast("dict[Any, Any]", value)
@@ -202,19 +203,19 @@ def _is_plain_text(schema: Schema) -> bool:
 
 
 def _text_lines(values: Sequence[Any]) -> bytes | None:
-    """The lines of values that are all texts; None where they are not, or have half a surrogate pair.
+    """Return the lines of values that are all texts; None if they are not, or have a lone surrogate.
 
-    The texts are written as one, with a character between them that JSON does not escape, in half the time of one by
-    one; one by one where a text has that character.
+    The texts are encoded as one text, with a separator that JSON does not escape, in half the time of encoding one by
+    one. A text that contains the separator makes it encode one by one.
     """
     try:
         if isinstance(values, UnreadTexts):
             joined = values.joined(_BETWEEN_BYTES)
-            if joined is None:  # with a null, or malformed
+            if joined is None:  # a null among them, or malformed
                 return _encode_lines(values)
             data = _encode(str(joined, "utf-8")[:-1])
         elif len(values) and type(values[0]) is dict:
-            return None  # an error in `join` takes longer than this look
+            return None  # this check is cheaper than an error in `join`
         else:
             data = _encode(_BETWEEN.join(values))
         if data.count(_BETWEEN_BYTES) == len(values) - 1:
@@ -225,7 +226,7 @@ def _text_lines(values: Sequence[Any]) -> bytes | None:
 
 
 def _has_no_number(values: Sequence[Any]) -> bool:
-    """Whether there is a float in the values, which msgspec could write, that is no number, or is infinite."""
+    """Return whether a float in the values (all of which msgspec can write) is NaN or infinite."""
     items: list[Any] = list(values)
     try:
         if _NO_NUMBER.search(_pack(items)) is None:

@@ -1,8 +1,9 @@
-"""Isolation of bad records: one record that cannot be written is refused, and the others of its batch are written.
+"""Isolation of bad records: one record that cannot be written is refused, and the others of its batch
+are written.
 
 Owns finding it. The reaction: `errors.tolerance` (`TaskContext.give_up`).
 
-Invariant: every record of a batch is in one of the results, or was refused; their order stays.
+Invariant: every record of a batch is in one of the results, or was refused; the order is kept.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from herdmesh.sdk import ConfigError, ConnectError, RecordError, RetriableError,
 
 T = TypeVar("T")
 Refuse = Callable[[SinkBatch, int, BaseException], None]
-"""`TaskContext.give_up`: told of a batch, a place in it and why. Raises where the run is to end for it."""
+"""`TaskContext.give_up`: reports a failed record by batch, place and error. Raises if the error must
+end the run.
+"""
 _OF_NO_RECORD = (ConfigError, RetriableError, RecordError)
 
 
 def taken(batch: SinkBatch, convert: Callable[[SinkBatch], T], refuse: Refuse) -> list[tuple[SinkBatch, T]]:
-    """What `convert` makes of the batch. Where it raises, for one of the records, what it makes of the parts of the
-    batch between those that it raises for; these are refused, in their order.
+    """Return the result of `convert` for the batch. If it raises for a record, bisect the batch: return the results of
+    the parts between bad records, and refuse the bad records, in order.
 
-    A bad record costs a few conversions of a part of the batch, a good batch none beside its own.
+    A bad record costs a few conversions of parts of the batch; a good batch costs no extra conversion.
     """
     try:
         return [(batch, convert(batch))]
@@ -44,8 +47,9 @@ def taken(batch: SinkBatch, convert: Callable[[SinkBatch], T], refuse: Refuse) -
 
 
 def part_of(batch: SinkBatch, begin: int, end: int) -> SinkBatch:
-    """The records of a batch from one place to another, not empty. Offsets that were read and have no record go with
-    the records at the batch's own ends."""
+    """Return the records of a batch from place `begin` to `end`, at least one. Read offsets without a record belong to
+    the first or last part.
+    """
     return replace(
         batch,
         first_offset=batch.first_offset if begin == 0 else batch.offsets[begin],
@@ -59,8 +63,9 @@ def part_of(batch: SinkBatch, begin: int, end: int) -> SinkBatch:
 
 
 def chosen_of(batch: SinkBatch, places: Sequence[int]) -> SinkBatch:
-    """Some records of a batch, at least one, in the order of their places: their values, and what finds them again.
-    Keys, times and headers are there only where nothing else does."""
+    """Return some records of a batch, at least one, in the order of their places: their values, and the data to find
+    them again. Keys, times and headers are included only if the batch has no originals.
+    """
 
     def chosen(column: Sequence[Any]) -> list[Any]:
         return [column[place] for place in places] if len(column) else []
