@@ -129,7 +129,9 @@ class DatagenTask(SourceTask):
         )
 
     def wake_after_ms(self) -> int:
-        """Never 0, because a run with a wake time of 0 never ends while it is idle."""
+        """Return the time until the next record is due. Never 0, because with 0 the loop would keep the idle
+        run warm.
+        """
         return _DONE_MS if self._is_done else max(1, int(self._pace.wait_s(time.monotonic()) * 1000))
 
     def _end(self) -> None:

@@ -1,8 +1,8 @@
-"""Base classes of the mirror's three connectors, and the record batches of those that write records of their own.
+"""Base classes of the mirror's three connectors, and the record batches of heartbeats and checkpoints.
 
-Owns the checks of source partitions that a user names, and what `MirrorHeartbeatConnector` and
-`MirrorCheckpointConnector` have in common: they write records to a topic of their own, and their source offset is not a
-position to resume from.
+Owns the checks of source partitions in users' requests, and the common base of `MirrorHeartbeatConnector` and
+`MirrorCheckpointConnector`: they write records to a topic of their own, and their source offset is not a position to
+resume from.
 
 Invariant: such a record and its source offset are one transaction.
 """
@@ -22,15 +22,15 @@ S = TypeVar("S")
 
 
 class MirrorConnector(ReadConnector[S], SourceConnector):
-    """A connector of MirrorMaker 2's, as far as docs/connectors/mirror.md says."""
+    """Base class of MirrorMaker 2's connectors, with the differences that docs/connectors/mirror.md lists."""
 
     version = "4.3.1"
-    """MirrorMaker's version whose behaviour the connectors have."""
+    """The MirrorMaker version whose behaviour the connectors have."""
     default_converters = CONVERTERS
 
     @classmethod
     def client_problems(cls, config: Config) -> Sequence[ConfigError]:
-        """Client settings with which a run would fail; checked when a config is validated."""
+        """Return errors of client settings with which a run would fail; called when a config is validated."""
         return ()
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
@@ -39,14 +39,14 @@ class MirrorConnector(ReadConnector[S], SourceConnector):
 
 
 class EmittingConnector(MirrorConnector[S]):
-    """A connector that writes records of its own: heartbeats or checkpoints."""
+    """Base class of connectors that write records of their own: heartbeats or checkpoints."""
 
     partition_texts: ClassVar[tuple[str, ...]]
     """Keys of a source partition whose values are texts."""
     has_partition_number: ClassVar[bool] = False
 
     def exactly_once_support(self, config: Config) -> bool | None:
-        """A record and its source offset are one transaction."""
+        """True, because a record and its source offset are one transaction."""
         return True
 
     def alter_offsets(
@@ -63,8 +63,9 @@ class EmittingConnector(MirrorConnector[S]):
 
 
 def check_partition(partition: Mapping[str, Any] | None, texts: Sequence[str], *, numbered: bool) -> None:
-    """Check a source partition that a user named: texts under these keys and, if `numbered`, a partition number.
-    Raises ConfigError."""
+    """Check a source partition in a user's request: texts under these keys and, if `numbered`, a partition number.
+    Raises ConfigError.
+    """
     if partition is None:
         raise ConfigError("Source partitions may not be null")
     for key in texts:
@@ -89,7 +90,7 @@ def make_topic(context: SourceTaskContext, topic: str, replication_factor: int, 
 def emitted_batch(
     topic: str, key: bytes, value: bytes, partition: Mapping[str, Any], offset: Mapping[str, Any], now_ms: int
 ) -> SourceBatch:
-    """A batch of one record; `offset`: what to store in its source offset, beside the constant offset 0."""
+    """Return a batch of one record; `offset`: members of its source offset, beside the constant offset 0."""
     return SourceBatch(
         topic,
         [value],

@@ -1,7 +1,7 @@
 """Settings of the mirror's Kafka clients, read from the key prefixes of Java's MirrorMaker.
 
-Owns the prefixes and reading the keys below them. Translating a setting for librdkafka: `connect.client_settings`.
-Creates a client only to check its settings (`engine.trial`).
+Owns the prefixes and reading the keys with these prefixes. Translating a setting for librdkafka:
+`connect.client_settings`. Creates a client only to check its settings (`engine.trial`).
 
     SIDE.cluster.*                    every client of that cluster; SIDE is source or target
     consumer.*, SIDE.consumer.*       clients that read records; the later prefix wins
@@ -25,27 +25,27 @@ from herdmesh.sdk import Config, ConfigError, FieldViolation
 
 BOOTSTRAP, TARGET_BOOTSTRAP = "source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"
 _BOTH = ("consumer", "admin")
-"""Kinds whose settings have a prefix without a side, which counts for both."""
+"""Kinds of clients with a prefix without a side, which applies to both sides."""
 _MAX = 50
-"""Wrong settings found at once, at most."""
+"""Maximum number of wrong settings that are reported at once."""
 Own = dict[str, tuple[str, str]]
-"""Settings that a connector reads itself, with the key each was written as."""
+"""Settings that a connector reads itself, with the key in the config."""
 
 
 def prefixes_of(side: str, kind: str) -> tuple[str, ...]:
-    """Where the settings of a client are; the later win."""
+    """Return the prefixes of a client's settings; later ones win."""
     return f"{side}.cluster.", *((f"{kind}.",) if kind in _BOTH else ()), f"{side}.{kind}."
 
 
 def client_of(
     side: str, kind: str, config: Config, declared: Collection[str], own_names: Collection[str] = ()
 ) -> tuple[ClientSettings, Own]:
-    """A client of one of the clusters in librdkafka's words, with warnings under the keys that were written; those that
-    several clients take are told of one alone. Raises ConfigError whose field is the key.
+    """Return the settings of a client of one of the clusters in librdkafka's terms. Warnings have the keys of the
+    config; a key that several clients read has the warning of only one. Raises ConfigError whose field is the key.
 
     Args:
-        declared: keys that the connector defines, which are no client's though they begin like it.
-        own_names: settings that are not to reach the client.
+        declared: keys that the connector defines; they are no client settings although they begin like them.
+        own_names: settings that must not reach the client.
     """
     written: dict[str, str] = {}
     values: dict[str, str | None] = {}
@@ -76,11 +76,11 @@ def client_problems(
     own_names: Collection[str],
     clusters: Callable[[Config], Iterable[tuple[str, SourceCluster | Cluster]]],
 ) -> list[ConfigError]:
-    """Every client setting that a mirror would end with, under the keys that were written. Makes each client that
-    something is set of, and connects none.
+    """Return every client setting with which a mirror's run would fail, under the keys of the config. Creates each
+    client that has settings, without connecting it.
 
     Args:
-        clusters: reads a config: the side of each cluster, and how it is reached. Raises ConfigError.
+        clusters: reads a config: the side and the settings of each cluster. Raises ConfigError.
     """
     left, found = dict(config), dict[str, ConfigError]()
     while len(found) < _MAX:
@@ -90,9 +90,9 @@ def client_problems(
                     found.setdefault(one.field, ConfigError(one.message, field=one.field, fix=one.fix))
         except ConfigError as error:
             if error.field in declared or error.field not in left:
-                break  # not a client's: told elsewhere
+                break  # not a client setting: reported elsewhere
             found[error.field] = error
-            del left[error.field]  # and whatever else is wrong shows without it
+            del left[error.field]  # find the other errors without it
         else:
             break
     return list(found.values())
@@ -111,7 +111,7 @@ def _refused(
 
 
 def _is_told(side: str, kind: str, full: str) -> bool:
-    """Whether a warning of this key is this client's to give."""
+    """Return whether this client reports the warnings about this key."""
     if full.startswith(f"{side}.{kind}."):
         return True
     teller = "consumer" if side == "source" else "admin"
@@ -121,8 +121,9 @@ def _is_told(side: str, kind: str, full: str) -> bool:
 def cluster_of(
     side: str, name: str, bootstrap: str, config: Config, declared: Collection[str], client_id: str
 ) -> tuple[Cluster, list[FieldViolation]]:
-    """One of the clusters as offsets are dealt with, and what is to be warned of. Raises ConfigError whose field is the
-    key."""
+    """Return the settings of one of the clusters for offsets and groups, and their warnings. Raises ConfigError whose
+    field is the key.
+    """
     found = {kind: client_of(side, kind, config, declared)[0] for kind in ("admin", "consumer", "producer")}
     cluster = Cluster(
         name=name,

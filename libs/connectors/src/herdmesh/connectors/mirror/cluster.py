@@ -1,9 +1,10 @@
-"""Client of one of a mirror's two clusters: consumer groups, ends and settings of topics, MirrorMaker's own topics.
+"""Client of one of a mirror's two clusters: consumer groups, ends and settings of topics,
+MirrorMaker's own topics.
 
-Owns these clients. Copied records are read by `engine.source_cluster` and written by the run. Does not know the content
+Owns these clients. `engine.source_cluster` reads the copied records, and the run writes them. Does not know the content
 of MirrorMaker's topics.
 
-Invariant: no call waits longer than `CALL_TIMEOUT_S`; a missing answer is a RetriableError.
+Invariant: no call waits longer than `CALL_TIMEOUT_S`; a missing response is a RetriableError.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from herdmesh.kafka.groups import alter_group_offsets, describe_group, find_coor
 from herdmesh.kafka.listed_offsets import list_offsets
 
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
-"""What MirrorMaker's own topics are made with; each has one partition."""
+"""Topic settings of MirrorMaker's own topics; each has one partition."""
 _GONE = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
 _NO_GROUP = frozenset((KafkaError.GROUP_ID_NOT_FOUND,))
-#: What a broker says of a group whose members are there.
+#: A broker's errors about a group with active members.
 _IN_USE = frozenset((KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.NON_EMPTY_GROUP))
 _SILENT = frozenset((KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
 _SET, _TAKE_BACK = AlterConfigOpType.SET, AlterConfigOpType.DELETE
@@ -64,10 +65,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where it is and how it is reached, in librdkafka's words."""
+    """Address and client settings of a cluster, in librdkafka's terms."""
 
     name: str
-    """What the user calls it; for messages."""
+    """The user's name for it, for messages."""
     bootstrap_servers: str
     admin: ClientConfig
     consumer: ClientConfig
@@ -75,15 +76,16 @@ class Cluster:
     client_id: str
 
     def groups(self) -> list[str]:
-        """The consumer groups there are, sorted. Raises RetriableError, also when a broker does not tell of its own."""
+        """Return all consumer groups, sorted. Raises RetriableError, also when a broker does not list its groups."""
         found = self.asked(lambda: self._client().list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result())
         for error in found.errors:
             raise RetriableError(f"{self._called()}: {error}", waits_for=self._waits_for())
         return sorted(one.group_id for one in found.valid)
 
     def group_offsets(self, group: str) -> dict[PartitionId, tuple[int, str]]:
-        """Where a group is, with what it put beside that; without partitions it has no offset of. Raises
-        RetriableError."""
+        """Return a group's committed offsets and their metadata; partitions without an offset are missing.
+        Raises RetriableError.
+        """
         try:
             found = group_offsets(self._member(), self._client(), group, CALL_TIMEOUT_S)
         except KafkaException as error:
@@ -93,7 +95,7 @@ class Cluster:
         return {one.partition: (one.offset, one.metadata) for one in found}
 
     def is_idle(self, group: str) -> bool:
-        """True when nobody consumes with it, or there is no such group. Raises RetriableError."""
+        """True when the group has no active member or does not exist. Raises RetriableError."""
         try:
             found = describe_group(self._client(), group, CALL_TIMEOUT_S)
         except KafkaException as error:
@@ -103,8 +105,9 @@ class Cluster:
         return found.state in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
     def set_group_offsets(self, group: str, offsets: Mapping[PartitionId, tuple[int, str]]) -> bool:
-        """Have a group go on there; False when somebody consumes with it by now, which the brokers see to. Raises
-        RetriableError."""
+        """Set the committed offsets of a group; False when it has active members by now, which the brokers check.
+        Raises RetriableError.
+        """
         wanted = [TopicPartition(*one, offset, metadata) for one, (offset, metadata) in offsets.items()]
         client = self._client()
         try:
@@ -121,8 +124,9 @@ class Cluster:
         return not refused
 
     def ends(self, partitions: Iterable[PartitionId], timeout_s: float) -> dict[PartitionId, int]:
-        """Where each partition ends for readers of committed records; without those there are not. Raises
-        RetriableError."""
+        """Return the end of each partition for readers of committed records; missing partitions are left out. Raises
+        RetriableError.
+        """
         asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
         if not asked:
             return {}
@@ -141,11 +145,11 @@ class Cluster:
         return ends
 
     def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
-        """Kafka's ids of these topics, without those there are not. Raises RetriableError."""
+        """Return Kafka's ids of these topics; missing topics are left out. Raises RetriableError."""
         return self.asked(lambda: answered_ids(self._client(), topics, timeout_s))
 
     def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """What is set for each topic itself; without those there are not. Raises RetriableError."""
+        """Return the settings that each topic itself has; missing topics are left out. Raises RetriableError."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not asked:
             return {}
@@ -164,8 +168,9 @@ class Cluster:
         return found
 
     def set_topic_settings(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Change what is set for a topic; None = what the brokers have holds again. Raises RetriableError, also for
-        what the brokers refuse: another time they may not."""
+        """Change a topic's settings; None = return to the brokers' default. Raises RetriableError, also for changes
+        that the brokers refuse, because they may accept them later.
+        """
         entries = [
             ConfigEntry(name, value, incremental_operation=_TAKE_BACK if value is None else _SET)
             for name, value in changes.items()
@@ -176,8 +181,9 @@ class Cluster:
             self.asked(future.result)
 
     def make_compacted_topic(self, topic: str, replication_factor: int) -> None:
-        """One of MirrorMaker's own, unless it is there. Raises ConfigError for what the brokers refuse of it,
-        RetriableError."""
+        """Create one of MirrorMaker's own topics, unless it exists. Raises ConfigError if the brokers refuse
+        it, RetriableError.
+        """
         new = NewTopic(topic, 1, replication_factor, config=dict(COMPACTED))
         client: Any = self._client()
         try:
@@ -190,7 +196,7 @@ class Cluster:
                 raise self._failed(error) from error
 
     def writer(self, topic: str) -> Writer:
-        """A writer of one of MirrorMaker's own topics. To be closed. Raises RetriableError."""
+        """Return a writer of one of MirrorMaker's own topics; the caller closes it. Raises RetriableError."""
         config: dict[str, Any] = {
             **self.client_config("producer"),
             "on_delivery": _not_written,
@@ -199,11 +205,11 @@ class Cluster:
         return Writer(self.asked(lambda: opened(CheckedProducer, "producer", config)), topic)
 
     def log(self, topic: str) -> Log:
-        """A reader of one of MirrorMaker's own topics, from its beginning. To be closed."""
+        """Return a reader of one of MirrorMaker's own topics, from its beginning; the caller closes it."""
         return Log(self, self.asked(lambda: opened(Consumer, "consumer", self.client_config("consumer"))), topic)
 
     def client_config(self, kind: str) -> ClientConfig:
-        """What a client of it is made with: an `admin`, a `consumer` of MirrorMaker's topics, their `producer`."""
+        """Return the config of a client: an `admin`, a `consumer` of MirrorMaker's topics, or their `producer`."""
         base: ClientConfig = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id}
         match kind:
             case "admin":
@@ -216,7 +222,7 @@ class Cluster:
                     "fetch.wait.max.ms": 20,
                     **RECONNECT,
                     **self.consumer,
-                    "group.id": self.client_id,  # wanted by the client, and never joined
+                    "group.id": self.client_id,  # required by the client; it never joins the group
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
                     "isolation.level": "read_committed",
@@ -227,25 +233,27 @@ class Cluster:
     def _client(self) -> Any:
         config = self.client_config("admin")
         client: Any = self.asked(lambda: _shared_admin(tuple(config.items())))
-        client.poll(0)  # for what it has to log
+        client.poll(0)  # serves the client's log callbacks
         return client
 
     def _member(self) -> Consumer:
-        """Of no group that matters: to ask about others with (`engine.librdkafka.group_offsets`)."""
+        """Return the shared consumer for queries about groups (`engine.librdkafka.group_offsets`); it is in no
+        group itself.
+        """
         config = {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,
             "enable.auto.commit": False,
             **RECONNECT,
             **self.admin,
-            "group.id": self.client_id,  # wanted by the client, and never joined
+            "group.id": self.client_id,  # required by the client; it never joins the group
         }
         consumer: Consumer = self.asked(lambda: _shared_consumer(tuple(config.items())))
-        consumer.poll(0)  # for what it has to log
+        consumer.poll(0)  # serves the client's log callbacks
         return consumer
 
     def asked(self, call: Callable[[], Any]) -> Any:
-        """What a client answers. Raises RetriableError for what it raises."""
+        """Return the result of a client call. Raises RetriableError for its errors."""
         try:
             return call()
         except KafkaException as error:
@@ -253,7 +261,7 @@ class Cluster:
 
     def _failed(self, error: KafkaException) -> RetriableError:
         if error.args[0].code() in _SILENT:
-            _shared_admin.cache_clear()  # it may have forgotten its brokers (`herdmesh.kafka.broker_reachability`)
+            _shared_admin.cache_clear()  # the client may have lost its brokers (`herdmesh.kafka.broker_reachability`)
         return RetriableError(f"{self._called()}: {error.args[0].str()}", waits_for=self._waits_for())
 
     def _waits_for(self) -> str:
@@ -265,25 +273,25 @@ class Cluster:
 
 @lru_cache(maxsize=16)
 def _shared_admin(config: tuple[tuple[str, Any], ...]) -> AdminClient:
-    """One for all in this process who ask the same cluster the same way."""
+    """Return the admin client that all users of the same cluster and settings in this process share."""
     return opened(AdminClient, "admin", dict(config))
 
 
 @lru_cache(maxsize=16)
 def _shared_consumer(config: tuple[tuple[str, Any], ...]) -> Consumer:
-    """Likewise, to ask about groups with."""
+    """Return the shared consumer for queries about groups."""
     return opened(Consumer, "consumer", dict(config))
 
 
 class Writer:
-    """Writes to partition 0 of a topic, and logs what could not be written."""
+    """Writer to partition 0 of a topic. Logs records that cannot be written."""
 
     def __init__(self, producer: CheckedProducer, topic: str) -> None:
         self._producer = producer
         self._topic = topic
 
     def write(self, key: bytes, value: bytes) -> None:
-        """Queue a record. A record that cannot be written is logged and dropped."""
+        """Queue a record. A record that cannot be written is logged and discarded."""
         try:
             self._producer.produce(self._topic, value, key, 0)
             self._producer.poll(0)
@@ -292,7 +300,7 @@ class Writer:
 
     def close(self) -> None:
         """Wait until all records are written, at most `_FLUSH_S`."""
-        if self._producer.flush(_FLUSH_S):  # waits: at most `_FLUSH_S`, and the log names what is not written then
+        if self._producer.flush(_FLUSH_S):  # waits: at most `_FLUSH_S`; the log names the rest
             _log.warning("records were not written to %s within %g s and are discarded", self._topic, _FLUSH_S)
         self._producer.poll(0)
         if self._producer.guess is not None:
@@ -305,7 +313,7 @@ def _not_written(error: KafkaError | None, message: Message) -> None:
 
 
 class Log:
-    """Reads partition 0 of a topic, each time to the end it then has."""
+    """Reader of partition 0 of a topic. Each call reads to the end at that time."""
 
     def __init__(self, cluster: Cluster, consumer: Consumer, topic: str) -> None:
         self._cluster = cluster
@@ -314,14 +322,16 @@ class Log:
         self._next: int | None = None
 
     def read(self) -> list[tuple[bytes, bytes]]:
-        """Keys and values since the last call; none while there is no such topic. Raises RetriableError when the end is
-        not reached in time: what was read by then comes with the next call."""
+        """Return keys and values since the last call; none while the topic does not exist. Raises RetriableError when
+        the end is not reached in time; the next call reads the same records again.
+        """
         partition = self._topic, 0
         end = self._cluster.ends([partition], CALL_TIMEOUT_S).get(partition)
         if end is None:
             return []
         if self._next is None:
-            # Given partitions before it is connected, the client looks for their leaders only after half a second.
+            # Connect first: a client that is assigned partitions before it is connected looks up their leaders half a
+            # second later.
             self._cluster.asked(lambda: self._consumer.list_topics(self._topic, timeout=CALL_TIMEOUT_S))
             self._next = 0
             self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
@@ -334,18 +344,18 @@ class Log:
                     f"topic {self._topic} of the cluster {self._cluster.name} is not read to its end",
                     waits_for=kafka(self._cluster.bootstrap_servers),
                 )
-            # What is there first: to ask for many waits until there are so many.
+            # Read what has arrived first: a call for many records waits until there are that many.
             for message in self._consumer.consume(_BATCH, 0) or self._consumer.consume(1, _POLL_S):
                 at = self._taken(message, found, at)
         self._next = at
         return found
 
     def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _taken(self, message: Message, found: list[tuple[bytes, bytes]], at: int) -> int:
-        """The offset to be read next."""
+        """Add a message to `found` and return the next offset to read."""
         error, offset = message.error(), message.offset()
         if error is not None:
             is_end = error.code() == KafkaError._PARTITION_EOF

@@ -15,7 +15,7 @@ from herdmesh.sdk.validators import distinct_values, non_empty_string, one_of
 SOURCE_ALIAS, TARGET_ALIAS = "source.cluster.alias", "target.cluster.alias"
 TOPICS, EXCLUDE, PROPERTIES_EXCLUDE = "topics", "topics.exclude", "config.properties.exclude"
 ASSIGNED = "task.assigned.partitions"
-"""Of a task's config, as in Java."""
+"""Key of a task's config, as in Java."""
 MIRROR = "org.apache.kafka.connect.mirror."
 DEFAULT_POLICY, IDENTITY_POLICY = f"{MIRROR}DefaultReplicationPolicy", f"{MIRROR}IdentityReplicationPolicy"
 POLICY, SEPARATOR = "replication.policy.class", "replication.policy.separator"
@@ -127,11 +127,12 @@ KEYS = ConfigDef(
               "workers', host:port, separated by commas. Offset syncs are written, and settings of copies changed, "
               "where it is given."),
 )  # fmt: skip
-"""MirrorMaker's, in its order, and last what it does not declare; docs/reference/differences.md has what it declares
-besides."""
+"""MirrorMaker's keys, in its order, then keys that it reads without declaring them; docs/reference/differences.md lists
+its other declared keys.
+"""
 
 
 def check_interval(field: str, value: Any) -> None:
-    """Raises ConfigError for 0."""
+    """Raise ConfigError for 0."""
     if not value:
         raise ConfigError.for_value(field, value, "Value must be at least 1, or negative for never", fix="600")

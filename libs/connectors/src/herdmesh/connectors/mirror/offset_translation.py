@@ -7,8 +7,8 @@ cluster and no clock.
     offset sync    (topic, partition) -> the record at `upstream` of the source is at `downstream` of its copy
     checkpoint     (group, copy, partition) -> the group is at `upstream`, so its consumers continue at `downstream`
 
-Invariant: a translated offset never skips a record that the group has not read. How many records between two syncs were
-copied is unknown, so a group continues right behind the last sync before its offset and reads some records again.
+Invariant: a translated offset never skips a record that the group has not read. The number of records copied between
+two syncs is unknown, so a group continues right after the last sync before its offset and reads some records again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from dataclasses import dataclass, field
 from herdmesh.sdk import PartitionId
 
 _VERSION = 0
-"""Of a checkpoint's value."""
+"""Version of a checkpoint's value."""
 _SYNCS_MAX = 192
-"""Of one partition, before they are thinned out: two for each power of two of distance are 126 at most."""
+"""Maximum syncs of one partition before they are thinned out: two for each power of two of distance
+are at most 126.
+"""
 _OWED_MAX = 1_000
-"""Batches of one partition while nobody can say where its copy ends; more are taken for one."""
+"""Maximum batches of one partition while the end of its copy is unknown; more are merged to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,38 +38,38 @@ class OffsetSync:
     downstream: int
 
     def key(self) -> bytes:
-        """Of its record."""
+        """Return the key of its record."""
         topic, number = self.partition
         return text_bytes(topic) + struct.pack(">i", number)
 
     def value(self) -> bytes:
-        """Of its record."""
+        """Return the value of its record."""
         return struct.pack(">qq", self.upstream, self.downstream)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a group is. `partition` is the copy's."""
+    """The position of a group, at the source and at the target. `partition` is the copy's."""
 
     group: str
     partition: PartitionId
     upstream: int
     downstream: int
     metadata: str = ""
-    """What the group has put beside its offset."""
+    """The group's metadata of its offset."""
 
     def key(self) -> bytes:
-        """Of its record."""
+        """Return the key of its record."""
         topic, number = self.partition
         return text_bytes(self.group) + text_bytes(topic) + struct.pack(">i", number)
 
     def value(self) -> bytes:
-        """Of its record."""
+        """Return the value of its record."""
         return struct.pack(">hqq", _VERSION, self.upstream, self.downstream) + text_bytes(self.metadata)
 
 
 def read_sync(key: bytes, value: bytes) -> OffsetSync:
-    """The reverse of `key` and `value`. Raises ValueError for other bytes."""
+    """Parse `key` and `value`. Raises ValueError for other bytes."""
     try:
         topic, at = _read_text(key, 0)
         (number,) = struct.unpack_from(">i", key, at)
@@ -78,7 +80,7 @@ def read_sync(key: bytes, value: bytes) -> OffsetSync:
 
 
 def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
-    """The reverse of `key` and `value`. Raises ValueError for other bytes, and for a version nobody knows."""
+    """Parse `key` and `value`. Raises ValueError for other bytes, and for an unknown version."""
     try:
         group, at = _read_text(key, 0)
         topic, at = _read_text(key, at)
@@ -93,7 +95,7 @@ def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
 
 
 def text_bytes(text: str) -> bytes:
-    """Kafka's `STRING`: its length in two bytes, and UTF-8."""
+    """Encode Kafka's `STRING`: its length in two bytes, and UTF-8."""
     encoded = text.encode()
     return struct.pack(">h", len(encoded)) + encoded
 
@@ -107,14 +109,15 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
 
 
 class Translation:
-    """The offset syncs of all partitions, as far as they are needed: the nearer to the last one, the denser."""
+    """The offset syncs of all partitions, thinned out: the nearer to the last one, the denser."""
 
     def __init__(self) -> None:
         self._syncs: dict[PartitionId, list[OffsetSync]] = {}
 
     def add(self, sync: OffsetSync) -> None:
-        """Take the next one. One that goes back, on either side, says that a topic was made anew: what was known of it
-        is over."""
+        """Add the next sync. A sync with a lower offset than the last, on either side, means that a topic was
+        recreated: the earlier syncs are discarded.
+        """
         known = self._syncs.setdefault(sync.partition, [])
         if known and (sync.upstream < known[-1].upstream or sync.downstream < known[-1].downstream):
             known.clear()
@@ -125,9 +128,10 @@ class Translation:
             self._syncs[sync.partition] = _thinned(known)
 
     def of(self, partition: PartitionId, upstream: int) -> int | None:
-        """Where a group that is at `upstream` goes on; None where that cannot be said: it is before all that is known.
+        """Translate a group's position `upstream`; None if it is before all known syncs.
 
-        As in Java: exactly at a sync it is the sync's, and anywhere behind it the one after, also at the end.
+        As in Java: a position exactly at a sync has the sync's offset, and any position after it the offset behind
+        that, also at the end.
         """
         before = [sync for sync in self._syncs.get(partition, ()) if sync.upstream <= upstream]
         if not before:
@@ -137,7 +141,7 @@ class Translation:
 
 
 def _thinned(syncs: list[OffsetSync]) -> list[OffsetSync]:
-    """The first and the last of each power of two of distance from the end."""
+    """Return the first and the last sync for each power of two of distance from the end."""
     end = syncs[-1].upstream
     kept: dict[int, list[OffsetSync]] = {}
     for sync in syncs:
@@ -146,38 +150,43 @@ def _thinned(syncs: list[OffsetSync]) -> list[OffsetSync]:
 
 
 def is_news(found: Checkpoint, last: Checkpoint | None) -> bool:
-    """Whether it is to be told: the first one, the group went back at the source, or it is further at the target."""
+    """Return whether a checkpoint is to be written: it is the first one, the group went back at the source, or it is
+    further at the target.
+    """
     return last is None or found.upstream < last.upstream or found.downstream > last.downstream
 
 
 def to_set(checkpoints: Iterable[Checkpoint], there: Mapping[PartitionId, int]) -> list[Checkpoint]:
-    """Those that take their group forward at the target; `there`: where it is, without partitions it never had."""
+    """Return the checkpoints that move their group forward at the target; `there`: its offsets there, without
+    partitions in which it has none.
+    """
     return [one for one in checkpoints if one.downstream > there.get(one.partition, -1)]
 
 
 @dataclass(slots=True)
 class _Copied:
-    """What was copied of a partition since `base` was seen."""
+    """The records of a partition that were copied since `base` was read."""
 
     base: int
-    """The end of the copy when it was last looked at: all that came later is at it or behind."""
+    """The last known end of the copy: all later records are at it or after."""
     owed: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Records, and the source's offset of the last of them; committed, and not told yet."""
+    """Batches that are committed and have no sync yet: number of records, and source offset of the last."""
     open: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Likewise, of the transaction that is open."""
+    """The same for the open transaction."""
     told: int | None = None
     """The last sync's `downstream`."""
     is_anew: bool = False
-    """The copy was deleted and made again, and no sync says so yet."""
+    """The copy was deleted and recreated, and no sync shows it yet."""
 
 
 class Syncing:
-    """Which offset syncs a task has to write, from where the copies end before and after a commit.
+    """Computes the offset syncs that a task has to write from the ends of the copies before and after a
+    commit.
 
-    The n-th record that was copied since a copy ended at E is at E + n - 1 or behind: other writers, and the markers of
-    transactions, only push it back. So that is what a sync says of it, and where nobody else writes it is exact.
+    The n-th record copied since a copy ended at E is at E + n - 1 or after: other writers, and the markers of
+    transactions, only move it back. So a sync uses that offset, and it is exact if nobody else writes to the copy.
 
-    Only right where each record that is handed over becomes one of the same partition: not with transformations.
+    Correct only if each record becomes one of the same partition, so not with transformations.
     """
 
     def __init__(self, lag_max: int) -> None:
@@ -185,17 +194,17 @@ class Syncing:
         self._copied: dict[PartitionId, _Copied] = {}
 
     def begin(self, ends: Mapping[PartitionId, int]) -> None:
-        """Before the first record; of partitions that are missing there will be no syncs."""
+        """Set the ends before the first record; partitions that are missing here get no syncs."""
         self._copied = {partition: _Copied(end) for partition, end in ends.items()}
 
     def took(self, partition: PartitionId, count: int, last_upstream: int) -> None:
-        """So many records were handed over, the last of which is there at the source."""
+        """Note a batch that was handed over: number of records, and source offset of the last."""
         found = self._copied.get(partition)
         if found is not None and count:
             found.open.append((count, last_upstream))
 
     def committed(self) -> None:
-        """All that was handed over is in the copies."""
+        """Note that all batches handed over are committed in the copies."""
         for found in self._copied.values():
             found.owed += found.open
             found.open.clear()
@@ -203,12 +212,13 @@ class Syncing:
                 found.owed = [(sum(count for count, _ in found.owed), found.owed[-1][1])]
 
     def owed(self) -> list[PartitionId]:
-        """Whose copies have to be looked at."""
+        """Return the partitions that need the ends of their copies."""
         return [partition for partition, found in self._copied.items() if found.owed]
 
     def told(self, ends: Mapping[PartitionId, int]) -> list[OffsetSync]:
-        """The syncs to write, now that the copies end there. A partition that does not end behind all its records, and
-        the marker of their transaction, is not told of: it was looked at too soon, or is not where they went."""
+        """Return the syncs to write, given the ends of the copies. A partition whose end is not after all its records,
+        and the marker of their transaction, gets none: the end was read too soon, or the records are not in this copy.
+        """
         syncs: list[OffsetSync] = []
         for partition, end in ends.items():
             found = self._copied[partition]
@@ -221,8 +231,9 @@ class Syncing:
         return syncs
 
     def made_again(self, ends: Mapping[PartitionId, int]) -> None:
-        """These copies were deleted and made again, and now end there: which of the records since the last look are in
-        them nobody knows. Right after a commit, while no transaction is open."""
+        """Note that copies were deleted and recreated, and their ends: nobody knows which records since the last check
+        are in them. Call it right after a commit, while no transaction is open.
+        """
         for partition, end in ends.items():
             if partition in self._copied:
                 self._copied[partition] = _Copied(end, is_anew=True)
@@ -230,13 +241,15 @@ class Syncing:
     def _syncs_of(self, partition: PartitionId, found: _Copied) -> Iterable[OffsetSync]:
         at = found.base - 1
         if found.is_anew:
-            # It goes back, whatever the copy before had: by that a reader forgets what it knew of that one.
+            # This sync goes back, whatever the earlier copy had: by that a reader discards its syncs of the earlier
+            # copy.
             found.is_anew = False
             count, upstream = found.owed[0]
             yield OffsetSync(partition, upstream - count + 1, 0)
         for place, (count, upstream) in enumerate(found.owed, 1):
             if found.told is None:
-                # Of `count` records with the last one there the first is there or before: right, if not always exact.
+                # Of `count` records that end at `upstream`, the first is at this offset or before: correct, but not
+                # always exact.
                 found.told = at + 1
                 yield OffsetSync(partition, upstream - count + 1, at + 1)
             at += count

@@ -1,10 +1,11 @@
-"""`MirrorCheckpointConnector`: writes checkpoints, the offsets of the source's consumer groups in the copied topics.
+"""`MirrorCheckpointConnector`: writes checkpoints, the offsets of the source's consumer groups in the
+copied topics.
 
 Owns finding the groups and assigning them to tasks. Keys: `settings`; the task: `task`; the translation:
 `offset_translation`.
 
-Invariant: the groups assigned are those of the last look, so two task sets in a row differ only by groups that the
-source has gained or lost.
+Invariant: the groups assigned are those of the last discovery, so two consecutive task sets differ only by groups that
+the source has gained or lost.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class MirrorCheckpointConnector(EmittingConnector[CheckpointSettings]):
-    """MirrorMaker 2's checkpoint connector, as far as docs/connectors/mirror.md says."""
+    """MirrorMaker 2's checkpoint connector, with the differences that docs/connectors/mirror.md lists."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
     aliases = ("MirrorCheckpoint", "MirrorCheckpointConnector")
@@ -52,7 +53,7 @@ class MirrorCheckpointConnector(EmittingConnector[CheckpointSettings]):
         return warnings_of(config)
 
     def start(self, config: Config) -> None:
-        """Raises RetriableError while the source is away."""
+        """Raises RetriableError while the source is unreachable."""
         super().start(config)
         every_s = self.settings.refresh_s if self.settings.enabled else None
         self._groups = Lookout(
@@ -78,7 +79,9 @@ class MirrorCheckpointConnector(EmittingConnector[CheckpointSettings]):
 
 
 def _found(settings: CheckpointSettings) -> list[str]:
-    """Groups that have an offset of a topic that is copied. Raises RetriableError while the source is away."""
+    """Return the groups with an offset in a copied topic. Raises RetriableError while the source is
+    unreachable.
+    """
     found: list[str] = []
     for group in filter(settings.has_group, settings.source.groups()):
         if "," in group or group != group.strip():

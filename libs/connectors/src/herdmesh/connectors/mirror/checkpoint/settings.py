@@ -32,7 +32,7 @@ from herdmesh.sdk import Config, ConfigDef, ConfigError, ConfigKey, FieldViolati
 from herdmesh.sdk.validators import at_least, non_empty_string
 
 ASSIGNED = "task.assigned.groups"
-"""Of a task's config, as in Java."""
+"""Key of a task's config, as in Java."""
 GROUPS, GROUPS_EXCLUDE = "groups", "groups.exclude"
 _MIRROR = "org.apache.kafka.connect.mirror."
 _EMIT, _EMIT_S = "emit.checkpoints.enabled", "emit.checkpoints.interval.seconds"
@@ -44,7 +44,7 @@ _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
 
 def _same(name: str, doc: str | None = None) -> ConfigKey:
-    """As the mirror has it."""
+    """Return the key as defined for the mirror's source connector."""
     key = keys.KEYS.keys[name]
     return key if doc is None else replace(key, doc=doc)
 
@@ -78,7 +78,7 @@ KEYS = ConfigDef(
     _same(TARGET_BOOTSTRAP, "Brokers of the target cluster, which is the workers', host:port, separated by commas. "
           f"Needed with {_SET} and {_LOCATION}=target."),
 )  # fmt: skip
-"""MirrorMaker's, in its order, and last what it does not declare."""
+"""MirrorMaker's keys, in its order, then keys that it reads without declaring them."""
 _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
     REPLICATION: at_least(-1),
@@ -86,8 +86,8 @@ _RULES: Mapping[str, Validator] = {
     _EMIT_S: at_least(1),
     _SET_S: at_least(1),
 }
-"""What MirrorMaker does not look at when it validates."""
-#: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
+"""Keys that MirrorMaker does not check when it validates a config."""
+#: MirrorMaker's keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **{name: source_settings.WITHOUT_EFFECT[name] for name in (
         "admin.timeout.ms", "topic.filter.class", "forwarding.admin.class", "metric.reporters", "metric.names.formats",
@@ -100,37 +100,37 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """A checkpoint connector's configuration, read."""
+    """The parsed config of a checkpoint connector."""
 
     enabled: bool
     naming: Naming
     selection: Selection
-    """Whose topics' offsets are translated."""
+    """Topics whose offsets are translated."""
     groups: tuple[str, ...]
     groups_exclude: tuple[str, ...]
     source: Cluster
     target: Cluster | None
-    """The workers' own, where it is needed."""
+    """The workers' cluster; None if not needed."""
     syncs_at_target: bool
     replication_factor: int
     emit_s: int
     refresh_s: int | None
-    """How often new groups are looked for; None = never."""
+    """Interval of the discovery of new groups; None = never."""
     set_s: int | None
-    """How often groups are taken forward at the target; None = never."""
+    """Interval at which groups are moved forward at the target; None = never."""
 
     def has_group(self, group: str) -> bool:
-        """True when the group's offsets are to be translated. Raises ConfigError for a bad expression."""
+        """True when the group's offsets are to be translated. Raises ConfigError for an invalid expression."""
         return matches("|".join(self.groups), group) and not matches("|".join(self.groups_exclude), group)
 
     @property
     def syncs_in(self) -> Cluster:
-        """The cluster that has the offset syncs."""
+        """The cluster with the offset syncs."""
         return self.target if self.syncs_at_target and self.target is not None else self.source
 
 
 def settings_of(config: Config) -> CheckpointSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = _checked(config)
     naming = source_settings.naming_of(values)
     topics = keys.KEYS.parse({SOURCE_ALIAS: "", BOOTSTRAP: "-", **_filters(config)})
@@ -155,7 +155,7 @@ def settings_of(config: Config) -> CheckpointSettings:
 
 
 def client_problems_of(config: Config) -> list[ConfigError]:
-    """Every client setting that a run would end with."""
+    """Return an error for every client setting with which a run would fail."""
 
     def clusters(config: Config) -> list[tuple[str, SourceCluster | Cluster]]:
         settings = settings_of(config)
@@ -165,7 +165,9 @@ def client_problems_of(config: Config) -> list[ConfigError]:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why; of a config that is refused, those that nobody reads."""
+    """Return a warning, with the reason, for every key without the effect that its value asks for; for a refused
+    config, the unknown keys.
+    """
     found: list[FieldViolation] = []
     asks_target = True
     try:
@@ -173,7 +175,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
         _, target, found = _clusters(config, values, source_settings.naming_of(values))
         asks_target = target is not None
     except ConfigError:
-        pass  # told as an error
+        pass  # reported as an error
     clients = (*prefixes_of("source", "admin"), *prefixes_of("source", "consumer"))
     if asks_target:
         clients = (*clients, *prefixes_of("target", "admin"), *prefixes_of("target", "consumer"))
@@ -207,7 +209,7 @@ def _checked(config: Config) -> dict[str, Any]:
 
 
 def _filters(config: Config) -> dict[str, str | None]:
-    """Which topics there are to translate, by the mirror's keys."""
+    """Return the keys that select the topics, under the names of the mirror's source connector."""
     return {key: config[key] for key in (TOPICS, EXCLUDE) if key in config}
 
 

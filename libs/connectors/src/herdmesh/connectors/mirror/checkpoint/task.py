@@ -1,7 +1,8 @@
-"""Task of `MirrorCheckpointConnector`: translates the offsets of some groups, writes checkpoints, and sets idle groups.
+"""Task of `MirrorCheckpointConnector`: translates the offsets of some groups, writes checkpoints, and sets the offsets
+of idle groups at the target.
 
-Owns when that happens. The translation: `offset_translation`; the clusters: `cluster`. Checkpoints are records of the
-run; the source offset of each holds the checkpoint written last, so that none is written twice.
+Owns the schedule of these steps. The translation: `offset_translation`; the clusters: `cluster`. Checkpoints are
+records of the run; the source offset of each holds the checkpoint written last, so that none is written twice.
 
 Source partitions have MirrorMaker's form (`Checkpoint.connectPartition`); offsets have its `{"offset": 0}`, and the two
 offsets of the checkpoint beside it.
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class MirrorCheckpointTask(SourceTask):
-    """Looks after some groups. No cluster is asked before the first poll: that one is tried again."""
+    """Translates the offsets of some groups. Contacts the clusters first at the first poll, which is retried."""
 
     _syncs: Log | None = None
 
@@ -38,7 +39,7 @@ class MirrorCheckpointTask(SourceTask):
         self._groups = [group for group in (config.get(ASSIGNED) or "").split(",") if group]
         self._ready: deque[SourceBatch] = deque()
         self._translation = Translation()
-        #: the last ones told, by group and partition of the copy.
+        #: the last checkpoints written, by group and partition of the copy.
         self._told: dict[str, dict[PartitionId, Checkpoint]] = {group: {} for group in self._groups}
         self._emit_at_s = self._set_at_s = time.monotonic()
 
@@ -48,7 +49,7 @@ class MirrorCheckpointTask(SourceTask):
         return self._ready.popleft() if self._ready else None
 
     def wake_after_ms(self) -> int:
-        """Until something is to be done next."""
+        """Return the time until the next step is due."""
         until_s = self._emit_at_s if self._settings.set_s is None else min(self._emit_at_s, self._set_at_s)
         return max(1, int((until_s - time.monotonic()) * 1000))
 
@@ -69,7 +70,7 @@ class MirrorCheckpointTask(SourceTask):
             self._set_at_s = now_s + settings.set_s
 
     def _read_syncs(self) -> None:
-        """Raises RetriableError."""
+        """Read the new offset syncs. Raises RetriableError."""
         settings = self._settings
         if self._syncs is None:
             topic = settings.naming.checkpoints()
@@ -82,7 +83,7 @@ class MirrorCheckpointTask(SourceTask):
                 _log.warning("an unreadable record of the offset-syncs topic is ignored: %s", error)
 
     def _news_of(self, group: str) -> list[SourceBatch]:
-        """The checkpoints of a group that are to be told. Raises RetriableError."""
+        """Return batches of the checkpoints of a group that are to be written. Raises RetriableError."""
         told, found = self._told[group], list[SourceBatch]()
         for (topic, number), (upstream, metadata) in self._settings.source.group_offsets(group).items():
             downstream = self._translation.of((topic, number), upstream)
@@ -99,7 +100,9 @@ class MirrorCheckpointTask(SourceTask):
         return found
 
     def _told_before(self, like: Checkpoint) -> Checkpoint | None:
-        """What an earlier run told of the same group and partition; None = nothing, or nothing of ours."""
+        """Return the checkpoint that an earlier run wrote for the same group and partition; None = none, or its offset
+        is not Herdmesh's.
+        """
         offset = self._context.committed_offset(source_partition(like)) or {}
         upstream, downstream = offset.get("upstreamOffset"), offset.get("downstreamOffset")
         if not isinstance(upstream, int) or not isinstance(downstream, int):
@@ -114,13 +117,13 @@ class MirrorCheckpointTask(SourceTask):
 
 
 def source_partition(one: Checkpoint) -> dict[str, Any]:
-    """A group in a partition as the offsets topic names it; the order of the members counts."""
+    """Return the source partition of a group and partition; the order of the members matters."""
     topic, number = one.partition
     return {"partition": number, "topic": topic, "group": one.group}
 
 
 def _take_forward(target: Cluster, group: str, told: Mapping[PartitionId, Checkpoint]) -> None:
-    """Have a group that nobody consumes with go on at its checkpoints, where it is not further."""
+    """Move an idle group forward to its checkpoints, except in partitions where it is already further."""
     try:
         if not told or not target.is_idle(group):
             return

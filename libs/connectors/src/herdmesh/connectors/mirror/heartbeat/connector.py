@@ -15,7 +15,7 @@ from herdmesh.sdk import Config, ConfigDef, FieldViolation
 
 
 class MirrorHeartbeatConnector(EmittingConnector[HeartbeatSettings]):
-    """MirrorMaker 2's heartbeat connector, as far as docs/connectors/mirror.md says."""
+    """MirrorMaker 2's heartbeat connector, with the differences that docs/connectors/mirror.md lists."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
     aliases = ("MirrorHeartbeat", "MirrorHeartbeatConnector")

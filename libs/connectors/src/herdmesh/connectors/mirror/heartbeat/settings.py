@@ -31,15 +31,15 @@ KEYS = ConfigDef(
     ConfigKey(_EMIT_S, Type.LONG, 1, _LOW, "Frequency of heartbeats."),
     ConfigKey(REPLICATION, Type.SHORT, 3, _LOW, "Replication factor for heartbeats topic."),
 )  # fmt: skip
-"""MirrorMaker's, in its order."""
+"""MirrorMaker's keys, in its order."""
 _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
     TARGET_ALIAS: non_empty_string(),
     REPLICATION: at_least(-1),
     _EMIT_S: Validator("not 0", check_interval),
 }
-"""What MirrorMaker does not look at when it validates."""
-#: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
+"""Keys that MirrorMaker does not check when it validates a config."""
+#: MirrorMaker's keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **{name: source_settings.WITHOUT_EFFECT[name] for name in (
         "admin.timeout.ms", "forwarding.admin.class", "metric.reporters", "add.source.alias.to.metrics",
@@ -51,18 +51,18 @@ _SOURCES_PREFIXES = ("source.", "consumer.", "admin.")
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSettings:
-    """A heartbeat connector's configuration, read."""
+    """The parsed config of a heartbeat connector."""
 
     source: str
     target: str
-    """Aliases."""
+    """Aliases of the clusters."""
     interval_s: int | None
-    """None = no heartbeats."""
+    """Interval of heartbeats; None = no heartbeats."""
     replication_factor: int
 
 
 def settings_of(config: Config) -> HeartbeatSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     for key, rule in _RULES.items():
         rule.check(key, values[key])
@@ -73,7 +73,7 @@ def settings_of(config: Config) -> HeartbeatSettings:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why."""
+    """Return a warning, with the reason, for every key without the effect that its value asks for."""
     return [
         *source_settings.converter_warnings(config),
         *warned_settings(

@@ -23,29 +23,29 @@ from herdmesh.connectors.mirror.topic_naming import HEARTBEATS
 from herdmesh.sdk import Config, SourceBatch, SourceTask, SourceTaskContext
 
 _VERSION = 0
-"""Of a heartbeat's value."""
+"""Version of a heartbeat's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """At that time the way from one cluster to the other was looked after."""
+    """A heartbeat of the mirror from one cluster to another, with its time."""
 
     source: str
     target: str
-    """Aliases."""
+    """Aliases of the clusters."""
     timestamp_ms: int
 
     def key(self) -> bytes:
-        """Of its record."""
+        """Return the key of the heartbeat's record."""
         return text_bytes(self.source) + text_bytes(self.target)
 
     def value(self) -> bytes:
-        """Of its record."""
+        """Return the value of the heartbeat's record."""
         return struct.pack(">hq", _VERSION, self.timestamp_ms)
 
 
 class MirrorHeartbeatTask(SourceTask):
-    """Emits heartbeats. Their topic is made before the first poll's answer."""
+    """Emits heartbeats. Creates their topic at the first poll."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         self._settings = settings_of(config)
@@ -73,12 +73,12 @@ class MirrorHeartbeatTask(SourceTask):
         )
 
     def wake_after_ms(self) -> int:
-        """Until the next one is due."""
+        """Return the time until the next heartbeat is due."""
         return max(1, int((self._due_s - time.monotonic()) * 1000))
 
 
 def _wait_ms(offset: Mapping[str, Any] | None, interval_ms: int) -> int:
-    """How long a run waits for its first heartbeat; a last one that is still to come is none."""
+    """Return how long a run waits for its first heartbeat; a last heartbeat in the future counts as none."""
     last_ms = (offset or {}).get("timestamp")
     now_ms = _now_ms()
     if isinstance(last_ms, bool) or not isinstance(last_ms, int) or last_ms > now_ms:

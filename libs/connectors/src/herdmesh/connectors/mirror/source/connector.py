@@ -1,10 +1,11 @@
 """`MirrorSourceConnector`: copies topics of another Kafka cluster to the workers' cluster, byte by byte.
 
-Owns finding partitions and assigning them to tasks, and when the settings of copies are synced (`topic_settings`).
-Keys: `settings`; names: `topic_naming`; the task: `task`, so that a worker that only validates creates no client.
+Owns finding partitions and assigning them to tasks, and the schedule of syncing settings of copies (`topic_settings`).
+Keys: `settings`; names: `topic_naming`. The task is in another module, `task`, so that a worker that only validates
+creates no client.
 
-Invariant: the partitions assigned are those of the last look, so two task sets in a row differ only by partitions that
-the source has gained or lost.
+Invariant: the partitions assigned are those of the last discovery, so two consecutive task sets differ only by
+partitions that the source has gained or lost.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _signs = KeptSigns()
 
 
 class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
-    """MirrorMaker 2's source connector, as far as docs/connectors/mirror.md says."""
+    """MirrorMaker 2's source connector, with the differences that docs/connectors/mirror.md lists."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
     aliases = ("MirrorSource", "MirrorSourceConnector")
@@ -47,7 +48,7 @@ class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
         return warnings_of(config)
 
     def start(self, config: Config) -> None:
-        """Raises RetriableError while the source is away."""
+        """Raises RetriableError while the source is unreachable."""
         super().start(config)
         every_s = self.settings.refresh_s if self.settings.enabled else None
         self._partitions = Lookout(
@@ -75,7 +76,7 @@ class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
         ]
 
     def exactly_once_support(self, config: Config) -> bool | None:
-        """Not with records of transactions that may yet be aborted, as in Java."""
+        """False if it reads records of transactions that may yet be aborted, as in Java."""
         return self.answer_from(config, lambda settings: settings.source.read_committed)
 
     def alter_offsets(
@@ -90,7 +91,7 @@ class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
     def offsets_at(
         self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
     ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
-        """By the records' own times at the source. Of another source's partitions nothing is known: they stay."""
+        """Compute offsets by the records' timestamps at the source. Offsets of another source's partitions stay."""
         settings = settings_of(config)
         known = {
             (partition["topic"], partition["partition"]): (partition, int(offset["offset"]))
@@ -101,7 +102,7 @@ class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
         return [(known[one][0], {"offset": first - 1}) for one, first in found.items() if first - 1 < known[one][1]]
 
     def offsets_note(self, config: Config, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]) -> str:
-        """Which are of topics that were deleted and made again at the source since."""
+        """Name the offsets of topics that were deleted and recreated at the source."""
         settings = settings_of(config)
         of_source = {
             (partition["topic"], partition["partition"]): offset.get("topic_id")
@@ -113,7 +114,7 @@ class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
         return earlier_topics_note(earlier, f" in the source cluster {settings.naming.source}")
 
     def sign(self, task_config: Config) -> str | None:
-        """Where the task's partitions end at the source. Raises RetriableError while it is away."""
+        """Return the ends of the task's partitions at the source. Raises RetriableError while it is unreachable."""
         return _signs.of(task_config, lambda: _ends(task_config))
 
     def _keep_settings(self) -> None:
@@ -126,7 +127,7 @@ class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
 
 
 def _ends(task_config: Config) -> str:
-    """With the ids of the topics: one that was made again may end where the one before did."""
+    """Return the ends with the ids of the topics: a recreated topic may have the same end as its predecessor."""
     source, owned = settings_of(task_config).source, topic_naming.read(task_config.get(ASSIGNED) or "")
     ids = source.topic_ids(topic for topic, _ in owned)
     ends = [f"{topic}-{number}:{end}" for (topic, number), end in sorted(source.ends(owned).items())]

@@ -5,8 +5,8 @@ Owns when the end of a copy is read, and the writing. Which syncs are due: `offs
 There are a few reads and writes for each commit, and none for each record. They come after the commit, so a sync never
 names a record that is not yet visible. Errors are logged, and copying continues.
 
-A copy that was deleted and recreated is recognized by its topic id, which is read after each look: when the id is
-unchanged, the end that was read is this topic's.
+A copy that was deleted and recreated is recognized by its topic id, which is read after each read of the end: when the
+id is unchanged, the end belongs to this topic.
 
 Invariant: a sync is written only for records whose transaction is committed, and for the copy that exists now.
 """
@@ -26,14 +26,14 @@ from herdmesh.sdk import ConfigError, PartitionId, RetriableError, SourceTaskCon
 
 _LOOK_S, _AWAY_S = 5.0, 60.0
 _MARKER_S = 0.25
-"""How long the marker of a committed transaction is waited for; it takes a millisecond or two."""
+"""Maximum wait for the marker of a committed transaction; it takes a millisecond or two."""
 _PAUSE_S = 0.002
 _KNOWN_S, _KNOWN_PAUSE_S = 10.0, 0.02
 _log = logging.getLogger(__name__)
 
 
 class OffsetSyncs:
-    """Of one task. `remote`: what each topic is called at the target."""
+    """Offset syncs of one task. `remote`: function from a topic to its name at the target."""
 
     def __init__(self, settings: SyncSettings, remote: Callable[[str], str]) -> None:
         self._settings = settings
@@ -41,16 +41,18 @@ class OffsetSyncs:
         self._syncing = Syncing(settings.lag_max)
         self._writer: Writer | None = None
         self._partitions: list[PartitionId] = []
-        #: of the copies, by the topics they are of.
+        #: ids of the copies, by source topic.
         self._ids: dict[str, str] = {}
-        #: the last marker did not come in time: a transaction of somebody else's holds the copy back, and not each
-        #: commit is to wait for it.
+        #: the last marker did not arrive in time, because another writer's transaction holds the copy's end back; do
+        #: not wait at each commit.
         self._is_held = False
-        #: not before, because the target did not answer: copying is not to wait for it each time.
+        #: time of the next attempt after the target did not respond: copying must not wait for it each time.
         self._ask_at_s = 0.0
 
     def begin(self, partitions: Iterable[PartitionId], context: SourceTaskContext) -> None:
-        """Before the first record, when the copies are made."""
+        """Create the syncs' topic and read the ends of the copies; called before the first record, when the
+        copies exist.
+        """
         settings, self._partitions = self._settings, list(partitions)
         try:
             if settings.at_target:
@@ -59,7 +61,7 @@ class OffsetSyncs:
                 settings.kept_in.make_compacted_topic(settings.topic, settings.replication_factor)
             ends = self._first_ends(self._partitions)
             self._made_again(ends)
-        except Exception as error:  # noqa: BLE001 - whatever it is, records are copied all the same
+        except Exception as error:  # noqa: BLE001 - records are copied whatever the error is
             _log.warning(
                 "no offset syncs are written until the task is started again, so that offsets of consumer groups are "
                 "not translated: %s (offset-syncs.topic.replication.factor, offset-syncs.topic.location; "
@@ -70,16 +72,16 @@ class OffsetSyncs:
         self._syncing.begin(ends)
 
     def took(self, partition: PartitionId, count: int, last_upstream: int) -> None:
-        """These records are handed over."""
+        """Note a batch that was handed over."""
         self._syncing.took(partition, count, last_upstream)
 
     def committed(self) -> None:
-        """All that was handed over is committed."""
+        """Note that all batches handed over are committed."""
         self._syncing.committed()
         self._tell()
 
     def close(self) -> None:
-        """Write what is still owed, of what is committed."""
+        """Write the remaining syncs of committed records."""
         self._tell()
         if self._writer is not None:
             self._writer.close()
@@ -109,7 +111,7 @@ class OffsetSyncs:
         self._is_held = bool(self._syncing.owed())
 
     def _first_ends(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
-        """Of copies that were made a moment ago, which not every broker knows at once."""
+        """Return the ends of copies, and wait until all brokers know the copies just created."""
         until_s = time.monotonic() + _KNOWN_S
         with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell where they end"):
             while True:
@@ -129,7 +131,9 @@ class OffsetSyncs:
                 time.sleep(_KNOWN_PAUSE_S)
 
     def _made_again(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
-        """The task's whose copies are others than when this was asked last. Asks of these partitions' topics."""
+        """Return the task's partitions whose copies were recreated since the last call. Queries the topics of
+        `partitions`.
+        """
         topics = {self._remote(topic): topic for topic, _ in partitions}
         with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell the ids of copies"):
             found = self._settings.target.topic_ids(topics, _LOOK_S)
@@ -141,7 +145,7 @@ class OffsetSyncs:
         return [one for one in self._partitions if one[0] in again]
 
     def _ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
-        """Of the copies, by the partitions they are of."""
+        """Return the ends of the copies, by source partition."""
         copies = {(self._remote(topic), number): (topic, number) for topic, number in partitions}
         with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell where they end"):
             ends = self._settings.target.ends(copies, _LOOK_S)

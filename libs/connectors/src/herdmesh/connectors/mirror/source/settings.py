@@ -70,10 +70,10 @@ _RULES: Mapping[str, Validator] = {
     SYNCS_REPLICATION: at_least(-1),
     LAG: at_least(0),
 }
-"""What MirrorMaker does not look at when it validates, and fails of when it starts."""
+"""Keys that MirrorMaker does not check when it validates, and that make it fail when it starts."""
 _ACLS = "access rules are not copied"
 _TO_WORKERS_CLUSTER = "records go to the workers' cluster, by their clients (producer.override.*)"
-#: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
+#: MirrorMaker's keys without effect: the reason, and the values for which no warning is due.
 WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sync.topic.acls.enabled": (_ACLS, ("false",)),
     "sync.topic.acls.interval.seconds": (_ACLS, ()),
@@ -94,14 +94,14 @@ _OF_SYNCS = (EMIT, LOCATION, LAG, SYNCS_REPLICATION, TARGET_BOOTSTRAP)
 _TARGET_PREFIXES = ("target.cluster.", "target.producer.", "target.admin.", "target.consumer.", "producer.",
                     "source.producer.")  # fmt: skip
 CONSUMERS = ("consumer.override.",)
-"""Also below it is nothing that a mirror would not know."""
+"""Every key with this prefix is known, too."""
 OF_TASKS = ("task.index", "task.class")
-"""What each task's config has besides."""
+"""Further keys in each task's config."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """A mirror's configuration, read."""
+    """The parsed config of a mirror."""
 
     enabled: bool
     naming: Naming
@@ -109,39 +109,39 @@ class MirrorSettings:
     source: SourceCluster
     replication_factor: int
     refresh_s: int | None
-    """How often new topics and partitions are looked for; None = never."""
+    """Interval of the discovery of topics and partitions; None = never."""
     properties_exclude: tuple[str, ...]
-    """Names, or regular expressions of them, of topic settings that are not copied."""
+    """Names, or regular expressions for names, of topic settings that are not copied."""
     batch_records: int
-    """Records read at once, at most."""
+    """Maximum number of records in one read."""
     reset: OffsetReset
-    """Where a partition without an offset is begun."""
+    """Start position of a partition without an offset."""
     reset_lost: bool
-    """True = a partition whose next record is gone is begun anew instead of failing the task."""
+    """True = restart a partition whose next record is gone, by the reset policy, instead of failing the task."""
     syncs: SyncSettings | None
-    """None = no offset syncs are written."""
+    """None = write no offset syncs."""
     configs_s: int | None
-    """How often copies are given the settings of their topics; None = when they are made, and never again."""
+    """Interval at which copies get the settings of their topics; None = only when they are created."""
     target: Cluster | None
-    """The workers' own, where it is known."""
+    """The workers' cluster; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncSettings:
-    """How offset syncs are written."""
+    """Settings for writing offset syncs."""
 
     topic: str
     at_target: bool
     kept_in: Cluster
-    """Which has the topic."""
+    """The cluster with the offset-syncs topic."""
     target: Cluster
     replication_factor: int
     lag_max: int
-    """How many records of a copy may lie between two of them, where there are more records than that in a commit."""
+    """Maximum distance in records between two syncs of a copy, for commits with more records than that."""
 
 
 def settings_of(config: Config) -> MirrorSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     for key, rule in _RULES.items():
         rule.check(key, values[key])
@@ -180,7 +180,7 @@ def settings_of(config: Config) -> MirrorSettings:
 
 
 def client_problems_of(config: Config) -> list[ConfigError]:
-    """Every client setting that a run would end with."""
+    """Return an error for every client setting with which a run would fail."""
 
     def clusters(config: Config) -> list[tuple[str, SourceCluster | Cluster]]:
         settings = settings_of(config)
@@ -195,7 +195,7 @@ def client_problems_of(config: Config) -> list[ConfigError]:
 
 
 def naming_of(values: Mapping[str, Any]) -> Naming:
-    """The replication policy, of parsed values. Raises ConfigError whose field is the key."""
+    """Return the replication policy of parsed values. Raises ConfigError whose field is the key."""
     policy = values[POLICY]
     if policy.rpartition(".")[2] not in (DEFAULT_POLICY.rpartition(".")[2], IDENTITY_POLICY.rpartition(".")[2]):
         fix = f"write {DEFAULT_POLICY} or {IDENTITY_POLICY}"
@@ -223,14 +223,16 @@ def _target(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[
 
 
 def _no_configs(values: Mapping[str, Any]) -> str:
-    """Why copies do not follow the settings of their topics; empty = they do."""
+    """Return the reason why copies do not follow the settings of their topics; empty = they do."""
     if not values[CONFIGS] or values[CONFIGS_S] < 0:
         return f"{CONFIGS} is false" if not values[CONFIGS] else f"{CONFIGS_S} is negative"
     return "" if _has_target(values) else f"to change settings of copies needs {TARGET_BOOTSTRAP}"
 
 
 def _no_syncs(config: Config, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Why no offset syncs are written, with the key to blame; empty = they are."""
+    """Return the reason why no offset syncs are written, and the key that causes it; empty = they are
+    written.
+    """
     if not values[EMIT]:
         return f"{EMIT} is false", EMIT
     if not _has_target(values):
@@ -243,7 +245,7 @@ def _no_syncs(config: Config, values: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _syncs(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[SyncSettings, list[FieldViolation]]:
-    """How offset syncs are written, and what is to be warned of."""
+    """Return the settings of offset syncs, and their warnings."""
     client_id, at_target = f"mirror-syncs-{naming.source}-{naming.target}", values[LOCATION] == "target"
     target, warnings = _target(config, values, naming)
     kept_in = target
@@ -262,7 +264,9 @@ def _syncs(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[S
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why; of a config that is refused, those that nobody reads."""
+    """Return a warning, with the reason, for every key without the effect that its value asks for; for a refused
+    config, the unknown keys.
+    """
     try:
         return _warnings_of(config)
     except ConfigError:
@@ -311,7 +315,7 @@ def _warnings_of(config: Config) -> list[FieldViolation]:
 
 
 def converter_warnings(config: Config) -> list[FieldViolation]:
-    """Of converters that do not leave bytes as they are."""
+    """Return warnings about converters that change bytes."""
     found: list[FieldViolation] = []
     for name in CONVERTERS:
         text = (config.get(name) or "").strip()
@@ -322,12 +326,12 @@ def converter_warnings(config: Config) -> list[FieldViolation]:
 
 
 def to_target(name: str) -> str | None:
-    """Why a setting of a client of the target's has no effect."""
+    """Return the reason why a client setting of the target has no effect."""
     return _TO_WORKERS_CLUSTER if name.startswith(_TARGET_PREFIXES) else None
 
 
 def require_regexes(key: str, patterns: list[str]) -> None:
-    """Raises ConfigError whose field is the key."""
+    """Check regular expressions. Raises ConfigError whose field is the key."""
     for pattern in patterns:
         try:
             compiled(pattern)

@@ -5,8 +5,8 @@ id of the source topic, which Java's MirrorMaker ignores. By that id a deleted a
 the earlier one, whose offsets do not apply to its records. Owns the meaning of `auto.offset.reset` here. Reading:
 `task`.
 
-No two topics have the same id. So a topic that has the same id after records were read as before is the topic of these
-records: `vouched` checks that before each commit.
+No two topics have the same id. So if the id is unchanged after records were read, the records belong to this topic:
+`vouched` checks that before each commit.
 
 Invariant: an offset of a recreated topic's predecessor is never used, and no offset is stored for records that may
 belong to another topic than it names.
@@ -25,16 +25,18 @@ from herdmesh.engine.source import BEGINNING, SourceCluster
 from herdmesh.sdk import OffsetsLost, PartitionId, RetriableError
 
 IDS_S: Final = 10.0
-"""How often a run asks whether its topics are still the same, at most."""
+"""Minimum interval of a run's checks for recreated topics."""
 _IDS_SHARE: Final = 0.02
-"""Of a run's time, so much goes into these questions at most."""
+"""Maximum share of a run's time that these checks may take."""
 _VOUCH_S: Final = 5.0
-"""How long a commit waits for an answer."""
+"""Maximum wait of a commit for a response."""
 _log = logging.getLogger(__name__)
 
 
 class Places:
-    """Of one task. `stored`: the offset stored of a partition. Raises OffsetsLost for one that is no mirror's."""
+    """Positions of one task. `stored`: returns the stored offset of a partition. Raises OffsetsLost for an offset that
+    is not a mirror's.
+    """
 
     def __init__(
         self,
@@ -47,19 +49,19 @@ class Places:
         self._reset = reset
         self._stored = {one: _read(stored(one)) for one in partitions}
         self._topics = sorted({topic for topic, _ in self._stored})
-        #: of the topics as this run reads them.
+        #: ids of the topics that this run reads.
         self._ids: dict[str, str] = {topic: one for (topic, _), (_, one) in self._stored.items() if one}
         self._ask_at_s = 0.0
-        #: read since the ids were asked for.
+        #: topics that were read since their ids were last queried.
         self._unvouched: set[str] = set()
 
     def begin(self) -> tuple[dict[PartitionId, int], dict[PartitionId, int]]:
-        """The offset to read first in each partition that there is, and those that are to be stored at once, because
-        they were chosen by the time of the question. Asks the source.
+        """Return the first offset to read in each existing partition, and the offsets to store at once, because they
+        depend on the time of this query. Queries the source.
 
         Raises:
-            RetriableError: it does not answer.
-            TaskFailed: BAD_CONFIG, of `auto.offset.reset=none`.
+            RetriableError: the source does not respond.
+            TaskFailed: BAD_CONFIG, with `auto.offset.reset=none`.
         """
         self._ids |= self._asked()
         places, unknown = dict[PartitionId, int](), list[PartitionId]()
@@ -74,7 +76,9 @@ class Places:
         return places | begun, begun if self._reset.depends_on_time else {}
 
     def anew(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        """Where `auto.offset.reset` begins in these, without those gone. Asks the source. Raises as `begin`."""
+        """Return the start of these partitions by `auto.offset.reset`, without deleted ones. Queries the source. Raises
+        like `begin`.
+        """
         asked = list(partitions)
         begins_ms = self._reset.begins_ms(int(time.time() * 1000))
         if self._reset.start is Start.EARLIEST or not asked:
@@ -85,13 +89,14 @@ class Places:
         return ends if begins_ms is None else ends | self._source.offsets_at(ends, begins_ms)
 
     def read_of(self, topic: str) -> None:
-        """Records of it were read."""
+        """Note that records of this topic were read."""
         self._unvouched.add(topic)
 
     def vouched(self) -> bool:
-        """Whether all records read so far are of the topics whose ids are stored with them. Asks the source of those
-        topics that were read since it was last asked. True where it does not answer: it is asked again with the next
-        records, and nothing is to stop while one broker is slow."""
+        """Return whether all records read so far belong to the topics whose ids are stored with them. Queries the
+        source about the topics read since the last query. True if the source does not respond: the query is repeated
+        with the next records, so that one slow broker does not stop the task.
+        """
         if not self._unvouched:
             return True
         before = dict(self._ids)
@@ -107,9 +112,10 @@ class Places:
         return not again
 
     def made_again(self, *, beyond: str = "") -> tuple[set[str], set[str]]:
-        """The topics that are others than when this was asked last; and those of them of which records were read since,
-        so that nobody knows which topic these are of. Seldom asked, unless there is a place `beyond` the end of a
-        topic: all that was read of that one is of the topic before. Raises RetriableError."""
+        """Return the topics recreated since the last query, and those of them that were read since, whose records may
+        belong to either topic. Queries at intervals, and at once if a position is beyond the end of the topic `beyond`:
+        all records read from that one belong to its predecessor. Raises RetriableError.
+        """
         if time.monotonic() < self._ask_at_s and not beyond:
             return set(), set()
         before = dict(self._ids)
@@ -125,11 +131,11 @@ class Places:
         return before.get(topic, self._ids.get(topic)) != self._ids.get(topic)
 
     def partitions_of(self, topics: set[str]) -> list[PartitionId]:
-        """The task's."""
+        """Return the task's partitions of these topics."""
         return [one for one in self._stored if one[0] in topics]
 
     def offset(self, partition: PartitionId, copied: int) -> dict[str, Any]:
-        """What is stored once the record at `copied` is."""
+        """Return the offset to store once the record at `copied` is stored."""
         topic_id = self._ids.get(partition[0])
         return {"offset": copied, "topic_id": topic_id} if topic_id else {"offset": copied}
 
@@ -157,7 +163,7 @@ _READ_OF_WHICH: Final = (
 
 
 def _read(offset: Mapping[str, Any] | None) -> tuple[int | None, str]:
-    """The last record copied, None = none was; and the id of its topic, "" = not known."""
+    """Parse a stored offset: the last copied record, None = none; and the id of its topic, "" = unknown."""
     if offset is None:
         return None, ""
     copied, topic_id = offset.get("offset"), offset.get("topic_id")

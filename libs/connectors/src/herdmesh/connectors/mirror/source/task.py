@@ -1,10 +1,11 @@
-"""Task of `MirrorSourceConnector`: reads partitions of the source cluster and passes their records on unchanged.
+"""Task of `MirrorSourceConnector`: reads partitions of the source cluster and passes their records on
+unchanged.
 
-Owns the position in each partition; `offset_syncs` writes where the records are at the target. A batch belongs to one
+Owns the position in each partition; `offset_syncs` writes the records' offsets at the target. A batch belongs to one
 partition and goes to the partition of the same number, with the keys, values, headers and timestamps that were read.
 
 Offsets have MirrorMaker's own form (`MirrorUtils.wrapPartition`, `wrapOffset`; `start_positions`). So a Java
-MirrorMaker can take a connector over, and give it back.
+MirrorMaker can take a connector over, and return it.
 
 Invariant: the batches of a partition are sent in its order, each with the offset of its own last record.
 """
@@ -38,12 +39,12 @@ from herdmesh.sdk import (
 )
 
 WAIT_S = 0.02
-"""How long a poll waits for a first record: the loop that asks sleeps longer than that where there is none."""
+"""Time for which a poll waits for a first record; without one the record loop sleeps longer than that."""
 _log = logging.getLogger(__name__)
 
 
 class MirrorSourceTask(SourceTask):
-    """Copies some partitions. The source is asked nothing before the first poll: that one is tried again."""
+    """Copies some partitions. Contacts the source first at the first poll, which is retried."""
 
     _reader: Reader | None = None
     _syncs: OffsetSyncs | None = None
@@ -52,7 +53,7 @@ class MirrorSourceTask(SourceTask):
         self._settings = settings_of(config)
         self._context = context
         self._ready: deque[SourceBatch] = deque()
-        #: something was handed over that is not committed; and it is not to be.
+        #: a batch was handed over and is not committed; and it must not be committed.
         self._is_open = self._is_disowned = False
         owned = _assigned(config)
         self._remote = {topic: self._settings.naming.remote(topic) for topic, _ in owned}
@@ -80,18 +81,20 @@ class MirrorSourceTask(SourceTask):
         return batch
 
     def may_commit(self) -> bool:
-        """Not what may be of a topic that was made again, and behind offsets of the topic before."""
+        """False for records that may belong to a recreated topic, because their offsets would be of its
+        predecessor.
+        """
         self._is_disowned |= not self._places.vouched()
         return not self._is_disowned
 
     def commit(self) -> None:
-        """All that was polled is at the target."""
+        """Note that all polled records are committed at the target."""
         self._is_open = False
         if self._syncs is not None:
             self._syncs.committed()
 
     def wake_after_ms(self) -> int:
-        """No time of its own: the worker sees by the connector's sign that there is more."""
+        """0: the connector's sign shows the worker that there are new records."""
         return 0
 
     def stop(self) -> None:
@@ -101,11 +104,12 @@ class MirrorSourceTask(SourceTask):
             self._syncs.close()
 
     def _opened(self) -> Reader:
-        """Begin to read. An end, or a beginning by time, is asked for once: it is stored as an offset, so that what
-        comes while the task is idle is not passed over; of a partition that is gone there is none, and a later run asks
-        again."""
+        """Open the reader. A start at the end, or at a time, is resolved once and stored as an offset, so that records
+        that arrive while the task is idle are not skipped. A deleted partition gets none, and a later run resolves it
+        again.
+        """
         places, stored = self._places.begin()
-        # First, because it fetches while the topics are made.
+        # Create the reader first, because it fetches while the topics are created.
         reader = self._settings.source.reader(places, self._settings.batch_records)
         try:
             made = _make_topics(self._settings, self._remote, self._context)
@@ -118,8 +122,9 @@ class MirrorSourceTask(SourceTask):
         return reader
 
     def _begin_anew(self, reader: Reader, topics: set[str], unsure: set[str]) -> None:
-        """Read topics that were made again by `auto.offset.reset`; the next run does where it is not sure what was
-        handed over."""
+        """Restart recreated topics by `auto.offset.reset`; the next run does it if records of unknown origin
+        were handed over.
+        """
         self._is_disowned |= self._is_open and bool(unsure)
         if not topics or self._is_disowned:
             return
@@ -129,12 +134,12 @@ class MirrorSourceTask(SourceTask):
             self._ready.extend(self._moved_to(one, place) for one, place in places.items())
 
     def _moved_to(self, partition: PartitionId, place: int) -> SourceBatch:
-        """No records, but the offset from which to go on at a place."""
+        """Return a batch without records that stores the offset of a position."""
         offset = self._places.offset(partition, place - 1)
         return SourceBatch(self._remote[partition[0]], (), self._source_partitions[partition], offset)
 
     def _look(self, reader: Reader) -> None:
-        """What there is now, in `_ready`."""
+        """Read available records into `_ready`."""
         self._begin_anew(reader, *self._places.made_again())
         while not self._is_disowned:
             try:
@@ -182,7 +187,7 @@ class MirrorSourceTask(SourceTask):
 
 
 def source_partition(alias: str, partition: PartitionId) -> dict[str, Any]:
-    """A partition as the offsets topic names it; the order of the members counts."""
+    """Return the source partition of a partition; the order of the members matters."""
     topic, number = partition
     return {"cluster": alias, "partition": number, "topic": topic}
 
@@ -196,7 +201,7 @@ def _assigned(config: Config) -> list[PartitionId]:
 
 
 def _copied(batch: SourceBatch) -> tuple[PartitionId, int, int]:
-    """The partition of the source, how many records, and the offset of the last of them."""
+    """Return the partition at the source, the number of records, and the offset of the last one."""
     partition, offset = batch.source_partition, batch.source_offset
     assert partition is not None
     assert offset is not None
@@ -206,8 +211,9 @@ def _copied(batch: SourceBatch) -> tuple[PartitionId, int, int]:
 def _make_topics(
     settings: MirrorSettings, remote: Mapping[str, str], context: SourceTaskContext
 ) -> Mapping[str, dict[str, str]]:
-    """Every topic that is copied exists at the target before its first record, with at least as many partitions. The
-    topics, without those that are gone."""
+    """Create every copied topic at the target before its first record, with at least as many partitions. Returns the
+    topics, without deleted ones.
+    """
     counts = settings.source.partition_counts()
     configs = settings.source.topic_configs(topic for topic in remote if topic in counts)
     excluded = "|".join(settings.properties_exclude)

@@ -19,16 +19,18 @@ _log = logging.getLogger(__name__)
 
 
 def changes_of(wanted: Mapping[str, str], there: Mapping[str, str], excluded: str) -> dict[str, str | None]:
-    """What to set, None = to take back, for a copy to have what its topic has; both are what is set for the topics
-    themselves. `excluded`: a regular expression of Java's over names."""
+    """Return the changes that give a copy the settings of its topic, None = remove; both sides are the settings of the
+    topics themselves. `excluded`: a Java regular expression for names.
+    """
     changes = {name: value for name, value in wanted.items() if there.get(name) != value}
     gone = dict.fromkeys(name for name in there if name not in wanted)
     return {name: value for name, value in {**changes, **gone}.items() if not matches(excluded, name)}
 
 
 def keep_settings(settings: MirrorSettings, target: Cluster) -> None:
-    """Change each copy that there is at the target, where it differs. Raises RetriableError while a cluster does not
-    answer; what is refused for one topic is logged, and does not keep others from theirs."""
+    """Change each existing copy at the target whose settings differ. Raises RetriableError while a cluster does not
+    respond; a refused change of one topic is logged and does not affect the others.
+    """
     topics = [topic for topic in sorted(settings.source.partition_counts()) if settings.selection.has(topic)]
     copies = {settings.naming.remote(topic): topic for topic in topics}
     there = target.topic_settings(copies)
