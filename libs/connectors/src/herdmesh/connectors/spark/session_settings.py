@@ -18,7 +18,7 @@ SESSION_PREFIXES = ("spark.sql.", "spark.hadoop.")
 """Prefixes of keys that are settings of the Spark session, by Spark's own names."""
 ICEBERG = "iceberg"
 FILE_FORMATS = ("parquet", "json", "csv", "orc")
-"""Formats that come with Spark and write files."""
+"""Built-in formats of Spark that write files."""
 _RESERVED = ("spark.sql.catalogImplementation", "spark.sql.hive.", "spark.sql.session.timeZone")
 """Session settings that would make Spark load code from elsewhere, or change the meaning of timestamps."""
 _MEMORY = re.compile(r"\d+[mg]", re.IGNORECASE)
@@ -41,7 +41,9 @@ MEMORY_KEY = ConfigKey(
 
 
 def refuse_unknown_dialect(key: str, url: str) -> None:
-    """Raises ConfigError with this key for a URL whose database Spark would take for one that quotes names by `"`."""
+    """Raise ConfigError with this key for a URL whose database Spark would wrongly take for one that
+    quotes names by `"`.
+    """
     if _MARIADB.match(url):
         raise ConfigError(
             f"{key}: Spark does not know jdbc:mariadb, and quotes names in a way that MariaDB does not take", field=key,
@@ -50,7 +52,7 @@ def refuse_unknown_dialect(key: str, url: str) -> None:
 
 
 def options_of(config: Config) -> dict[str, str]:
-    """The options of Spark's reader or writer."""
+    """Return the options of Spark's reader or writer."""
     return {
         name.removeprefix(OPTION_PREFIX): value
         for name, value in config.items()
@@ -59,7 +61,9 @@ def options_of(config: Config) -> dict[str, str]:
 
 
 def session_settings_of(config: Config) -> dict[str, str]:
-    """The settings of the task's Spark session. Raises ConfigError for keys that a connector must not set."""
+    """Return the settings of the task's Spark session. Raises ConfigError for keys that a connector must
+    not set.
+    """
     found = {key: value for key, value in config.items() if key.startswith(SESSION_PREFIXES) and value is not None}
     for key in found:
         if key.startswith(_RESERVED):

@@ -1,8 +1,10 @@
-"""`SparkJdbcSource`: reads tables, or a query, of any database with a JDBC driver, with a Spark of the task's own.
+"""`SparkJdbcSource`: reads tables, or a query, of any database with a JDBC driver, in the task's own
+Spark session.
 
-Owns the connector. Its keys: `settings`; its task: `task`, so that a worker need not import pyarrow.
+Owns the connector. Its keys: `settings`. Its task is in another module, `task`, so that a worker need not import
+pyarrow.
 
-Invariant: the connector asks no database, because that needs a JVM; its tables are those that the config names.
+Invariant: the connector does not query the database, because that needs a JVM; its tables are those in the config.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, group_p
 
 
 class JdbcSource(TableSource[JdbcSettings]):
-    """Confluent's JDBC source connector for databases other than PostgreSQL, as far as docs/connectors/jdbc-source.md
-    says."""
+    """Confluent's JDBC source connector for databases other than PostgreSQL, with the differences that
+    docs/connectors/jdbc-source.md lists.
+    """
 
     class_name = "herdmesh.SparkJdbcSource"
     aliases = ("SparkJdbcSource", "SparkJdbcSourceConnector")

@@ -1,13 +1,13 @@
 """Database client of a source: statements through Spark's JDBC, rows as Arrow.
 
 Owns the connection, opened as Spark opens it (drivers, dialects, logins), the columns that Spark finds in a relation,
-the rows of one statement in pieces, and the meaning of a database's errors. The statements: `plan`.
+the rows of one statement in parts, and the classification of a database's errors. The statements: `plan`.
 
 Rows are read by Spark's own reader (`JdbcUtils`), without its jobs: a DataFrame guarantees an order of rows only by
-sorting all of them, and has no parameters. One statement is one consistent look, in the database's own order.
+sorting all of them, and has no parameters. One statement is one consistent view, in the database's own order.
 
 Invariant: all errors are Connect's and contain no password: RetriableError; ConfigError when the config or the table
-must change; ConnectError for a value that no driver reads; TaskFailed when this process' Spark is gone.
+must change; ConnectError for a value that no driver reads; TaskFailed when Spark in this process is gone.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from herdmesh.sdk.spark import task_session
 
 _NO_DRIVER: Final = ("No suitable driver", "ClassNotFoundException")
 _NOW: Final = ("SELECT CURRENT_TIMESTAMP", "VALUES CURRENT_TIMESTAMP", "SELECT CURRENT_TIMESTAMP FROM dual")
-"""How databases tell the time: most; Derby, DB2; Oracle."""
+"""Statements for the current time: most databases; Derby and DB2; Oracle."""
 _NOW_SQLITE: Final = ("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')",)
-"""Its CURRENT_TIMESTAMP is a text that its driver cannot read."""
+"""SQLite's statement: its driver cannot read the text of its CURRENT_TIMESTAMP."""
 _CONFIG: Final = ("42", "3D", "3F", "0A", "22")
-"""SQL states that do not pass by themselves: rights, syntax, what is not there or not built, values."""
+"""SQL states of errors that a retry cannot fix: rights, syntax, missing or unsupported objects, values."""
 _CONFIG_CLASSES: Final = ("SQLSyntaxErrorException", "SQLInvalidAuthorizationSpecException",
                           "SQLFeatureNotSupportedException")  # fmt: skip
 _HIDDEN: Final = "***"
 
 Parameter = tuple[str, int]
-""""number" with a whole number, or "moment" with microseconds since 1970."""
+""""number" with an integer, or "moment" with microseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,23 @@ class Column:
 
     name: str
     type: str
-    """Spark's: `integer`, `decimal(10,2)`, `timestamp`, ..."""
+    """Spark's type: `integer`, `decimal(10,2)`, `timestamp`, ..."""
     nullable: bool
     is_time: bool
-    """A time of day, which is a `timestamp` of 1970-01-01 to Spark."""
+    """True for a time of day, which Spark reads as a `timestamp` of 1970-01-01."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Those of a relation."""
+    """The columns of a relation."""
 
     columns: tuple[Column, ...]
     spark: Any
-    """The same as Spark's schema, in the JVM."""
+    """The same columns as Spark's schema, in the JVM."""
 
 
 class Database:
-    """One connection, used by one thread. Nothing is asked before it is needed."""
+    """One connection, for one thread. It is opened at the first query."""
 
     def __init__(self, settings: JdbcSettings) -> None:
         self._settings = settings
@@ -76,16 +76,16 @@ class Database:
 
     @property
     def place(self) -> str:
-        """As waits name it: `mysql db:3306`, of a URL without a host `sqlite database`."""
+        """The database's name in waits: `mysql db:3306`, or `sqlite database` for a URL without a host."""
         return database_place(self._settings.url)
 
     def begin(self) -> None:
-        """Have Spark started meanwhile."""
+        """Start Spark in the background."""
         if self._begun is None or task_session.has_failed(self._begun):
             self._begun = task_session.begin(self._settings.memory, {})
 
     def columns(self, relation: str) -> Columns:
-        """What a relation has, as Spark sees it. `relation`: as FROM has it."""
+        """Return the columns of a relation, with Spark's types. `relation`: text for FROM."""
         field = QUERY if self._settings.query else WHITELIST
         with self._errors_translated(f"cannot read {_shown(relation)}", field):
             connection, utils = self._connected(), self._utils()
@@ -111,13 +111,13 @@ class Database:
         )
 
     def quoted(self, names: Sequence[str]) -> list[str]:
-        """Names of columns as this database's SQL has them."""
+        """Quote column names for this database's SQL."""
         with self._errors_translated("cannot quote names"):
             dialect = self._dialect()
             return [str(dialect.quoteIdentifier(name)) for name in names]
 
     def now_us(self) -> int:
-        """The database's clock in microseconds since 1970, of whole milliseconds."""
+        """Return the database's clock in microseconds since 1970, in whole milliseconds."""
         ways = _NOW_SQLITE if self._settings.url.startswith("jdbc:sqlite:") else _NOW
         with self._errors_translated("cannot ask for the time"):
             connection = self._connected()
@@ -133,7 +133,7 @@ class Database:
     def rows(
         self, label: str, statement: str, parameters: Sequence[Parameter], columns: Columns, fetch_rows: int
     ) -> Rows:
-        """Run a statement that selects these columns, in this order. `label`: what is read, for messages."""
+        """Run a statement that selects these columns, in this order. `label`: name of the relation, for messages."""
         with self._errors_translated(f"cannot read {label}"):
             connection = self._connected()
             self._dialect().beforeFetch(connection, self._jdbc_options())
@@ -148,16 +148,16 @@ class Database:
         return Rows(self, label, prepared, rows, columns)
 
     def close(self) -> None:
-        """Harmless when it is closed, or was never opened."""
+        """Close the connection. Does nothing if it is closed, or was never opened."""
         connection, self._java = self._java, None
         if connection is not None:
-            with suppress(Exception):  # what matters was committed in Kafka
+            with suppress(Exception):  # all important data is committed in Kafka
                 connection.rollback()
             with suppress(Exception):
                 connection.close()
 
     def next_of(self, label: str, prepared: Any, rows: Any, columns: Columns, rows_max: int) -> Any:
-        """For `Rows`: a table of the next ones, shorter than `rows_max` at the end."""
+        """Return a table of the next rows for `Rows`; shorter than `rows_max` at the end."""
         with self._errors_translated(f"cannot read {label}"):
             taken = self._jvm().scala.jdk.javaapi.CollectionConverters.asJava(rows.take(rows_max).toList())
             session = task_session.session_of(self._begun)
@@ -167,7 +167,7 @@ class Database:
             return found
 
     def ended(self, prepared: Any) -> None:
-        """For `Rows`: end the statement and its transaction. Harmless when they have ended."""
+        """End the statement and its transaction for `Rows`. Does nothing if they have ended."""
         with suppress(Exception):
             prepared.close()
         self._roll_back()
@@ -176,15 +176,17 @@ class Database:
         if self._java is None:
             jvm = self._jvm()
             zones = jvm.java.util.TimeZone
-            # Drivers read and send timestamps without a zone as of the JVM's.
+            # Drivers read and send timestamps without a zone in the JVM's zone.
             zones.setDefault(zones.getTimeZone(self._settings.zone))
             self._java = self._dialect().createConnectionFactory(self._jdbc_options()).apply(-1)
-            self._java.setAutoCommit(False)  # else some drivers fetch all rows at once
+            self._java.setAutoCommit(False)  # otherwise some drivers fetch all rows at once
         return self._java
 
     def _jdbc_options(self) -> Any:
         jvm = self._jvm()
-        given = jvm.PythonUtils.toScalaMap({**self._options, "dbtable": "herdmesh"})  # one is wanted, and not looked at
+        given = jvm.PythonUtils.toScalaMap(
+            {**self._options, "dbtable": "herdmesh"}
+        )  # the option is required, and its value is unused
         return jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(given)
 
     def _jvm(self) -> Any:
@@ -215,8 +217,10 @@ class Database:
             self._roll_back()
 
     def _roll_back(self) -> None:
-        """Nothing was written; a transaction that stays open would show old rows, or keep others from writing."""
-        with suppress(Exception):  # the next statement tells
+        """Roll back the transaction: nothing was written, and an open transaction would show old rows, or
+        block writers.
+        """
+        with suppress(Exception):  # the next statement reports the error
             if self._java is not None:
                 self._java.rollback()
 
@@ -225,11 +229,11 @@ class Database:
         try:
             yield
         except task_session.ERRORS as error:
-            # Without the cause: its text may have what is hidden here.
+            # Without the cause: its text may contain secrets that are masked here.
             raise self._translated(error, doing, field) from None
 
     def _translated(self, error: Exception, doing: str, field: str) -> Exception:
-        """`field`: the key to change where the database refuses what was asked."""
+        """Return Connect's error. `field`: the key to change when the database refuses the statement."""
         said = self._hidden(f"{doing}: {task_session.cause_of(error)}")
         if isinstance(error, Py4JNetworkError | OSError):
             return TaskFailed(f"this task's Spark is gone: {said}", ErrorClass.RETRIABLE)
@@ -242,11 +246,11 @@ class Database:
         return self._of_database(error, said, field)
 
     def _of_database(self, error: Exception, said: str, field: str) -> ConnectError:
-        """By SQL state, class and number of `java.sql.SQLException`."""
+        """Classify an error by SQL state, class and number of `java.sql.SQLException`."""
         java: Any = getattr(error, "java_exception", None)
         state = kind = ""
         number = 0
-        with suppress(Exception):  # another exception than SQLException has none of them
+        with suppress(Exception):  # exceptions other than SQLException have none of them
             kind = str(java.getClass().getName())
             state, number = str(java.getSQLState() or ""), int(java.getErrorCode())
         if state.startswith("28") or kind.endswith("AuthorizationSpecException"):
@@ -255,7 +259,7 @@ class Database:
         if state.startswith(_CONFIG) or kind.endswith(_CONFIG_CLASSES) or of_sqlite or "UNRECOGNIZED_SQL_TYPE" in said:
             return ConfigError(said, field=field)
         if kind == "java.sql.SQLException" and not state and not number:
-            return ConnectError(said)  # what drivers say of values they cannot read
+            return ConnectError(said)  # drivers raise it for values that they cannot read
         return RetriableError(said, waits_for=self.place)
 
     def _hidden(self, text: str) -> str:
@@ -266,7 +270,7 @@ class Database:
 
 
 class Rows:
-    """The rows of one statement, from the first on."""
+    """The rows of one statement, in order."""
 
     def __init__(self, database: Database, label: str, prepared: Any, rows: Any, columns: Columns) -> None:
         self._database = database
@@ -276,11 +280,13 @@ class Rows:
         self._columns = columns
 
     def fetch(self, rows_max: int) -> Any:
-        """The next rows as a pyarrow Table; fewer than `rows_max`: there are no more, and the statement has ended."""
+        """Return the next rows as a pyarrow Table; fewer than `rows_max` means that there are no more, and the
+        statement has ended.
+        """
         return self._database.next_of(self._label, self._prepared, self._rows, self._columns, rows_max)
 
     def close(self) -> None:
-        """Ask for no more. Harmless at the end."""
+        """End the statement. Does nothing if it has ended."""
         self._database.ended(self._prepared)
 
 

@@ -1,13 +1,14 @@
-"""Plan for reading one table or query: the SQL for each mode, the place of each row, and rows turned into batches.
+"""Plan for reading one table or query: the SQL for each mode, the place of each row, and conversion of
+rows to batches.
 
 Owns one relation's plan. Where a batch ends: `sweep`; executing the SQL: `database`.
 
 A place is Confluent's: the number of a row, the timestamp of its last change, or both (`table_source.offsets`).
-Timestamps are read to the microsecond, and some databases have finer ones, or report others than they compare (SQL
-Server's `datetime`). So rows of one microsecond are sent together; the rows that SQL finds behind a place may begin
+Timestamps are read to the microsecond. Some databases have finer ones, or report other timestamps than they compare
+(SQL Server's `datetime`). So rows of one microsecond are sent together; the rows that SQL finds after a place may begin
 with rows that were sent already, and those are skipped (`already`).
 
-Invariant: the statement selects every visible row behind the place, in the order of places.
+Invariant: the statement selects every visible row after the place, in the order of places.
 """
 
 from __future__ import annotations
@@ -32,26 +33,27 @@ _WHOLE: Final = ("byte", "short", "integer", "long")
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 RowPlace = tuple[int, int]
-"""Moment in microseconds since 1970 and number; 0 for what the mode does not have."""
+"""Moment in microseconds since 1970, and number; 0 if the mode does not have it."""
 
 
 def relation_of(table: str, settings: JdbcSettings) -> Relation:
-    """A table as it is read."""
+    """Return the relation of a table."""
     name = topic_name(table)
     return Relation(table, f"{table} {_ROWS}", settings.topic_prefix + name, name, table_partition(table))
 
 
 def query_relation(settings: JdbcSettings) -> Relation:
-    """The query as it is read. Its end on a line of its own, because a comment may be its last."""
+    """Return the relation of the query. A line break follows the query, because it may end with a comment."""
     return Relation("the query", f"({settings.query}\n) {_ROWS}", settings.topic_prefix, None, QUERY_PARTITION)
 
 
 class Plan:
-    """How one relation with these columns is read."""
+    """Plan for reading one relation with these columns."""
 
     def __init__(self, relation: Relation, columns: Columns, quoted: Sequence[str], settings: JdbcSettings) -> None:
-        """`quoted`: the columns' names as SQL has them. Raises ConfigError for columns that are missing, or that make
-        no place."""
+        """`quoted`: the columns' names for SQL. Raises ConfigError for columns that are missing, or that give
+        no place.
+        """
         self.relation = relation
         self.columns = columns
         self._settings = settings
@@ -67,7 +69,9 @@ class Plan:
             self._check_not_null()
 
     def statement(self, after: Place, before_us: int | None) -> tuple[str, list[Parameter]]:
-        """The rows behind a place, in order. `before_us`: moments must be earlier; None without moments."""
+        """Return the SQL of the rows after a place, in order. `before_us`: moments must be earlier; None
+        without moments.
+        """
         where, parameters = self._where(after, before_us)
         moment, number = self._moment_sql(), self._number_sql()
         order = ", ".join(one for one in (moment, number) if one)
@@ -80,15 +84,16 @@ class Plan:
         return " ".join(filter(None, parts)), parameters
 
     def places(self, rows: Any) -> list[RowPlace]:
-        """Of each row; [] where the mode has none. Raises DataError for a number that is none."""
+        """Return the place of each row; [] if the mode has none. Raises DataError for an invalid number."""
         if self._settings.mode is Mode.BULK:
             return []
         count = rows.num_rows
         return list(zip(self._moments_of(rows) or [0] * count, self._numbers_of(rows) or [0] * count, strict=True))
 
     def already(self, places: Sequence[RowPlace], after: Place) -> int:
-        """How many of the first rows left already, by the place that was begun from. Raises ConfigError for one that
-        the database puts behind it, and that is read as before it: it would be passed over for ever."""
+        """Return how many of the first rows were sent already, according to the start place. Raises ConfigError for a
+        row that the database sorts after the place and that reads as before it: it would be skipped for ever.
+        """
         if self._settings.mode is Mode.BULK:
             return 0
         for at, (moment_us, number) in enumerate(places):
@@ -109,17 +114,18 @@ class Plan:
         return len(places)
 
     def together(self, one: RowPlace, other: RowPlace) -> bool:
-        """True when two rows have to leave in one batch: no offset lies between them that a database is sure to
-        understand."""
+        """True when two rows must be sent in one batch: no offset between them is certain to work in the
+        database.
+        """
         return one[0] == other[0] if self._moments else one[1] == other[1]
 
     @property
     def numbers_moments(self) -> bool:
-        """True where rows of one moment are told apart by their number."""
+        """True if rows of one moment are distinguished by their number."""
         return bool(self._moments) and self._number is not None
 
     def place(self, places: Sequence[RowPlace]) -> Place:
-        """The place after these rows, the last of a batch that is to be."""
+        """Return the place after these rows, the last ones of a future batch."""
         if not places:
             return Place()
         last = places[-1]
@@ -127,12 +133,13 @@ class Plan:
             return Place(last[1])
         if self._number is None:
             return Place(moment_us=last[0])
-        # Of moments that are finer than a microsecond, the last row need not have the highest number.
+        # If moments are finer than a microsecond, the last row need not have the highest number.
         return Place(max(number for moment, number in places if moment == last[0]), last[0])
 
     def batch(self, rows: Any, place: Place) -> SourceBatch:
-        """Rows as records, with the offset of a place. Raises DataError, with the column, for what Connect cannot
-        have."""
+        """Convert rows to a batch, with the offset of a place. Raises DataError, with the column, for a value that
+        Connect cannot represent.
+        """
         arrays = [self._read(one, rows.column(at)) for at, one in enumerate(self.columns.columns)]
         columns = zip(self.columns.columns, arrays, strict=True)
         fields = [pa.field(one.name, array.type, one.nullable) for one, array in columns]
@@ -192,7 +199,7 @@ class Plan:
         return whole
 
     def _read(self, column: Column, array: Any) -> Any:
-        """A column as `arrow_source_batch` takes it: what is finer than a millisecond is cut off, as in Java."""
+        """Convert a column for `arrow_source_batch`: fractions of a millisecond are cut off, as in Java."""
         array = array.combine_chunks()
         if column.is_time:
             local = _compute.local_timestamp(array.cast(pa.timestamp("us", self._settings.zone)))
@@ -203,7 +210,7 @@ class Plan:
         return array
 
     def _column(self, name: str, key: str) -> Column:
-        """The column of that name, or the only one whose name differs in its case alone."""
+        """Return the column of that name, or the only one whose name differs only in case."""
         columns = self.columns.columns
         exact = [one for one in columns if one.name == name]
         found = exact or [one for one in columns if one.name.lower() == name.lower()]
@@ -231,7 +238,9 @@ class Plan:
             )  # fmt: skip
 
     def _check_not_null(self) -> None:
-        """Of several timestamp columns one that is not null is enough. What a query gives is not known."""
+        """Check that a timestamp column is not nullable; of several, one is enough. Columns of a query cannot
+        be checked.
+        """
         if self._number is not None and self._number.nullable:
             key, named = INCREMENTING, self._number.name
         elif self._moments and all(one.nullable for one in self._moments):

@@ -1,7 +1,8 @@
-"""The settings of a `SparkJdbcSource`, from Confluent's JDBC keys, and a warning for each key without effect.
+"""The settings of a `SparkJdbcSource`, from Confluent's JDBC keys, and a warning for each key without
+effect.
 
-Owns which of the keys exist here and the rules between them. The definitions of shared keys: `table_source.settings`.
-Asks no database.
+Owns the selection of keys and the rules between them. The definitions of shared keys: `table_source.settings`.
+Does not query the database.
 
 Invariant: a key is honoured, refused or named in a warning; the repr of the settings shows no password.
 """
@@ -53,7 +54,7 @@ _PART: Final = r'(?:"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\]|[^\s."\'`;,()\[\]]+)'
 _TABLE: Final = re.compile(rf"{_PART}(?:\.{_PART})*")
 _LAST: Final = re.compile(rf"({_PART})$")
 _OURS: Final = frozenset(("url", "dbtable", "query", "user", "password", "preparequery"))
-"""Options of Spark's that follow from other keys."""
+"""Options of Spark's that other keys set."""
 
 
 KEYS = ConfigDef(
@@ -67,7 +68,7 @@ KEYS = ConfigDef(
     MEMORY_KEY,
 )  # fmt: skip
 
-#: Confluent's keys without effect: why, and the values that ask for nothing else.
+#: Confluent's keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "connection.attempts": ("a database that is away is asked again until it is back", ()),
     "connection.backoff.ms": ("a database that is away is asked again until it is back", ()),
@@ -85,7 +86,9 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "table.types": ("table.whitelist names tables and views alike", ()),
 }
 _REFUSED: Final = ("table.blacklist", "table.include.list", "table.exclude.list", "catalog.pattern", "schema.pattern")
-"""They choose among tables that nobody has listed here: without effect, other tables would be read than were meant."""
+"""Keys that select from a list of tables, which does not exist here. They are refused: ignoring them would read other
+tables than intended.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +96,19 @@ class JdbcSettings(TableSettings):
     """The settings of a `SparkJdbcSource`."""
 
     options: Mapping[str, str] = field(repr=False)
-    """For Spark's JDBC: `url`, `user`, `password`, and the `spark.option.*`."""
+    """Options for Spark's JDBC: `url`, `user`, `password`, and the `spark.option.*`."""
     memory: str
     tables: tuple[str, ...]
     zone: str
 
     @property
     def url(self) -> str:
-        """The database's."""
+        """The database's URL."""
         return self.options["url"]
 
 
 def settings_of(config: Config) -> JdbcSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     options = _options_of(config, values)
     mode = Mode(values[MODE])
@@ -129,21 +132,21 @@ def settings_of(config: Config) -> JdbcSettings:
 
 
 def topic_name(table: str) -> str:
-    """What a topic is called after a table, without prefix: its name alone, without quotes."""
+    """Return the topic of a table, without prefix: the table's name alone, without quotes."""
     found = _LAST.search(table)
     name = found[1] if found else table
     return name[1:-1] if name[0] in '"`[' else name
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why."""
+    """Return a warning, with the reason, for every key without the effect that its value asks for."""
     own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}
     found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,), java="jdbc-source")
     return [*_warnings_of_java(config), *_warnings_of_late_rows(config), *found]
 
 
 def _warnings_of_java(config: Config) -> list[FieldViolation]:
-    """What of a config for Java's connector is other than its author may think."""
+    """Return warnings about a config for Java's connector whose effect differs here."""
     name = config.get("connector.class")
     if name not in JAVA_CLASSES:
         return []
@@ -160,7 +163,7 @@ def _warnings_of_java(config: Config) -> list[FieldViolation]:
 
 
 def _warnings_of_late_rows(config: Config) -> list[FieldViolation]:
-    """Of a mode in which rows may be missed, whatever else the config says."""
+    """Warn about a mode that may miss rows, whatever the other keys are."""
     if (config.get(MODE) or "").strip() != Mode.INCREMENTING:
         return []
     message = (
@@ -176,7 +179,7 @@ def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
     if _POSTGRES.match(url):
         raise ConfigError(f"{URL}: PostgreSQL has a connector of its own, that needs no JVM", field=URL,
                           fix="connector.class=PostgresSource")  # fmt: skip
-    if not url.startswith("jdbc:"):  # not shown: a password may be in it
+    if not url.startswith("jdbc:"):  # do not show the URL: it may contain a password
         raise ConfigError(
             f"{URL}: the value is not a JDBC URL", field=URL, fix="write it like jdbc:mysql://host:3306/database"
         )
@@ -198,7 +201,7 @@ def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def not_built(config: Config) -> list[ConfigError]:
-    """Every key that would have tables looked for."""
+    """Return an error for every key that needs a search for tables."""
     return [
         ConfigError(f"{name} is not built: this connector does not look for tables", field=name,
                     fix=f"name all of them in {WHITELIST}")
@@ -207,7 +210,7 @@ def not_built(config: Config) -> list[ConfigError]:
 
 
 def _what_of(config: Config, values: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The query, "" = none, and the tables. Raises ConfigError unless there is one of them."""
+    """Return the query, "" = none, and the tables. Raises ConfigError unless exactly one of them is set."""
     for problem in not_built(config):
         raise problem
     query = (values[QUERY] or "").strip().rstrip(";").rstrip()

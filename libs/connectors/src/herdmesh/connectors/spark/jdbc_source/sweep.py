@@ -1,12 +1,12 @@
 """One pass over the new rows of a table: the rows of one statement, in batches.
 
 Owns where a batch may end. Rows that must be sent together (`Plan.together`) are sent in one batch, because an offset
-cannot name a row among them: a batch ends where the place changes. When there are more such rows than are kept in
-memory, rows with numbers are distinguished by them; others carry the offset of the place before, and are sent again if
-the run dies among them.
+cannot name a row among them: a batch ends where the place changes. When there are more such rows than memory may hold,
+rows with numbers are distinguished by them; others carry the offset of the place before, and are sent again if the run
+dies among them.
 
-Invariant: the offset of a batch is one behind which no row of this batch, or of one before it, lies, unless all rows of
-the batch share a place that more rows have.
+Invariant: no row of a batch, or of an earlier one, is after the batch's offset, unless all rows of the batch share a
+place with further rows.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ pa: Any = pyarrow
 
 
 class Sweep:
-    """The rows behind a place, as they are when it is made."""
+    """The rows after a place, as of the statement's start."""
 
     def __init__(self, database: Database, plan: Plan, after: Place, before_us: int | None, fetch_rows: int) -> None:
-        """Raises as `Database.rows`."""
+        """Raises like `Database.rows`."""
         self.plan = plan
         self.place = after
-        """That of the last batch."""
+        """The place of the last batch."""
         self.is_among_ties = False
-        """The last batch had the place before, because there are more rows of its own."""
+        """The last batch has the place before its rows, because more rows share theirs."""
         self._begun_from = after
         statement, parameters = plan.statement(after, before_us)
         self._rows: Rows = database.rows(plan.relation.label, statement, parameters, plan.columns, fetch_rows)
@@ -45,10 +45,10 @@ class Sweep:
         self._is_first = True
 
     def batch(self, rows_max: int) -> SourceBatch | None:
-        """The next batch, of about `rows_max` rows; None = there are no more, and the sweep is closed.
+        """Return the next batch, of about `rows_max` rows; None = there are no more, and the sweep is closed.
 
-        Raises as `Database.rows`: the sweep is over then, and `place` is where to begin the next. Raises DataError for
-        a value that Connect cannot have.
+        Raises like `Database.rows`: the sweep is over then, and the next one begins at `place`. Raises DataError for a
+        value that Connect cannot represent.
         """
         while not self._ended:
             rows, places = self._more(rows_max)
@@ -67,12 +67,12 @@ class Sweep:
         return None
 
     def close(self) -> None:
-        """End the statement. Harmless when it has ended."""
+        """End the statement. Does nothing if it has ended."""
         self._ended = True
         self._rows.close()
 
     def _more(self, rows_max: int) -> tuple[Any, list[RowPlace]]:
-        """What is kept and the next rows, with the places of all."""
+        """Return the kept rows and the next ones, with their places."""
         fetched = self._rows.fetch(rows_max)
         self._ended = fetched.num_rows < rows_max
         places = self.plan.places(fetched)
@@ -89,7 +89,8 @@ class Sweep:
 
 
 def _last_change(places: Sequence[RowPlace], same: Callable[[RowPlace, RowPlace], bool]) -> int:
-    """How many rows come before the last change of place: those behind it may have more like them; 0 = there is no
-    change."""
+    """Return the number of rows before the last change of place, because later rows may share the last
+    place; 0 = no change.
+    """
     last = places[-1]
     return next((at + 1 for at in range(len(places) - 2, -1, -1) if not same(places[at], last)), 0)

@@ -1,8 +1,7 @@
-"""The task of `SparkJdbcSource`: reads tables, or a query, of a database with a Spark of its own.
+"""The task of `SparkJdbcSource`: reads tables, or a query, of a database in its own Spark session.
 
-Owns opening passes over tables, and retrying when the database is away. The schedule and the places:
-`table_source.task`; one pass over a table: `sweep`; SQL and columns: `plan`; the connection:
-`database`.
+Owns opening passes over tables, and retrying while the database is unreachable. The schedule and the places:
+`table_source.task`; one pass over a table: `sweep`; SQL and columns: `plan`; the connection: `database`.
 """
 
 from __future__ import annotations
@@ -33,12 +32,14 @@ from herdmesh.sdk import (
 )
 
 _KEEPS_SPARK_MS: Final = 30_000
-"""Up to this poll interval it is cheaper to keep the run and its Spark than to start them for each look."""
+"""Maximum poll interval at which it is cheaper to keep the run and its Spark than to start them for
+each poll.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Table(TableProgress):
-    """One table, or the query, and how far it has been read."""
+    """One table, or the query, and the progress of reading it."""
 
     plan: Plan | None = None
 
@@ -75,7 +76,7 @@ class JdbcSourceTask(TableSourceTask[JdbcSettings, _Table]):
             raise
 
     def wake_after_ms(self) -> int:
-        """0 lets a run stay, with its Spark, where there is room for it."""
+        """0 keeps the run warm, with its Spark, if there is room for it."""
         if self._settings.mode is not Mode.BULK and self._settings.poll_ms <= _KEEPS_SPARK_MS:
             return 0
         return self._next_due_ms()
@@ -97,7 +98,7 @@ class JdbcSourceTask(TableSourceTask[JdbcSettings, _Table]):
         return None
 
     def _plan(self, table: _Table) -> Plan:
-        """The plan for the columns there are now."""
+        """Return the plan for the present columns."""
         assert self._database is not None
         columns = self._database.columns(table.relation.source)
         if table.plan is None or table.plan.columns.columns != columns.columns:
@@ -106,7 +107,7 @@ class JdbcSourceTask(TableSourceTask[JdbcSettings, _Table]):
         return table.plan
 
     def _disconnect(self) -> None:
-        """Forget the connection and what was going on in it. What was passed stays passed."""
+        """Discard the connection and the open sweep. The places stay."""
         self._close_sweep()
         assert self._database is not None
         self._database.close()

@@ -1,8 +1,9 @@
 """`SparkSink`: writes records to any format that Spark writes in batches.
 
-Owns the connector. Its keys: `settings`; its task: `task`, so that a worker need not import pyarrow.
+Owns the connector. Its keys: `settings`. Its task is in another module, `task`, so that a worker need not import
+pyarrow.
 
-Invariant: a config without a target, or with a staging folder that cannot be written, is an error of its field before
+Invariant: a config without a target, or with a staging folder that is not writable, is an error of its field before
 the connector starts.
 """
 
@@ -15,7 +16,7 @@ from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, Partiti
 
 
 class SparkSink(SinkConnector):
-    """One write of Spark's for each partition and commit."""
+    """`SparkSink`: one write by Spark for each partition and commit."""
 
     class_name = "herdmesh.SparkSink"
     aliases = ("SparkSink", "SparkSinkConnector")
@@ -43,4 +44,4 @@ class SparkSink(SinkConnector):
         return [{**self.config, settings.STAGING: staging} for _ in range(max_tasks)]
 
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
-        return True  # the group's are all it has
+        return True  # the sink has no offsets beside those of its consumer group

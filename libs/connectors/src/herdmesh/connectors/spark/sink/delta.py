@@ -1,6 +1,6 @@
 """Idempotent target for Delta tables: each file of rows is written once.
 
-Owns reading the last number of a writer (connector, partition and staging folder) from Delta's log. Delta keeps it as
+Owns reading the last number of a writer (connector, partition and staging folder) from Delta's log. Delta stores it as
 the version of an application's transaction (`txnAppId`, `txnVersion`), in the commit that has the rows, and refuses a
 concurrent commit of the same application.
 
@@ -20,7 +20,7 @@ from herdmesh.sdk.spark import task_session
 
 
 class DeltaTarget:
-    """One table, by its folder."""
+    """One Delta table, by its folder."""
 
     keeps_numbers: ClassVar[bool] = True
 
@@ -36,9 +36,9 @@ class DeltaTarget:
     def last_number(self, writer: str) -> int:
         with task_session.errors_translated(self._what, FORMAT, self._place):
             session: Any = self._spark.session()
-            # Nothing of Delta's that an application is meant to call tells it.
+            # Delta's public API does not give the version of an application's transaction.
             logs = task_session.java_class(session, "org.apache.spark.sql.delta.DeltaLog")
-            logs.clearCache()  # else it is what this process last saw
+            logs.clearCache()  # the cache has the log as this process last read it
             found = logs.forTable(session._jsparkSession, self._folder).unsafeVolatileSnapshot().transactions()
             last = found.get(writer)
             return int(last.get()) if last.isDefined() else 0

@@ -1,7 +1,7 @@
 """Staging folder of files that are committed but not yet written to the target by Spark.
 
-Owns the meaning of publishing for this sink: Spark writes the staged file's rows to the target, and then the file gets
-its name as the mark that it was written. Names, manifests, the fence and cleaning: `engine.staging`.
+Owns publishing for this sink: Spark writes the staged file's rows to the target, and then the file gets its name as the
+mark that it was written. Names, manifests, the fence and cleaning: `engine.staging`.
 
     stage    `.staged/<group>-<run>-<name>` is written and synced; Spark does not read it by itself
     commit   the fenced offset commit names it
@@ -27,8 +27,9 @@ from herdmesh.engine.sink import short_topic
 from herdmesh.sdk import LocalFiles, PartitionId, TaskFailed
 
 Write = Callable[[Path, str], None]
-"""Has Spark write the rows of a Parquet file, of this name, to the target; must do nothing where the target has them
-and can tell."""
+"""Function that makes Spark write the rows of a Parquet file of this name to the target. Must do nothing if the target
+keeps numbers and has the rows.
+"""
 _IDENTITY = ".identity"
 _NAME = re.compile(r"(?P<topic>[^+]+)\+(?P<partition>\d+)\+\d+\+\d+(\+\d+)?(\+n(?P<number>\d+))?\.parquet")
 
@@ -62,41 +63,42 @@ class HandoverFolder(LocalFiles):
         return [self.hidden + name for name in _names_in(self._at / self.hidden)]
 
     def written(self) -> list[str]:
-        """Names of files whose rows the target has."""
+        """Return the names of files whose rows the target has."""
         return [name for name in _names_in(self._at) if _NAME.fullmatch(name)]
 
     def forget(self, names: Iterable[str]) -> None:
-        """Delete such files: no committed offset names them any more."""
+        """Delete such files, which no committed offset names any more."""
         for name in names:
             self.delete(name)
 
 
 def folder_of(staging_directory: Path, group: str) -> Path:
-    """The connector's own folder: two that read one topic must not meet."""
+    """Return the connector's own folder: the files of two connectors that read one topic must not mix."""
     readable = re.sub(r"[^A-Za-z0-9._-]", "_", group)[:80]
     return staging_directory / f"{readable}-{hashlib.sha256(group.encode()).hexdigest()[:8]}"
 
 
 def suffix_of(number: int | None) -> str:
-    """What the names of files end with, for `number_of`."""
+    """Return the suffix of file names with this number, for `number_of`."""
     return ".parquet" if number is None else f"+n{number}.parquet"
 
 
 def number_of(name: str) -> int | None:
-    """The number in a file's name, None = it has none."""
+    """Return the number in a file's name, None = it has none."""
     found = _NAME.fullmatch(name)
     return int(found["number"]) if found and found["number"] else None
 
 
 def identity_of(folder: Path) -> str:
-    """A text that no other folder has, made when it is first asked for. Two clusters may have connectors, topics and
-    folders of the same names, and write to one database: their numbers must not be taken for each other's."""
+    """Return a text unique to this folder, created at the first call. Two clusters may have connectors, topics and
+    folders of the same names, and write to one database: their numbers must not be confused.
+    """
     files = LocalFiles(folder)
     if not files.exists(_IDENTITY):
         fresh = f"{_IDENTITY}-{uuid.uuid4().hex}"
         with files.writing(fresh) as stream:
             stream.write(uuid.uuid4().hex[:12].encode())
-        with suppress(TaskFailed):  # another task was quicker
+        with suppress(TaskFailed):  # another task created it first
             files.publish(fresh, _IDENTITY)
         files.sync([_IDENTITY])
         files.delete(fresh)
@@ -104,14 +106,15 @@ def identity_of(folder: Path) -> str:
 
 
 def writer_of(group: str, name: str, identity: str) -> str:
-    """Whose numbers are in the file's name: one writer for each connector and partition, of the folder with this
-    identity."""
+    """Return the writer of a file's number: one for each connector and partition, of the folder with this
+    identity.
+    """
     topic, partition = name.split("+")[:2]
     return f"{group}/{topic}-{partition}@{identity}"
 
 
 def of_partitions(names: Iterable[str], partitions: Collection[PartitionId]) -> list[str]:
-    """Those of these partitions."""
+    """Return the names of files of these partitions."""
     owned = {(short_topic(topic), str(number)) for topic, number in partitions}
     return [name for name in names if tuple(name.split("+")[:2]) in owned]
 

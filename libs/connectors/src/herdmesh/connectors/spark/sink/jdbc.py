@@ -10,7 +10,7 @@ Spark's writer commits in a connection of its own, so it cannot keep a ledger. I
 with the target's columns, and one transaction of ours moves the rows: `UPDATE ... SET last_number = 18 WHERE writer =
 me AND last_number < 18 AND scratch = mine`, which changes one row or none, `INSERT INTO target SELECT ... FROM
 scratch`, commit. The scratch table's name is in the ledger before the table is created, so the next owner drops it; an
-owner that was paused meanwhile moves nothing.
+owner that was suspended meanwhile moves nothing.
 
 Invariant: the rows of a number are in the target if and only if the ledger has reached that number.
 """
@@ -38,7 +38,7 @@ _EMPTY_COPIES: Final = (
     "CREATE TABLE {new} AS SELECT * FROM {old} WITH NO DATA",
     "SELECT * INTO {new} FROM {old} WHERE 1 = 0",
 )
-"""How databases make an empty table with the columns of another: most; Derby; SQL Server."""
+"""Statements that create an empty table with the columns of another: most databases; Derby; SQL Server."""
 
 
 class JdbcTarget:
@@ -80,7 +80,7 @@ class JdbcTarget:
             self._move(names, scratch, writer, number)
 
     def _make_scratch(self, writer: str) -> str:
-        """An empty table with the target's columns, named in the ledger before it is there."""
+        """Create an empty table with the target's columns. Its name is in the ledger first."""
         writer = _key_of(writer)
         scratch = f"{self._beside}hm_{uuid.uuid4().hex[:16]}"
         with self._connection() as database:
@@ -112,8 +112,9 @@ class JdbcTarget:
             )
 
     def _names_in_target(self, rows: Any) -> tuple[str, Mapping[str, str]]:
-        """The columns as the target has them, quoted, and Spark's type of each there, by name in the rows. The target
-        is made if it is absent. Raises ConfigError for a column that it does not have."""
+        """Return the target's columns, quoted, and Spark's type of each, by name in the rows. Creates the target if it
+        is missing. Raises ConfigError for a column that it does not have.
+        """
         session = self._spark.session()
         with self._connection() as database:
             if not database.has(self._table):
@@ -138,7 +139,7 @@ class JdbcTarget:
             database.run(f"CREATE TABLE {self._ledger} ({columns})")
         except Exception:
             database.roll_back()
-            if not database.has(self._ledger):  # else another task has just made it
+            if not database.has(self._ledger):  # if it exists now, another task has just created it
                 raise
         database.commit()
 
@@ -151,25 +152,27 @@ class JdbcTarget:
     def _connection(self) -> Generator[_Connection]:
         jvm = self._spark.session().sparkContext._jvm
         zones = jvm.java.util.TimeZone
-        # Drivers send moments to columns without a zone as of the JVM's: not each worker's machine its own.
+        # Drivers send moments to columns without a zone in the JVM's zone, which must not depend on the worker's
+        # machine.
         zones.setDefault(zones.getTimeZone("UTC"))
         of_spark = jvm.org.apache.spark.sql
         options = of_spark.execution.datasources.jdbc.JdbcOptionsInWrite(jvm.PythonUtils.toScalaMap(self._options))
-        # As Spark connects: its drivers, its providers of logins.
+        # Connect as Spark does, with its drivers and login providers.
         dialect = of_spark.jdbc.JdbcDialects.get(self._options["url"])
         opened = dialect.createConnectionFactory(options).apply(-1)
         try:
             opened.setAutoCommit(False)
             yield _Connection(opened, of_spark.execution.datasources.jdbc.JdbcUtils, dialect, options)
         finally:
-            with suppress(Exception):  # what matters was committed, or is told by what is being raised
+            with suppress(Exception):  # all important data is committed, or the error being raised reports it
                 opened.rollback()
             opened.close()
 
 
 def _with_own_digits(rows: Any, kinds: Mapping[str, str]) -> Any:
-    """The rows with floats of 32 bits for decimal columns as doubles of their own digits: 0.1, which a database would
-    have as 0.10000000149011612, or cut to six digits. `kinds`: `JdbcTarget._names_in_target`'s."""
+    """Convert floats of 32 bits for decimal columns to doubles with the same digits: a database would store 0.1 as
+    0.10000000149011612, or cut it to six digits. `kinds`: from `JdbcTarget._names_in_target`.
+    """
     narrow = {name for name, kind in rows.dtypes if kind == "float" and kinds[name].startswith("decimal")}
     if not narrow:
         return rows
@@ -180,18 +183,19 @@ def _with_own_digits(rows: Any, kinds: Mapping[str, str]) -> Any:
 
 
 class _Connection:
-    """The few words of `java.sql.Connection` that are used. Begins no transaction by itself: the driver does."""
+    """The used part of `java.sql.Connection`. The driver begins transactions."""
 
     def __init__(self, java: Any, of_spark: Any, dialect: Any, options: Any) -> None:
-        """`of_spark`: its `JdbcUtils`, which know each database's types. `dialect`: Spark's of the database.
-        `options`: as those take them."""
+        """`of_spark`: Spark's `JdbcUtils`, which know each database's types. `dialect`: Spark's dialect of the
+        database. `options`: the options for both.
+        """
         self._java = java
         self._of_spark = of_spark
         self._quoted = dialect.quoteIdentifier
         self._options = options
 
     def run(self, statement: str, *texts: str) -> int:
-        """Execute one; how many rows it changed."""
+        """Execute a statement; returns the number of changed rows."""
         prepared = self._prepared(statement, texts)
         try:
             return prepared.executeUpdate()
@@ -199,7 +203,7 @@ class _Connection:
             prepared.close()
 
     def rows(self, statement: str, *texts: str) -> list[list[Any]]:
-        """What it finds, one column."""
+        """Return the rows of a query with one column."""
         prepared = self._prepared(statement, texts)
         try:
             result = prepared.executeQuery()
@@ -211,27 +215,28 @@ class _Connection:
             prepared.close()
 
     def has(self, table: str) -> bool:
-        """Whether there is such a table, as this connection sees it."""
+        """Return whether this connection can read such a table."""
         try:
             self.rows(f"SELECT 1 FROM {table} WHERE 1 = 0")
-        except Exception:  # noqa: BLE001 - every driver has a class of its own for it; making the table tells the rest
+        except Exception:  # noqa: BLE001 - each driver has its own class for it; creating the table reports all other errors
             self.roll_back()
             return False
         return True
 
     def make(self, table: str, rows: Any) -> None:
-        """Make a table for the columns of a DataFrame, with the types that Spark has for this database. Spark's writer
-        does it too, but for databases it has no dialect of it cannot tell that there is no table."""
+        """Create a table for the columns of a DataFrame, with Spark's types for this database. Spark's writer does it
+        too, but without a dialect for the database it cannot detect that the table is missing.
+        """
         self._of_spark.createTable(self._java, table, rows._jdf.schema(), False, self._options)
         if self._options.url().lower().startswith("jdbc:mysql:"):
-            # Spark's TIMESTAMP has whole seconds there, until 2038.
+            # Spark's TIMESTAMP on MySQL has whole seconds, and ends in 2038.
             moments = [name for name, kind in rows.dtypes if kind == "timestamp"]
             for name in map(self._quoted, moments):
                 self.run(f"ALTER TABLE {table} MODIFY COLUMN {name} DATETIME(6) NULL DEFAULT NULL")
         self.commit()
 
     def run_one_of(self, statements: Sequence[str]) -> None:
-        """The first that the database takes. Raises what it says of the first."""
+        """Execute the first statement that the database accepts. Raises the error of the first one if all fail."""
         first: Exception | None = None
         for statement in statements:
             try:
@@ -246,7 +251,7 @@ class _Connection:
         raise first
 
     def drop(self, table: str) -> None:
-        """Drop a table of ours, if it is there."""
+        """Drop a table of ours, if it exists."""
         try:
             self.run(f"DROP TABLE {table}")
         except Exception:  # noqa: BLE001 - as in `has`
@@ -268,7 +273,8 @@ class _Connection:
 
 
 def _key_of(writer: str) -> str:
-    """A writer as the ledger has it: databases cut texts, compare them without case, or lack letters, and what two
-    writers take for one row keeps the records of one of them out."""
+    """Return a writer's key for the ledger: databases cut texts, ignore case, or lack letters, and if two writers
+    shared a row, the records of one of them would be left out.
+    """
     readable = re.sub(r"[^ -~]", "_", writer)[:300]
     return f"{readable}#{hashlib.sha256(writer.encode()).hexdigest()[:16]}"

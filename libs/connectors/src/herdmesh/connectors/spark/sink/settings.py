@@ -1,6 +1,6 @@
 """The settings of a `SparkSink`, read from its config.
 
-Owns the sink's keys. Those of a task's Spark: `session_settings`. The options of a format are Spark's:
+Owns the sink's keys. The keys of a task's Spark: `session_settings`. The options of a format are Spark's:
 `spark.option.<name>` is passed to its writer as `<name>`.
 
 Invariant: the settings name one target, and one staging folder for the rows that are not yet written to it.
@@ -37,7 +37,7 @@ PATH, PASSWORD, URL, TABLE = (OPTION_PREFIX + name for name in ("path", "passwor
 FLUSH_RECORDS, ROTATE_INTERVAL_MS, ROTATE_BYTES = "flush.records", "rotate.interval.ms", "rotate.bytes"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _GLOB = re.compile(r"[*?\[\]{}\\]")
-"""What Spark takes for a pattern in a path it is to read."""
+"""Characters that Spark treats as a pattern in a path that it reads."""
 
 
 KEYS = ConfigDef(
@@ -74,34 +74,34 @@ KEYS = ConfigDef(
 )  # fmt: skip
 
 _FAR_YEARS = ("jdbc:postgresql:", "jdbc:sqlite:")
-"""URLs of databases whose driver writes days of any year as they are."""
+"""URLs of databases whose driver writes dates of any year unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a task works with."""
+    """The parsed settings of a task."""
 
     format: str
     staging: Path
-    """Absolute."""
+    """Absolute path."""
     partition_by: list[str]
     memory: str
     flush_records: int
     rotate_s: float
     rotate_bytes: int
     options: Mapping[str, str] = field(repr=False)
-    """For Spark's writer; may have passwords."""
+    """Options of Spark's writer; may contain passwords."""
     session: Mapping[str, str] = field(repr=False)
-    """Of the Spark that writes: catalogs, extensions, access to file systems; may have passwords."""
+    """Settings of the Spark session: catalogs, extensions, access to file systems; may contain passwords."""
 
     @property
     def refuses_far_years(self) -> bool:
-        """True for a database whose driver is not known to write days outside of the years 1 to 9999 as they are."""
+        """True for a database whose driver is not known to write dates outside of the years 1 to 9999 unchanged."""
         return self.format == "jdbc" and not self.options["url"].strip().lower().startswith(_FAR_YEARS)
 
 
 def settings_of(config: Config) -> SparkSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     found = SparkSettings(
         format=values[FORMAT].strip(),
@@ -129,11 +129,11 @@ def settings_of(config: Config) -> SparkSettings:
 
 
 def problems_of(config: Config) -> list[ConfigError]:
-    """What the definition does not see."""
+    """Return the errors that the key definitions cannot find."""
     try:
         KEYS.parse(config)
     except ConfigError:
-        return []  # told by the definition
+        return []  # the definition reports these errors
     try:
         problem = folder_problem(settings_of(config).staging)
     except ConfigError as error:
@@ -145,7 +145,7 @@ def problems_of(config: Config) -> list[ConfigError]:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Keys without effect."""
+    """Return warnings about keys without effect."""
     return [one for one in unknown(config, KEYS.keys) if not one.field.startswith((OPTION_PREFIX, *SESSION_PREFIXES))]
 
 

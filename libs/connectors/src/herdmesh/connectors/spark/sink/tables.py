@@ -24,19 +24,22 @@ _parquet: Any = pyarrow.parquet
 _compute: Any = pyarrow.compute
 DIGITS_MAX: Final = 38
 _YEARS: Final = -719_162, 2_932_897
-"""Days since 1970: the first of year 1, and the one behind year 9999."""
+"""Days since 1970: the first day of year 1, and the one after year 9999."""
 _DAY_S: Final = 86_400
 _A_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def format_for_spark(*, defaults: bool) -> ParquetFormat:
-    """What makes pieces of records. `defaults`: nulls under a schema with a default are that default."""
+    """Return the format that converts records to pieces. `defaults`: write a null as the default of its schema, if
+    there is one.
+    """
     return ParquetFormat("zstd", defaults=defaults, digits_max=DIGITS_MAX)
 
 
 def refuse_far_years(piece: Any) -> None:
-    """Raises DataError for a day or moment outside of the years 1 to 9999, which drivers of databases write as another
-    year: a day before Christ as the one after. `piece`: what `ParquetFormat.pack` made."""
+    """Raise DataError for a date or moment outside of the years 1 to 9999, which database drivers write as another
+    year: a date BC as the date AD. `piece`: from `ParquetFormat.pack`.
+    """
     if isinstance(piece, pa.RecordBatch):
         columns: dict[str, Any] = dict(zip(piece.schema.names, piece.columns, strict=True))
     else:
@@ -59,7 +62,7 @@ def refuse_far_years(piece: Any) -> None:
 
 
 class Rows:
-    """Pieces that will be one file."""
+    """The pieces of one future file."""
 
     def __init__(self) -> None:
         self._shape: Any = None
@@ -67,17 +70,17 @@ class Rows:
         self._counts: list[int] = []
 
     def takes(self, shape: Any) -> bool:
-        """Whether pieces of that shape may be in it."""
+        """Return whether the file accepts pieces of that shape."""
         return shape is None or self._shape is None or self._shape == shape
 
     def add(self, piece: Any, shape: Any, count: int) -> None:
-        """Take a piece, of whose shape `takes` was true."""
+        """Add a piece; `takes` must have returned True for its shape."""
         self._shape = self._shape if shape is None else shape
         self._pieces.append(piece)
         self._counts.append(count)
 
     def write(self, stream: Any) -> None:
-        """All of them, as Parquet."""
+        """Write all pieces as Parquet."""
         table: Any = joined(self._pieces, self._counts)
         schema = pa.schema([pa.field(one.name, _readable(one.type), one.nullable) for one in table.schema])
         if schema != table.schema:
@@ -86,7 +89,7 @@ class Rows:
 
 
 def _readable(kind: Any) -> Any:
-    """The type, with what Spark reads for what it does not."""
+    """Return the type, with types that Spark does not read replaced."""
     types = pa.types
     if types.is_time32(kind):
         return pa.int32()

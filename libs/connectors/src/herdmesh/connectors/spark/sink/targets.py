@@ -1,7 +1,7 @@
 """Targets of `SparkSink`: how Spark writes a file of rows, and whether a repeated write is idempotent.
 
-Owns the writes. A target that keeps numbers writes each number of a writer once, however often it is asked; any other
-target writes whenever it is asked.
+Owns the writes. A target that keeps numbers writes each number of a writer once, however often `write` is called; any
+other target writes at every call.
 
 | Format | Numbers |
 |---|---|
@@ -31,17 +31,17 @@ _LEAVE_OTHERS: Final = "mapreduce.fileoutputcommitter.cleanup.skipped"
 
 
 class Target(Protocol):
-    """Where the rows go."""
+    """Destination of the rows."""
 
     keeps_numbers: ClassVar[bool]
-    """Whether files are to be numbered."""
+    """Whether files need numbers."""
 
     def begin(self) -> None:
-        """There will be something to write: have Spark started meanwhile."""
+        """Start Spark in the background, because a write will follow."""
         ...
 
     def last_number(self, writer: str) -> int:
-        """The highest number it has of the writer, 0 = none. Raises as `write`."""
+        """Return the writer's highest number in the target, 0 = none. Raises like `write`."""
         ...
 
     def write(self, path: Path, writer: str, number: int | None) -> None:
@@ -50,42 +50,42 @@ class Target(Protocol):
 
 
 class SparkWriter:
-    """Spark as a task has it, and its errors."""
+    """The task's Spark session, with its errors translated."""
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
         self._begun: Future[Any] | None = None
 
     def begin(self) -> None:
-        """Have the session started, unless it is."""
+        """Start the session, unless it is started."""
         if self._begun is None or task_session.has_failed(self._begun):
             self._begun = task_session.begin(self._settings.memory, self._settings.session)
 
     def session(self) -> Any:
-        """The session, waited for. Raises RetriableError."""
+        """Wait for the session and return it. Raises RetriableError."""
         self.begin()
         assert self._begun is not None
         return task_session.session_of(self._begun)
 
     def rows(self, path: Path) -> Any:
-        """A DataFrame of one partition: what is written in one transaction, or as one file."""
+        """Return a DataFrame of one partition, so that it is written in one transaction, or as one file."""
         return self.session().read.parquet(str(path)).coalesce(1)
 
     def appending(self, rows: Any, **more: str) -> Any:
-        """A DataFrameWriter as it is configured."""
+        """Return a configured DataFrameWriter that appends."""
         writer = rows.write.format(self._settings.format).mode("append").options(**{**self._settings.options, **more})
         return writer.partitionBy(*self._settings.partition_by) if self._settings.partition_by else writer
 
 
 def place_of(settings: SparkSettings) -> str:
-    """The target as waits name it: `mysql db:3306`, `delta /lake/orders`."""
+    """Return the target's name in waits: `mysql db:3306`, `delta /lake/orders`."""
     if settings.format == "jdbc":
         return database_place(settings.options["url"])
     return f"{settings.format} {settings.options.get('path', 'target')}"
 
 
 class FormatTarget:
-    """Any format, by its DataFrameWriter and nothing else."""
+    """A target of any format, written by its DataFrameWriter alone."""
 
     keeps_numbers: ClassVar[bool] = False
 
@@ -114,18 +114,19 @@ class FormatTarget:
                 self._spark.appending(rows).save()
 
     def _write_beside_others(self, rows: Any) -> None:
-        """Into the folder that other tasks write to as well. By itself Spark has all jobs write below `_temporary/0` of
-        it, and the first to end moves what others have there and deletes `_temporary`: they fail, write twice, or do
-        not notice that their files are gone."""
+        """Write to a folder that other tasks write to as well. By default all of Spark's jobs write below
+        `_temporary/0` of the folder, and the first job to end moves the files of the others and deletes `_temporary`:
+        the others fail, write twice, or do not notice that their files are gone.
+        """
         attempt = str(1 + secrets.randbelow(1 << 30))
         try:
             self._spark.appending(rows, **{_ATTEMPT: attempt, _LEAVE_OTHERS: "true"}).save()
         finally:
-            with suppress(Exception):  # what is left there nobody reads
+            with suppress(Exception):  # nothing reads the rest
                 self._delete_attempt(attempt)
 
     def _make_table(self, rows: Any) -> None:
-        """Unless it is there: Iceberg's tables are of a catalog, and a write does not make them."""
+        """Create a table, unless it exists: Iceberg's tables are in a catalog, and a write does not create them."""
         if self._spark.session().catalog.tableExists(self._table):
             return
         wanted = rows.limit(0).writeTo(self._table).using(ICEBERG)
@@ -134,7 +135,9 @@ class FormatTarget:
         try:
             wanted.create()
         except task_session.ERRORS:
-            if not self._spark.session().catalog.tableExists(self._table):  # else another task has just made it
+            if not self._spark.session().catalog.tableExists(
+                self._table
+            ):  # if it exists now, another task has just created it
                 raise
 
     def _delete_attempt(self, attempt: str) -> None:
@@ -145,7 +148,7 @@ class FormatTarget:
 
 
 def target_of(settings: SparkSettings) -> Target:
-    """The target of a configuration."""
+    """Return the target of a config."""
     if settings.format == "jdbc":
         from herdmesh.connectors.spark.sink.jdbc import JdbcTarget
 

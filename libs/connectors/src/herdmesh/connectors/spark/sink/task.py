@@ -1,6 +1,7 @@
-"""Task of `SparkSink`: buffers records, stages them as Parquet, and has Spark write committed files to the target.
+"""Task of `SparkSink`: buffers records, stages them as Parquet, and has Spark write committed files to
+the target.
 
-Owns which record goes into which file, and when to commit. Publishing: `handover`; how Spark writes: `targets`; names
+Owns the assignment of records to files, and when to commit. Publishing: `handover`; writing by Spark: `targets`; names
 and manifests: `engine.staging`.
 
 Invariant: the staged files of a partition hold exactly the records put since its last `stage`, in order. Spark is
@@ -38,7 +39,7 @@ from herdmesh.sdk import (
 
 @dataclass(slots=True)
 class _File:
-    """What will be one file."""
+    """The content of one future file."""
 
     partition: PartitionId
     first_offset: int
@@ -47,7 +48,9 @@ class _File:
 
 
 class SparkSinkTask(StagingSinkTask):
-    """One task; holds at most `flush.records` records, or `rotate.bytes`, and what one batch brings beyond."""
+    """Task of `SparkSink`; buffers at most `flush.records` records, or `rotate.bytes`, plus the rest of
+    one batch.
+    """
 
     uses_keys = False
 
@@ -61,18 +64,18 @@ class SparkSinkTask(StagingSinkTask):
         make_folder(Location.parse(str(folder)))
         self._folder = HandoverFolder(folder, self._write)
         self._identity = handover.identity_of(folder)
-        #: Before the fence is taken: what may be cleaned is what is there now.
+        #: Listed before the takeover: only files that exist now may be cleaned.
         self._found = self._folder.written()
         self._staging = StagingFolder(self._folder, context.group, context.run_id, self._open_files)
-        #: Those that take more, by partition, and those of another schema before them.
+        #: Incomplete files by partition, and complete files, whose next record had another schema.
         self._open: dict[PartitionId, _File] = {}
         self._full: list[_File] = []
         self._records = 0
         self._bytes = 0
         self._oldest_s: float | None = None
-        #: By writer, the last number given; of targets that keep such numbers.
+        #: Last number used, by writer; for targets that keep numbers.
         self._numbers: dict[str, int] = {}
-        #: Files that only the last commit, and only the one before it, named.
+        #: Files that only the last commit named, and files that only the commit before it named.
         self._written: list[str] = []
         self._written_before: list[str] = []
 
@@ -139,7 +142,7 @@ class SparkSinkTask(StagingSinkTask):
         for text in manifests.values():
             manifest = Manifest.decode(text)
             self._written += self._names(manifest)
-            # A file that is gone was written, and forgotten by a later owner, while this process stood still.
+            # A missing file was written, and deleted by a later owner, while this process was suspended.
             publish(manifest, self._open_files)
 
     def _stage(self, file: _File) -> str:
@@ -164,7 +167,7 @@ class SparkSinkTask(StagingSinkTask):
         return () if full is None else full.names
 
     def _write(self, path: Path, name: str) -> None:
-        identity = handover.identity_of(path.parents[1])  # it may be the folder of an earlier config
+        identity = handover.identity_of(path.parents[1])  # the folder may be that of an earlier config
         self._target.write(path, handover.writer_of(self._group, name, identity), handover.number_of(name))
 
     def _open_files(self, location: str) -> Files:

@@ -1,8 +1,11 @@
-"""`SparkStreamSource`: reads a format that Spark streams from an explicit position, with a Spark of the task's own.
+"""`SparkStreamSource`: reads a format that Spark streams from an explicit position, in the task's own
+Spark session.
 
-Owns the connector. Its keys: `settings`; its task: `task`, so that a worker need not import pyarrow.
+Owns the connector. Its keys: `settings`. Its task is in another module, `task`, so that a worker need not import
+pyarrow.
 
-Invariant: there is one task, because a stream has one position; the connector asks no source, because that needs a JVM.
+Invariant: there is one task, because a stream has one position; the connector does not query the source, because that
+needs a JVM.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from herdmesh.sdk import Config, ConfigDef, FieldViolation, SourceConnector
 
 
 class SparkStreamSource(ReadConnector[StreamSettings], SourceConnector):
-    """Reads what docs/connectors/spark-stream.md lists."""
+    """`SparkStreamSource`: reads the formats that docs/connectors/spark-stream.md lists."""
 
     class_name = "herdmesh.SparkStreamSource"
     aliases = ("SparkStreamSource", "SparkStreamSourceConnector")

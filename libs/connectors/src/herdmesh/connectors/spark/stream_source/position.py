@@ -1,10 +1,10 @@
 """Position of a `SparkStreamSource`: the source's own offset, stored in Connect's.
 
-Owns source partitions and offsets as they are stored, and their check. The content of a position is the format's.
+Owns the stored form of source partitions and offsets, and their check. The content of a position is the format's.
 
-A format whose rows contain their position (Kafka's) has a position behind every row. For other formats Spark knows
-positions only between slices: within a slice, which has the same rows in the same order whenever it is read, the rows
-that were read are counted.
+A format whose rows contain their position (Kafka's) has a position after every row. For other formats Spark knows
+positions only between slices: within a slice, which has the same rows in the same order at every read, the rows already
+read are counted.
 
 Invariant: a position written and read again is the same.
 """
@@ -26,17 +26,19 @@ _ROWS: Final = "rows"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Behind all that lies before `start`, and behind `rows` rows of the slice from there to `end`."""
+    """Position after everything before `start`, and after `rows` rows of the slice from `start` to `end`."""
 
     start: str
-    """The source's own offset, JSON as Spark's checkpoints have it."""
+    """The source's own offset, as JSON as in Spark's checkpoints."""
     end: str = ""
     """"" = between two slices."""
     rows: int = 0
 
     @classmethod
     def of(cls, offset: Mapping[str, Any] | None) -> Position | None:
-        """From a stored offset; None = there is none. Raises ConfigError for one that we cannot have written."""
+        """Parse a stored offset; None = there is none. Raises ConfigError for an offset that Herdmesh cannot
+        have written.
+        """
         if offset is None:
             return None
         end, rows = offset.get(_END), offset.get(_ROWS)
@@ -48,14 +50,16 @@ class Position:
         return cls(start) if rows is None else cls(start, _json_of(offset, _END), rows)
 
     def offset(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the offset to store."""
         if not self.end:
             return {_POSITION: self.start}
         return {_POSITION: self.start, _END: self.end, _ROWS: self.rows}
 
 
 def check_offset(own: Mapping[str, Any], partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
-    """Raises ConfigError unless it is an offset of the stream whose source partition is `own`; None = forgotten."""
+    """Raise ConfigError unless it is an offset of the stream with source partition `own`; None = a deleted
+    offset.
+    """
     if partition is None:
         raise ConfigError("Source partition may not be null")
     if dict(partition) != dict(own):

@@ -1,12 +1,12 @@
 """Reader of a Spark stream: its positions, and the rows between two of them.
 
 Owns the calls into Spark. Positions come from the stream itself (`MicroBatchStream`, the interface of every such
-source). Rows are read by a query of one batch (`Trigger.Once`) that finds a checkpoint saying "this batch was begun and
-not committed", which makes Spark read exactly the rows between two positions. The checkpoint is created for that one
+source). Rows are read by a query of one batch (`Trigger.Once`) whose checkpoint contains a batch that was begun and not
+committed, which makes Spark read exactly the rows between two positions. The checkpoint is created for that one
 query, from our positions, and removed with its rows: Spark keeps no state.
 
 Invariant: all errors are Connect's: RetriableError; ConfigError when the config or the position must change; TaskFailed
-when this process' Spark is gone.
+when Spark in this process is gone.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from herdmesh.sdk import ConfigError, ErrorClass, ScratchFolder, TaskFailed
 from herdmesh.sdk.spark import task_session
 
 _GONE: Final = re.compile(r"\bjava\.lang\.IllegalStateException|KafkaIllegalStateException")
-"""How sources say that what lies behind a position is no longer there, or is nothing that can be streamed."""
+"""Messages of sources about a position whose data is gone, or a relation that cannot be streamed."""
 _BATCH: Final = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
 _COMMIT: Final = '{"nextBatchWatermarkMs":0}'
 _TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
 
 class Stream:
-    """One stream, used by one thread. Nothing is asked before it is needed."""
+    """One stream, for one thread. Spark is contacted at the first query."""
 
     def __init__(self, settings: StreamSettings) -> None:
         self._settings = settings
@@ -45,17 +45,17 @@ class Stream:
         self._scratch: ScratchFolder | None = None
 
     def begin(self) -> None:
-        """Have Spark started meanwhile."""
+        """Start Spark in the background."""
         if self._begun is None or task_session.has_failed(self._begun):
             self._begun = task_session.begin(self._settings.memory, self._settings.session)
 
     def initial(self) -> str:
-        """The position that the options ask for where there is none yet."""
+        """Return the position that the options select for a stream without an offset."""
         with self._errors_translated("cannot find where to begin"):
             return str(self._opened().initialOffset().json())
 
     def end_after(self, start: str) -> str | None:
-        """The end of the slice behind a position; None = there is nothing new."""
+        """Return the end of the slice after a position; None = there is no new data."""
         with self._errors_translated(f"cannot look for what is behind {start}"):
             stream = self._opened()
             begin = stream.deserializeOffset(start)
@@ -63,10 +63,10 @@ class Stream:
             return None if end is None or end.json() == begin.json() else str(end.json())
 
     def read(self, start: str, end: str) -> Slice:
-        """The rows between two positions."""
+        """Return the rows between two positions."""
         with self._errors_translated(f"cannot read from {start} to {end}"):
             stream = self._opened()
-            # The query asks likewise; what it raises there is told without its class.
+            # The query makes the same call, but its errors there lack their class.
             stream.planInputPartitions(stream.deserializeOffset(start), stream.deserializeOffset(end))
             assert self._scratch is not None
             folder = Path(tempfile.mkdtemp(prefix="slice-", dir=self._scratch.path))
@@ -77,10 +77,10 @@ class Stream:
                 raise
 
     def close(self) -> None:
-        """Removes its slices. Harmless when it is closed, or was never opened."""
+        """Remove the stream's slices. Does nothing if it is closed, or was never opened."""
         java, self._java = self._java, None
         if java is not None:
-            with suppress(Exception):  # its JVM may be gone
+            with suppress(Exception):  # the JVM may be gone
                 java.stop()
         if self._scratch is not None:
             self._scratch.close()
@@ -90,7 +90,7 @@ class Stream:
         if self._java is None:
             session = self._session()
             session.conf.set(*_TIMESTAMPS)
-            # Sources look for the session of their thread.
+            # Sources look up the session of their thread.
             active = task_session.java_class(session, "org.apache.spark.sql.classic.SparkSession")
             active.setActiveSession(session._jsparkSession)
             relation = self._rows()._jdf.queryExecution().analyzed().collectLeaves().head()
@@ -107,7 +107,7 @@ class Stream:
         return self._session().readStream.format(self._settings.name).options(**self._settings.options).load()
 
     def _staged(self, folder: Path, start: str, end: str) -> Path:
-        """Have a query of one batch write its rows."""
+        """Write the rows of a slice by a query of one batch."""
         checkpoint, rows = folder / "checkpoint", folder / "rows"
         files = {
             "metadata": f'{{"id":"{uuid.uuid4()}"}}',
@@ -121,9 +121,9 @@ class Stream:
         writing = self._rows().writeStream.format("parquet").trigger(once=True)
         query = writing.option("checkpointLocation", checkpoint.as_uri()).start(rows.as_uri())
         try:
-            query.awaitTermination()  # waits: `_errors_translated` has said it
+            query.awaitTermination()  # waits: `_errors_translated` has reported it
         except task_session.ERRORS:
-            # Kafka's source (4.1) has no metrics of a recovered batch. They are asked for after its commit.
+            # Kafka's source (4.1) fails to report the metrics of a recovered batch, after the batch is committed.
             if not (checkpoint / "commits/1").exists():
                 raise
         return rows

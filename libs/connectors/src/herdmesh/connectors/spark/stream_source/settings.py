@@ -1,11 +1,11 @@
 """Settings of a `SparkStreamSource`, and the formats that it supports.
 
-Owns the keys, and for each format the rules that make its positions reliable: options it needs, options that are fixed
+Owns the keys, and for each format the rules that make its positions reliable: required options, options that are fixed
 because the order of rows depends on them, and whether it ends. All other options are Spark's: `spark.option.<name>` is
 passed to its reader as `<name>`.
 
 Invariant: a format is listed only if its stream continues from a given offset and gives the same rows between two
-offsets whenever it is asked; the repr of the settings shows no password.
+offsets at every read; the repr of the settings shows no password.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One that can be read."""
+    """A supported format."""
 
     needs: tuple[str, ...]
-    """Options without which it reads nothing; `a|b` = one of them."""
+    """Required options; `a|b` = one of them."""
     named_by: tuple[str, ...] = ()
-    """Options whose values tell one stream from another, in the source partition."""
+    """Options whose values identify the stream, in the source partition."""
     unless_given: Mapping[str, str] = field(default_factory=dict[str, str])
-    """How much a slice has, in the format's own words."""
+    """Default size of a slice, by the format's own options."""
     fixed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Options on which the order of rows depends; "" = it has to be left out."""
+    """Options on which the order of rows depends; "" = must be left out."""
     is_endless: bool = False
-    """There is always more: a slice is read at each look, not at once."""
+    """The stream always has more rows: read one slice at each poll interval, not at once."""
 
 
 FORMATS: Final[Mapping[str, Format]] = {
@@ -94,27 +94,27 @@ KEYS = ConfigDef(
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """What a task works with."""
+    """The parsed settings of a task."""
 
     name: str
-    """The format's, as Spark knows it."""
+    """Spark's name of the format."""
     format: Format
     topic: str
     key_column: str
-    """"" = records have no key."""
+    """Column of the record key; "" = records have no key."""
     poll_s: float
     batch_rows: int
     memory: str
     partition: Mapping[str, Any]
-    """As the offsets topic names it."""
+    """Source partition, as in the offsets topic."""
     options: Mapping[str, str] = field(repr=False)
-    """For Spark's reader; may have passwords."""
+    """Options of Spark's reader; may contain passwords."""
     session: Mapping[str, str] = field(repr=False)
-    """Of the Spark that reads; may have passwords."""
+    """Settings of the Spark session; may contain passwords."""
 
 
 def settings_of(config: Config) -> StreamSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     name = values[FORMAT].strip()
     found = _format_of(name)
@@ -146,7 +146,7 @@ def settings_of(config: Config) -> StreamSettings:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Keys without effect."""
+    """Return warnings about keys without effect."""
     own = {*KEYS.keys, "task.class"}
     return warned_settings(config, own, ConnectorKind.SOURCE, prefixes=(OPTION_PREFIX, *SESSION_PREFIXES))
 

@@ -1,8 +1,8 @@
-"""One slice of a stream: the rows between two positions, as Spark has staged them, in pieces.
+"""One slice of a stream: the rows between two positions, as Spark has staged them, in parts.
 
 Owns the staging folder of a slice, and converting rows to Connect's values. Filling it: `reader`.
 
-Invariant: one piece at a time is in memory; the order of rows is that of Spark's partitions, and within each the
+Invariant: one part at a time is in memory; the order of rows is that of Spark's partitions, and within each the
 source's.
 """
 
@@ -26,7 +26,7 @@ _TOPIC, _PARTITION, _OFFSET = "topic", "partition", "offset"
 
 
 class Slice:
-    """Read once, from the first row on."""
+    """One slice, read once, in order."""
 
     def __init__(self, folder: Path, rows: Path) -> None:
         """`folder`: removed by `close`. `rows`: where Spark wrote the rows."""
@@ -36,11 +36,11 @@ class Slice:
 
     @property
     def is_read(self) -> bool:
-        """There are no more rows."""
+        """True when there are no more rows."""
         return self._piece is None
 
     def take(self, rows_max: int) -> Any:
-        """The next rows as a RecordBatch; call it only while there are some."""
+        """Return the next rows as a RecordBatch; there must be some."""
         piece = self._piece
         if piece.num_rows > rows_max:
             self._piece = piece.slice(rows_max)
@@ -49,20 +49,20 @@ class Slice:
         return piece
 
     def skip(self, rows: int) -> int:
-        """Pass so many rows over; returns how many there were, fewer at the end."""
+        """Skip rows; returns the number of rows skipped, smaller than `rows` at the end."""
         left = rows
         while left and not self.is_read:
             left -= self.take(left).num_rows
         return rows - left
 
     def close(self) -> None:
-        """Remove it. Harmless when it is gone."""
+        """Remove the slice. Does nothing if it is removed."""
         self._pieces, self._piece = iter(()), None
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def readable(rows: Any) -> Any:
-    """A RecordBatch as `arrow_source_batch` takes it: what is finer than a millisecond is cut off, as in Java."""
+    """Convert a RecordBatch for `arrow_source_batch`: fractions of a millisecond are cut off, as in Java."""
     arrays = [
         _compute.floor_temporal(array, unit="millisecond") if pa.types.is_timestamp(array.type) else array
         for array in rows.columns
@@ -71,8 +71,9 @@ def readable(rows: Any) -> Any:
 
 
 def behind_records(position: str, rows: Any) -> str:
-    """The position behind rows of Kafka's, which say where they stand: what was compacted away meanwhile, or is by the
-    next look, changes nothing."""
+    """Return the position after rows of Kafka's, which contain their offsets, so that compaction before or after this
+    read changes nothing.
+    """
     found: dict[str, dict[str, int]] = msgspec.json.decode(position, type=dict[str, dict[str, int]])
     columns = [rows.column(rows.schema.get_field_index(name)).to_pylist() for name in (_TOPIC, _PARTITION, _OFFSET)]
     for topic, partition, offset in zip(*columns, strict=True):
@@ -81,7 +82,7 @@ def behind_records(position: str, rows: Any) -> str:
 
 
 def json_of(position: Mapping[str, Any]) -> str:
-    """A position as text, the same for the same one."""
+    """Return a position as text, equal for equal positions."""
     return msgspec.json.encode(position, order="sorted").decode()
 
 

@@ -1,9 +1,9 @@
-"""Task of `SparkStreamSource`: reads a stream slice by slice with a Spark of its own.
+"""Task of `SparkStreamSource`: reads a stream slice by slice in its own Spark session.
 
-Owns the schedule, and the position behind each batch. The stream: `reader`; a slice's rows: `slice`.
+Owns the schedule, and the position after each batch. The stream: `reader`; a slice's rows: `slice`.
 
 Invariant: the position moves only by batches that were handed to the run, in their order; after any failure, reading
-continues behind the last of them.
+continues after the last of them.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from herdmesh.sdk import (
 from herdmesh.sdk.arrow import arrow_source_batch
 
 _AGAIN_S: Final = 1.0
-"""How soon after an error the source is asked again."""
+"""Pause before the next attempt after an error."""
 _KEEPS_SPARK_S: Final = 30.0
-"""A look that comes sooner is cheaper in a run that stays than with a Spark that is started for it."""
+"""Maximum poll interval at which it is cheaper to keep the run and its Spark than to start Spark for
+each poll.
+"""
 
 
 class SparkStreamTask(SourceTask):
-    """Reads one stream. It is asked nothing before the first poll: that one is tried again."""
+    """Reads one stream. Contacts the source first at the first poll, which is retried."""
 
     _stream: Stream | None = None
     _slice: Slice | None = None
     _end = ""
-    """Of the slice."""
+    """End of the slice."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         self._settings = settings_of(config)
@@ -70,7 +72,7 @@ class SparkStreamTask(SourceTask):
             raise
 
     def wake_after_ms(self) -> int:
-        """0 lets a run stay, with its Spark, where there is room for it."""
+        """0 keeps the run warm, with its Spark, if there is room for it."""
         if self._settings.poll_s <= _KEEPS_SPARK_S:
             return 0
         return max(1, int((self._due_s - time.monotonic()) * 1000))
@@ -80,7 +82,7 @@ class SparkStreamTask(SourceTask):
             self._disconnect()
 
     def _is_more(self) -> bool:
-        """Whether there is something to hand on; opens the next slice."""
+        """Return whether there is a batch to return; opens the next slice."""
         assert self._stream is not None
         position = self._position
         if position is None:
@@ -101,14 +103,16 @@ class SparkStreamTask(SourceTask):
         return True
 
     def _next(self) -> SourceBatch:
-        """The slice's next rows, and the position behind them; where no position is stored yet, only that."""
+        """Return the slice's next rows, and the position after them; if no position is stored yet, only the
+        position.
+        """
         assert self._stream is not None
         if self._slice is None:
-            # Stored at once: "from now on" is another moment after a death.
+            # Stored at once: after a crash, "from now on" would be a later moment.
             self._position = Position(self._stream.initial())
             return self._moved()
         assert self._position is not None
-        if self._slice.is_read:  # it had no rows, or none but those that were read
+        if self._slice.is_read:  # the slice was empty, or had only rows that were read before
             self._passed()
             return self._moved()
         rows = self._slice.take(max(1, min(self._settings.batch_rows, self._context.poll_records_max())))
@@ -121,7 +125,7 @@ class SparkStreamTask(SourceTask):
         return batch
 
     def _behind(self, position: Position, rows: Any) -> Position:
-        """Within the slice."""
+        """Return the position after rows within the slice."""
         if self._settings.name == KAFKA:
             return Position(behind_records(position.start, rows))
         return replace(position, end=self._end, rows=position.rows + rows.num_rows)
@@ -141,7 +145,7 @@ class SparkStreamTask(SourceTask):
         return SourceBatch(self._settings.topic, (), self._settings.partition, self._position.offset())
 
     def _passed(self) -> None:
-        """The slice is read: the next one begins where it ends."""
+        """Close the slice, which is read: the next one begins at its end."""
         assert self._slice is not None
         self._slice.close()
         self._slice = None
@@ -150,7 +154,7 @@ class SparkStreamTask(SourceTask):
             self._due_s = time.monotonic() + self._settings.poll_s
 
     def _disconnect(self) -> None:
-        """Forget what was going on. What was passed stays passed."""
+        """Close the slice and the stream. The position stays."""
         if self._slice is not None:
             self._slice.close()
             self._slice = None
