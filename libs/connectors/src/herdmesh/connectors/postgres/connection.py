@@ -1,10 +1,11 @@
-"""Connection to a PostgreSQL server, and the translation of its errors, for all connectors of this family.
+"""Connection to a PostgreSQL server, and the translation of its errors, for all connectors of this
+family.
 
 Owns the keys `connection.*` of Confluent's JDBC connectors, and which errors are transient. The URL, TLS included:
 `jdbc_url`.
 
-Invariant: all errors are Connect's: RetriableError when the server is away, busy or shutting down; ConfigError with its
-key when the config must change. No message contains a password.
+Invariant: all errors are Connect's: RetriableError when the server is unreachable, busy or shutting down; ConfigError
+with its key when the config must change. No message contains a password.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS = "connection.attempts"
 _BACKOFF = "connection.backoff.ms"
-#: A server that has gone without a word is noticed within a minute.
+#: TCP keep-alives that detect a dead server within a minute.
 _CONNECTION = {
     "connect_timeout": "10",
     "application_name": "herdmesh",
@@ -54,7 +55,9 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def connection_keys(group: str = "Database") -> tuple[ConfigKey, ...]:
-    """The keys of a connection, as Confluent's JDBC connectors define them. URL first; more may follow after them."""
+    """Return the keys of a connection, as Confluent's JDBC connectors define them, the URL first; a connector may
+    append further keys.
+    """
     low = Importance.LOW
     return (
         *login_keys(
@@ -69,17 +72,19 @@ def connection_keys(group: str = "Database") -> tuple[ConfigKey, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Where a database is, and who asks."""
+    """Address of a database, and the login."""
 
     host: str
-    """One, or several with commas between, which are tried in turn."""
+    """One host, or several separated by commas, which are tried in turn."""
     port: str
-    """As many as hosts, or one for all."""
+    """As many ports as hosts, or one for all."""
     database: str
     user: str
     password: str = dataclass_field(default="", repr=False)
     parameters: Mapping[str, str] = dataclass_field(default_factory=dict[str, str])
-    """libpq's other settings, in its words: `sslmode`, `sslrootcert`, `options`, `application_name`, ..."""
+    """Further settings of libpq, under its names: `sslmode`, `sslrootcert`, `options`, `application_name`,
+    ...
+    """
 
     @property
     def place(self) -> str:
@@ -89,7 +94,7 @@ class ConnectionSettings:
         return f"{','.join(map(':'.join, zip(hosts, ports, strict=False)))}/{self.database}"
 
     def libpq(self) -> dict[str, str]:
-        """All of it as libpq's keywords."""
+        """Return all settings as libpq's keywords."""
         given = {
             "host": self.host, "port": self.port, "dbname": self.database, "user": self.user,
             "password": self.password, **self.parameters,
@@ -98,10 +103,10 @@ class ConnectionSettings:
 
 
 def connection_settings(config: Config) -> ConnectionSettings:
-    """What `connection.*` comes to. Raises ConfigError whose field is the key.
+    """Read the keys `connection.*`. Raises ConfigError whose field is the key.
 
-    The user is `connection.user`, else the URL's; the password likewise. Without either user it is refused: the system
-    user of a worker is nobody a database should know.
+    The user is `connection.user`, else the URL's; so is the password. A config without a user is refused, because the
+    system user of a worker should have no role in a database.
     """
     url = (config.get(URL) or "").strip()
     if not url:
@@ -119,13 +124,13 @@ def connection_settings(config: Config) -> ConnectionSettings:
 
 
 def is_of_another(config: Config) -> bool:
-    """True of another database's URL."""
+    """True if the URL is of another database."""
     url = (config.get(URL) or "").strip()
     return url.startswith("jdbc:") and not url.startswith("jdbc:postgresql:")
 
 
 def refuse_others(config: Config, instead: str) -> None:
-    """Raises ConfigError for another database's URL, which Confluent's classes take too; its fix is `instead`."""
+    """Raise ConfigError for another database's URL, which Confluent's classes accept; its fix is `instead`."""
     if is_of_another(config):
         kind = kind_of(config.get(URL) or "") or "this"
         raise ConfigError(
@@ -134,7 +139,9 @@ def refuse_others(config: Config, instead: str) -> None:
 
 
 def warnings_of_connection(config: Config) -> list[FieldViolation]:
-    """Keys and parts of the URL that have no effect here, each with why. Raises as `connection_settings`."""
+    """Return a warning for each key and part of the URL without effect, with the reason. Raises like
+    `connection_settings`.
+    """
     connection_settings(config)
     found = [
         FieldViolation(key, f"{key} has no effect: a server that is away is asked again until it is back",
@@ -148,9 +155,10 @@ def warnings_of_connection(config: Config) -> list[FieldViolation]:
 
 
 def connect(settings: ConnectionSettings, *, autocommit: bool = True, **more: Any) -> Connection:
-    """A new connection, that knows texts as UTF-8. `more` goes to `psycopg.connect`.
+    """Open a connection with UTF-8 as its encoding. `more` goes to `psycopg.connect`.
 
-    Raises RetriableError when the server is away or takes nobody now; ConfigError when it refuses us or the settings.
+    Raises RetriableError when the server is unreachable or accepts no connections now; ConfigError when it refuses the
+    login or the settings.
     """
     given: dict[str, Any] = {**_CONNECTION, **settings.libpq(), **more, "client_encoding": "utf8"}
     try:
@@ -161,13 +169,13 @@ def connect(settings: ConnectionSettings, *, autocommit: bool = True, **more: An
 
 
 def server(settings: ConnectionSettings) -> str:
-    """As waits name it: `PostgreSQL 127.0.0.1:5432`."""
+    """Return the server's name in waits: `PostgreSQL 127.0.0.1:5432`."""
     return f"PostgreSQL {settings.place}"
 
 
 @contextmanager
 def errors_translated(doing: str, *, field: str = "") -> Generator[None]:
-    """Whatever psycopg raises within becomes an error of Connect's: `translated`."""
+    """Translate errors of psycopg within the context with `translated`."""
     try:
         yield
     except psycopg.Error as error:
@@ -175,10 +183,11 @@ def errors_translated(doing: str, *, field: str = "") -> Generator[None]:
 
 
 def translated(error: psycopg.Error, doing: str, *, field: str = "") -> ConnectError:
-    """What a server's error means. `doing`: what failed, as in "cannot read public.orders". `field`: the key to change
-    where it is a matter of the config.
+    """Translate a server's error. `doing`: what failed, as in "cannot read public.orders". `field`: the key to change
+    for an error of the config.
 
-    RetriableError, ConfigError or ConnectError, as `sqlstates` has it of statements that write no records.
+    Returns RetriableError, ConfigError or ConnectError, as `sqlstates` classifies errors of statements that write no
+    records.
     """
     message = f"{doing}: {said(error)}"
     meaning = meaning_of(error)
@@ -195,12 +204,12 @@ def translated(error: psycopg.Error, doing: str, *, field: str = "") -> ConnectE
 
 
 def said(error: psycopg.Error) -> str:
-    """The server's words, in one line."""
+    """Return the server's message, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
-#: What libpq and the server say to those who need another config. The words are looked for as they are in English: the
-#: error of a connection that came to nothing has no code. A server that says them otherwise is asked again and again.
+#: Messages of libpq and the server that require another config. They are matched in English, because the error of a
+#: failed connection attempt has no code. With a server that uses another language, the connection attempt is retried.
 _REFUSALS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), key, fix)
     for pattern, key, fix in (
@@ -230,28 +239,28 @@ def _not_connected(settings: ConnectionSettings, error: psycopg.Error) -> Connec
 
 
 def make_missing(connection: Connection, statement: str, parameters: tuple[()] | None = None) -> None:
-    """Execute a definition that says IF NOT EXISTS, as another session may at the same moment: the server looks first,
-    and may then be told that it is there by now, in words that depend on how far the other one is.
+    """Execute a definition with IF NOT EXISTS while another session may execute the same: the server checks first, and
+    may still fail because the object exists by then, with an error that depends on the progress of the other session.
 
     Args:
         parameters: () of a statement that has %% for each %.
 
-    Raises psycopg.Error: anything else; DuplicateObject for a type of a table's name, which is no table's.
+    Raises psycopg.Error: any other error; DuplicateObject for a type with the table's name that belongs to no table.
     """
     try:
         connection.execute(statement.encode(), parameters)
     except (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateColumn):
         _log.info("another task was first: %s", statement)
-    except errors.DuplicateObject:  # a table has a type of its name, and that may have been found first
+    except errors.DuplicateObject:  # a table has a type of the same name, which the server may have found first
         connection.execute(statement.encode(), parameters)
 
 
 def quoted(*names: str) -> str:
-    """Names as SQL has them: `"schema"."table"`."""
+    """Quote names for SQL: `"schema"."table"`."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 def literal(text: str) -> str:
-    """A text as SQL has it, whatever `standard_conforming_strings` says."""
+    """Return a text as an SQL literal, for either value of `standard_conforming_strings`."""
     doubled = text.replace("'", "''")
     return f" E'{doubled.replace(chr(92), chr(92) * 2)}'" if "\\" in doubled else f"'{doubled}'"

@@ -28,17 +28,17 @@ _ESCAPES: Final = "in a user, password or name write %40 for @, %2F for /, %3F f
 
 
 def read(key: str, url: str) -> dict[str, str]:
-    """libpq's settings of a URL: `host`, `port`, `dbname`, `user`, `password`, `sslmode`, ..., those it says.
+    """Return libpq's settings in a URL: `host`, `port`, `dbname`, `user`, `password`, `sslmode`, ..., if
+    it has them.
 
-    Raises ConfigError whose field is `key`, under which the URL stands: for another database's URL, and for a parameter
-    that is not built.
+    Raises ConfigError with field `key`, the URL's key, for another database's URL, and for an unsupported parameter.
     """
     try:
         if url.startswith(("postgresql://", "postgres://")):
             return _of_libpq(url)
         if url.startswith(_JDBC):
             return _of_jdbc(url.removeprefix(_JDBC))
-        kind = kind_of(url) or "this"  # not the URL: a password may be in it
+        kind = kind_of(url) or "this"  # do not show the URL: it may contain a password
         raise _Unusable(f"this connector speaks to PostgreSQL only, and {kind} is something else", f"write {EXAMPLE}")
     except _Unusable as error:
         message, fix = error.args
@@ -46,7 +46,7 @@ def read(key: str, url: str) -> dict[str, str]:
 
 
 def without_effect(url: str) -> list[str]:
-    """The parameters in it that have no effect here."""
+    """Return the URL's parameters without effect here."""
     if not url.startswith(_JDBC):
         return []
     query = url.partition("?")[2]
@@ -54,18 +54,19 @@ def without_effect(url: str) -> list[str]:
 
 
 class _Unusable(Exception):
-    """What is wrong, and the fix."""
+    """Error in a URL, and its fix."""
 
 
 def _of_libpq(url: str) -> dict[str, str]:
     try:
         found = conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
-        # libpq quotes what it stumbled over: a password, or all of the URL.
+        # libpq quotes the part that it cannot parse: a password, or the whole URL.
         said = re.sub('".*"', "...", " ".join(str(error).split()))
         raise _Unusable(f"it cannot be read: {said}", f"write {EXAMPLE}; of a password, % is %25") from None
     settings = {name: str(value) for name, value in found.items() if value is not None}
-    # libpq ends a user at the first @, and a host at the first /: the rest of a password is then a host or a database.
+    # libpq ends a user at the first @, and a host at the first /: the rest of a password then becomes a host or a
+    # database.
     path = url.partition("://")[2].partition("/")[2].partition("?")[0]
     if "@" in path or "@" in settings.get("host", ""):
         raise _Unusable(_WHOSE_AT, _ESCAPES)
@@ -74,7 +75,7 @@ def _of_libpq(url: str) -> dict[str, str]:
     return settings
 
 
-#: libpq's word for each parameter of the Java driver that means the same.
+#: Parameters of the Java driver, and libpq's names with the same meaning.
 _SAME = {
     "user": "user",
     "password": "password",
@@ -96,7 +97,7 @@ _SESSIONS = {
     "any": "any", "primary": "primary", "master": "primary", "secondary": "standby", "slave": "standby",
     "preferSecondary": "prefer-standby", "preferSlave": "prefer-standby",
 }  # fmt: skip
-#: What the Java driver does with its own rows, statements, logs and threads.
+#: Parameters about the Java driver's rows, statements, logs and threads.
 _WITHOUT_EFFECT = frozenset((
     "adaptiveFetch", "adaptiveFetchMaximum", "adaptiveFetchMinimum", "allowEncodingChanges", "assumeMinServerVersion",
     "autosave", "binaryTransfer", "binaryTransferDisable", "binaryTransferEnable", "cancelSignalTimeout",
@@ -111,10 +112,11 @@ _WITHOUT_EFFECT = frozenset((
 
 
 def _of_jdbc(rest: str) -> dict[str, str]:
-    """libpq's settings of what follows `jdbc:postgresql:`, read as the driver does: `//host:port,host/database?...`,
-    `//host/`, `database`, `/`."""
+    """Return libpq's settings in the text after `jdbc:postgresql:`, parsed as the driver does:
+    `//host:port,host/database?...`, `//host/`, `database`, `/`.
+    """
     address, _, query = rest.partition("?")
-    if "@" in address:  # no part of it is shown: a password may be in any
+    if "@" in address:  # do not show any part: each may contain a password
         raise _Unusable(
             "a user cannot stand before the host", f"write connection.user and connection.password; {_ESCAPES}"
         )
@@ -140,9 +142,9 @@ def _of_jdbc(rest: str) -> dict[str, str]:
 
 
 def _special(name: str, value: str, parameters: Mapping[str, str]) -> dict[str, str]:
-    """libpq's settings for a parameter whose meaning is not one word of its."""
+    """Return libpq's settings for a parameter that is not just renamed."""
     match name:
-        case "ssl":  # without a mode it checks the server's certificate and name
+        case "ssl":  # without a mode the Java driver checks the server's certificate and name
             wanted = value.lower() in ("", "true")
             return {"sslmode": "verify-full"} if wanted and "sslmode" not in parameters else {}
         case "currentSchema":
@@ -164,18 +166,18 @@ def _special(name: str, value: str, parameters: Mapping[str, str]) -> dict[str, 
 
 
 def _may_be_of_a_secret(name: str, parameters: Mapping[str, str]) -> bool:
-    """A password with an & or a ? in it looks as if it ended there, and a parameter began."""
+    """Return whether a parameter may be part of a password: one with an & or a ? in it seems to end there."""
     before = list(parameters)[: list(parameters).index(name)]
     return not _NAME.fullmatch(name) or any("password" in one.lower() for one in before)
 
 
 def _escaped(text: str) -> str:
-    """Of a value within libpq's `options`."""
+    """Escape a value within libpq's `options`."""
     return re.sub(r"([\\ ])", r"\\\1", text)
 
 
 def _hosts_of(text: str) -> dict[str, str]:
-    """`host:port,host:port` as libpq wants it; an IPv6 address stands in brackets."""
+    """Return `host:port,host:port` as libpq's settings; an IPv6 address is in brackets."""
     hosts: list[str] = []
     ports: list[str] = []
     for one in filter(None, text.split(",")):

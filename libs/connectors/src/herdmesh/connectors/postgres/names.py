@@ -14,11 +14,11 @@ from typing import Final
 from herdmesh.sdk import ConfigError
 
 NAME_BYTES_MAX: Final = 63
-"""Of one name, in UTF-8 (`NAMEDATALEN` - 1)."""
+"""Maximum bytes of a name, in UTF-8 (`NAMEDATALEN` - 1)."""
 
 
 def why_no_name(name: str) -> str:
-    """Why the server has nothing of this name; "" = it may have."""
+    """Return the reason why the server cannot have an object of this name; "" = it can."""
     if not name:
         return "it is empty"
     if "\0" in name or any("\ud800" <= one <= "\udfff" for one in name):
@@ -32,7 +32,7 @@ def why_no_name(name: str) -> str:
 
 
 def check_names(key: str, names: Iterable[str], fix: str) -> None:
-    """Raises ConfigError of `key` for the first name that the server cannot have."""
+    """Raise ConfigError of `key` for the first name that the server cannot have."""
     for name in names:
         if why := why_no_name(name):
             raise ConfigError.for_value(key, ascii(name)[1:-1] if not name.isprintable() else name, why, fix=fix)

@@ -9,8 +9,8 @@ that caused an error: `sink.task`. Codes: PostgreSQL's documentation, appendix A
     data, constraints, triggers, limits          RECORD                          OTHER
     the server's inner state                     OTHER, or RECORD of a value     OTHER
 
-Some types read their values with the codes of syntax and names (ltree, tsquery, jsonpath, regclass) or with that of an
-inner error (PostGIS). Where the server names the column of a COPY, the value there is the cause, whatever the code.
+Some types parse their values with the codes of syntax and names (ltree, tsquery, jsonpath, regclass) or with that of an
+inner error (PostGIS). If the server names the column of a COPY, the value in it is the cause, whatever the code.
 
 Invariant: an error is attributed to a record only if a write to the user's table raised it.
 """
@@ -25,21 +25,21 @@ import psycopg
 
 
 class Meaning(Enum):
-    """What is to be done."""
+    """Meaning of an error: the reaction to it."""
 
     PASSES = auto()
-    """Nothing: it passes by itself, and another try may succeed."""
+    """Retry: the error is transient."""
     CONFIG = auto()
-    """Only another config, a grant or another table helps."""
+    """Another config, a grant or another table is needed."""
     RECORD = auto()
-    """The record is refused, and others are not."""
+    """The record is refused, other records are not."""
     OTHER = auto()
-    """None of these: somebody has to look."""
+    """None of these: an operator must investigate."""
 
 
 _PASSING: Final = (
     "08",  # connection
-    "25006", "25P03", "25P04",  # read only (a standby), limits of a session's time
+    "25006", "25P03", "25P04",  # read only (a standby), session time limits
     "40001", "40003", "40P01",  # serialization, unknown completion, deadlock
     "53",  # memory, disk, connections
     "55006", "55P03", "55P04",  # in use, locked, a label of an enumeration that is not committed yet
@@ -48,41 +48,43 @@ _PASSING: Final = (
     "72000",  # a snapshot that is too old
 )  # fmt: skip
 _CONFIG: Final = (
-    "0A",  # not built in the server
+    "0A",  # not supported by the server
     "22023",  # a setting's value
     "28",  # login
-    "3D", "3F",  # databases and schemas that are not there
+    "3D", "3F",  # missing databases and schemas
     "42",  # rights, syntax, names
-    "55000",  # a view that takes no rows
+    "55000",  # a view that accepts no rows
 )  # fmt: skip
 _OF_RECORDS: Final = (
-    "09", "27",  # an action that a trigger took
+    "09", "27",  # an action of a trigger
     "21",  # two rows for one
     "22", "23",  # data, constraints
     "2F", "38", "39",  # functions
     "40002",  # a constraint at the end of the transaction
-    "428C9",  # a column that takes no values
+    "428C9",  # a column that accepts no values
     "44",  # a view's check
-    "54",  # an index, a row or a nesting with no room for it
+    "54",  # an index, a row or a nesting that is too large
     "P0",  # raised by a trigger
 )  # fmt: skip
 _STANDARD_CLASS: Final = re.compile(r"[0-4A-H]")
-"""How classes begin that the standard keeps; all others but these of PostgreSQL's own are a user's."""
+"""First characters of classes that the standard reserves; all other classes, except these of
+PostgreSQL, are a user's.
+"""
 _OWN_CLASSES: Final = ("53", "54", "55", "57", "58", "72", "F0", "HV", "P0", "XX")
 _WITH_CHECK: Final = "ExecWithCheckOptions"
-"""The server's function that says a row breaks a policy, with the code of a missing right."""
+"""The server's function that reports a row that violates a policy, with the code of a missing right."""
 _OF_A_VALUE: Final = re.compile(r"COPY .+, [^,:]*\d[^,:]*, ")
-"""How the context of an error begins that was raised at a line's column, in whatever language."""
+"""Start of the context of an error about a column of a COPY line; it does not depend on the language."""
 
 
 def meaning_of(error: psycopg.Error, *, writes: bool = False) -> Meaning:
-    """What an error means.
+    """Return the meaning of an error.
 
     Args:
         writes: a statement that writes records into their table raised it.
     """
     state = error.sqlstate or ""
-    if not state:  # libpq's own: the connection broke. What psycopg says of its use has no state either.
+    if not state:  # libpq's own error: the connection broke. Errors of wrong use of psycopg have no state either.
         return Meaning.PASSES if isinstance(error, psycopg.OperationalError) else Meaning.OTHER
     if state.startswith(_PASSING):
         return Meaning.PASSES
@@ -92,7 +94,7 @@ def meaning_of(error: psycopg.Error, *, writes: bool = False) -> Meaning:
 
 
 def _is_users(state: str) -> bool:
-    """A code that only a function of the user's raises."""
+    """Return whether only a user's function raises this code."""
     return not _STANDARD_CLASS.match(state) and not state.startswith(_OWN_CLASSES)
 
 

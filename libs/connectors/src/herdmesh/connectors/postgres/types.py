@@ -1,14 +1,15 @@
-"""Mapping between PostgreSQL's types and Connect's: the schema of a column, its values, the column for a schema.
+"""Mapping between PostgreSQL's types and Connect's: the schema of a column, its values, the column for
+a schema.
 
 Owns the one table of types, in both directions. The columns of a table: `source.catalog`. The text form of values, as
 logical replication sends it: `cdc.text_forms`.
 
-A value is read in two steps, so that the work is done per column, not per row. The SQL expression (`Reading.sql`) has
+A value is read in two steps, so that the work is done per column, not per row. The SQL expression (`Reading.sql`) makes
 the server convert it to a form that psycopg's C code reads (`read_raw`): integers for dates and times, text for types
 that Connect does not have. Then `Reading.column` converts a column of raw values to Connect's.
 
-Invariant: a value is read exactly, or refused with a DataError: only columns that the config asks to read as doubles
-lose digits, and only microseconds below a Timestamp's or Time's milliseconds are cut off, as in Java.
+Invariant: a value is read exactly, or refused with a DataError. There are two exceptions: columns that the config reads
+as doubles lose digits, and microseconds of a Timestamp or Time with milliseconds are cut off, as in Java.
 """
 
 from __future__ import annotations
@@ -26,35 +27,38 @@ from herdmesh.connect.model import DATE, DECIMAL, TIME, TIMESTAMP, scale_of
 from herdmesh.sdk import DataError, JavaDate, Schema
 
 EPOCH_DAYS: Final = 10_957
-"""From 1970-01-01 to 2000-01-01, where PostgreSQL's days and microseconds begin."""
+"""From 1970-01-01 to 2000-01-01, the origin of PostgreSQL's days and microseconds."""
 EPOCH_US: Final = EPOCH_DAYS * DAY_MS * 1_000
 _EPOCH_MS: Final = EPOCH_DAYS * DAY_MS
 INFINITY_US: Final = (1 << 63) - 1
 MINUS_INFINITY_US: Final = -(1 << 63)
 _INFINITY_DAYS: Final = ((1 << 31) - 1, -(1 << 31))
-#: What the Java driver gives for an infinite timestamp, in milliseconds.
+#: The Java driver's values for infinite timestamps, in milliseconds.
 _JAVA_INFINITY_MS = {INFINITY_US: 9_223_372_036_825_200_000, MINUS_INFINITY_US: -9_223_372_036_832_400_000}
 
 
 @dataclass(frozen=True, slots=True)
 class PgType:
-    """The type of a column, a domain's resolved to what it is made of."""
+    """The type of a column; a domain is resolved to its base type."""
 
     oid: int
     name: str
-    """As `pg_type` has it: `int4`, `numeric`, `mood`; of an array that of its elements with `[]` behind."""
+    """Name as in `pg_type`: `int4`, `numeric`, `mood`; for an array the name of its elements' type
+    followed by `[]`.
+    """
     typmod: int = -1
     """PostgreSQL's modifier: precision and scale, length; -1 = none."""
     element: PgType | None = None
-    """Of an array."""
+    """Type of an array's elements."""
     is_enum: bool = False
     delimiter: str = ","
-    """Of an array: what stands between its elements in the server's text."""
+    """For an array: the separator of elements in the server's text."""
 
 
 def plain_name(name: str, kind: str) -> str:
-    """A type's name as `PgType` has it. `kind`: `pg_type.typtype`. What users made of other types (composites, ranges)
-    may be called as a type of the server's own, `money` or `point`, and is none."""
+    """Return a type's name for `PgType`. `kind`: `pg_type.typtype`. A user's composite or range may have the name of a
+    built-in type, `money` or `point`, and must not be treated as that type.
+    """
     return name if kind in ("b", "e") else f"{name} ({kind})"
 
 
@@ -66,24 +70,24 @@ class Column:
     type: PgType
     nullable: bool
     key: int = 0
-    """Its place in the primary key, from 1; 0 = not in it."""
+    """Place in the primary key, from 1; 0 = not in it."""
 
 
 class NumericMapping(StrEnum):
-    """What becomes of `numeric` (Confluent's `numeric.mapping`)."""
+    """Mapping of `numeric` (Confluent's `numeric.mapping`)."""
 
     NONE = "none"
-    """Decimal, always."""
+    """Always Decimal."""
     PRECISION_ONLY = "precision_only"
-    """Whole numbers of up to 18 digits are integers."""
+    """Integers of up to 18 digits are Connect's integers."""
     BEST_FIT = "best_fit"
-    """And with a fraction, of up to 18 digits, FLOAT64."""
+    """In addition, numbers with a fraction and up to 18 digits are FLOAT64."""
     BEST_FIT_EAGER_DOUBLE = "best_fit_eager_double"
-    """Whatever has a fraction is FLOAT64."""
+    """All numbers with a fraction are FLOAT64."""
 
 
 class Granularity(StrEnum):
-    """What becomes of timestamps (Confluent's `timestamp.granularity`)."""
+    """Mapping of timestamps (Confluent's `timestamp.granularity`)."""
 
     CONNECT_LOGICAL = "connect_logical"
     """Timestamp, in milliseconds."""
@@ -95,58 +99,63 @@ class Granularity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypeOptions:
-    """What a config says about types."""
+    """Settings about types."""
 
     numeric: NumericMapping = NumericMapping.NONE
     granularity: Granularity = Granularity.CONNECT_LOGICAL
     zone: str = "UTC"
-    """What `timestamp` without a time zone is taken to be of."""
+    """Time zone of `timestamp` values without a zone."""
 
 
 ColumnReader = Callable[[Sequence[Any]], Sequence[Any]]
-"""A column of raw values, None among them, to Connect's."""
+"""Function from a column of raw values, with None among them, to Connect's values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How values of a type become Connect's."""
+    """Conversion of the values of a type to Connect's."""
 
     schema: Schema
-    """Required; `schema_of` makes it optional."""
+    """Not optional; `schema_of` makes it optional."""
     cast: str = ""
-    """SQL type that the server is to cast it to first; "" = none."""
+    """SQL type to which the server casts the column first; "" = none."""
     expression: str = ""
-    """SQL around the column, `{}`, where a cast is not enough; "" = none."""
+    """SQL expression around the column, `{}`, if a cast is not enough; "" = none."""
     column: ColumnReader | None = None
     """None = raw values are Connect's."""
 
     def sql(self, column: str) -> str:
-        """What to select, from the column as SQL names it."""
+        """Return the SQL expression to select, from the column's SQL name."""
         if self.expression:
             return self.expression.format(column)
         return f"{column}::{self.cast}" if self.cast else column
 
     def values(self, raw: Sequence[Any]) -> Sequence[Any]:
-        """A column of raw values as Connect's. Raises DataError for one that Connect cannot have."""
+        """Convert a column of raw values to Connect's. Raises DataError for a value that Connect cannot
+        represent.
+        """
         return raw if self.column is None else self.column(raw)
 
 
 def read_raw(connection: psycopg.Connection[Any]) -> None:
-    """Have this connection's binary cursors give dates and times as they are sent: days and microseconds, from 2000 on
-    or from midnight on."""
+    """Make this connection's binary cursors return dates and times as they are sent: days and microseconds, since 2000
+    or since midnight.
+    """
     for name in ("timestamp", "timestamptz", "time"):
         connection.adapters.register_loader(name, Int8BinaryLoader)
     connection.adapters.register_loader("date", Int4BinaryLoader)
 
 
 def schema_of(column: Column, options: TypeOptions) -> Schema:
-    """The schema of a column: optional when it may be null."""
+    """Return the schema of a column; optional if the column may be null."""
     schema = reading_of(column.type, options).schema
     return schema.replace(optional=True) if column.nullable else schema
 
 
 def reading_of(type: PgType, options: TypeOptions) -> Reading:
-    """How values of a type are read. What Connect has no type for is read as the text the server prints."""
+    """Return the conversion for a type. Types without a counterpart in Connect are read as the text that
+    the server prints.
+    """
     if type.element is not None:
         return _array(type.element, options)
     if type.is_enum:
@@ -161,7 +170,7 @@ def reading_of(type: PgType, options: TypeOptions) -> Reading:
 
 
 def numeric_shape(typmod: int) -> tuple[int, int] | None:
-    """Precision and scale of a `numeric`; None = any."""
+    """Return precision and scale of a `numeric`; None = any."""
     if typmod < 4:
         return None
     bits = typmod - 4
@@ -171,7 +180,7 @@ def numeric_shape(typmod: int) -> tuple[int, int] | None:
 def _numeric(typmod: int, mapping: NumericMapping) -> Reading:
     shape = numeric_shape(typmod)
     if shape is None:
-        # Without a scale it is no Decimal of Connect's, and as a number with another type it would lose digits.
+        # Without a scale it cannot be Connect's Decimal, and as another numeric type it would lose digits.
         return _DOUBLE if mapping is NumericMapping.BEST_FIT_EAGER_DOUBLE else _TEXT
     precision, scale = shape
     digits = precision - min(scale, 0)
@@ -185,7 +194,7 @@ def _numeric(typmod: int, mapping: NumericMapping) -> Reading:
     return Reading(schema, column=_decimals)
 
 
-#: Digits at most, Connect's integer, and PostgreSQL's that is read into it.
+#: Maximum digits, Connect's integer type, and PostgreSQL's type that is read into it.
 _FITTING = ((2, ("INT8", "int2")), (4, ("INT16", "int2")), (9, ("INT32", "int4")), (18, ("INT64", "int8")))
 
 
@@ -201,12 +210,14 @@ def _timestamp(options: TypeOptions, *, local: bool) -> Reading:
 
 
 def _array(element: PgType, options: TypeOptions) -> Reading:
-    """Arrays of one dimension, of elements that may be null. Of elements that need more than a cast: their texts."""
+    """Return the conversion of one-dimensional arrays with nullable elements. Elements that need more than a cast are
+    read as texts.
+    """
     inner = reading_of(element, options)
     if inner.expression or element.element is not None:
         inner = _TEXT
     schema = Schema("ARRAY", value_schema=inner.schema.replace(optional=True))
-    # A domain's array is unknown to psycopg by its own type.
+    # psycopg does not know the array type of a domain.
     return Reading(schema, cast=f"{inner.cast or element.name}[]", column=_lists(inner.column))
 
 
@@ -241,7 +252,7 @@ def _finite_ms(raw_us: int) -> int:
 
 
 def _counted(scale: int, make: Callable[[int], Any]) -> ColumnReader:
-    """Timestamps as so many parts of a microsecond since 1970."""
+    """Convert timestamps to integers since 1970, by a factor relative to microseconds."""
 
     def read(raw: Sequence[Any]) -> list[Any]:
         found = [None if one is None else (one + EPOCH_US) * scale for one in raw]
@@ -262,7 +273,9 @@ _COUNTED = {
 
 
 def _dates(raw: Sequence[Any]) -> list[JavaDate | None]:
-    """An infinite date is the last, or the first, day that Connect's Date can have: PostgreSQL has no dates there."""
+    """Convert dates. An infinite date is the last, or the first, day of Connect's Date: PostgreSQL has no
+    dates there.
+    """
     if any(one in raw for one in _INFINITY_DAYS):
         return [None if one is None else JavaDate(_finite_day(one) * DAY_MS) for one in raw]
     return [None if one is None else JavaDate((one + EPOCH_DAYS) * DAY_MS) for one in raw]
@@ -304,8 +317,10 @@ _LOGICAL_COLUMNS = {DATE: "date", TIME: "time", TIMESTAMP: "timestamp"}
 
 
 def sql_type(schema: Schema) -> str:
-    """The type of a column for values of a schema, as Confluent's sink makes it, but that a Decimal's column knows its
-    scale, so that it is read back as one. Raises DataError when there is none: for maps, structs, arrays of arrays."""
+    """Return the column type for values of a schema, as Confluent's sink chooses it, except that a Decimal's column has
+    the scale, so that it is read back as a Decimal. Raises DataError for schemas without one: maps, structs, arrays of
+    arrays.
+    """
     if schema.name == DECIMAL:
         scale = scale_of(schema)
         return f"numeric({_PRECISION_MAX},{scale})" if 0 <= scale <= _PRECISION_MAX else "numeric"

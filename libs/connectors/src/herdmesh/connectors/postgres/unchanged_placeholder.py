@@ -1,10 +1,10 @@
 """Placeholder of an unchanged out-of-line (TOAST) value, for every schema that a column can have.
 
-Owns one function from a schema to the value that replaces the one that the server did not send, so that source and sink
+Owns one function from a schema to the value that replaces a value that the server did not send, so that source and sink
 agree. Which values are unchanged: `cdc.pgoutput`; how a sink handles them: `sink.unchanged_values`.
 
 `unavailable.value.placeholder` is a text. Its forms are Debezium's where Debezium has one (text, bytes, hstore, arrays
-of texts and of whole numbers), and made by the same rule where it has none:
+of texts and of whole numbers), and follow the same rule for all others:
 
     STRING              the text; of an hstore the JSON object {"<text>":"<text>"}
     BYTES               the text's UTF-8 bytes
@@ -37,7 +37,7 @@ VARIABLE_SCALE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
 POINT: Final = "io.debezium.data.geometry.Point"
 JSON: Final = "io.debezium.data.Json"
 _HEX: Final = "hex:"
-#: A double holds numbers of so many bytes.
+#: Maximum bytes of a number that a double can hold.
 _DOUBLE_BYTES_MAX: Final = 120
 _WHOLE = ("INT8", "INT16", "INT32", "INT64")
 _wkb_point = struct.Struct("<BIdd")
@@ -45,14 +45,14 @@ _wkb_point = struct.Struct("<BIdd")
 
 @dataclass(frozen=True)
 class Placeholder:
-    """What `unavailable.value.placeholder` says."""
+    """The value of `unavailable.value.placeholder`."""
 
     configured: str = DEFAULT
-    """`hex:` and digits stands for bytes, as in Debezium."""
+    """`hex:` and digits = bytes, as in Debezium."""
 
     @cached_property
     def raw(self) -> bytes:
-        """Its bytes. Raises ConfigError for digits that are none."""
+        """The placeholder as bytes. Raises ConfigError for invalid digits."""
         if not self.configured.startswith(_HEX):
             return self.configured.encode("utf-8", "surrogatepass")
         try:
@@ -62,21 +62,21 @@ class Placeholder:
 
     @cached_property
     def text(self) -> str:
-        """It as a text."""
+        """The placeholder as a text."""
         return self.raw.decode("utf-8", "replace")
 
     @cached_property
     def hstore(self) -> str:
-        """It as an hstore, which is a JSON object."""
+        """The placeholder as an hstore, which is a JSON object."""
         return json.dumps({self.text: self.text}, ensure_ascii=False, separators=(",", ":"))
 
     @cached_property
     def number(self) -> int:
-        """The number whose bytes, as Connect writes a Decimal's, it is."""
+        """The number whose bytes, in the form of Connect's Decimal, are the placeholder."""
         return int.from_bytes(self.raw, "big", signed=True)
 
     def of(self, schema: Schema) -> Any:
-        """The placeholder in a column of this schema; None = such a column is never out of line."""
+        """Return the placeholder in a column of this schema; None = such a column is never out of line."""
         match schema.type:
             case "STRING":
                 return self.text
@@ -94,7 +94,7 @@ class Placeholder:
 
     @staticmethod
     def point_bytes(x: float, y: float) -> bytes:
-        """A point in well-known binary."""
+        """Return a point in well-known binary."""
         return _wkb_point.pack(1, 1, x, y)
 
     def _elements(self, element: Schema) -> list[Any]:
@@ -102,7 +102,7 @@ class Placeholder:
             case _ if element.name in TEMPORAL:
                 return [JavaDate(one * DAY_MS if element.name == DATE else one) for one in self.raw]
             case kind if kind in _WHOLE:
-                # As Java's bytes are, with a sign.
+                # Signed, like Java's bytes.
                 return [one - 256 if one > 127 else one for one in self.raw]
             case "FLOAT32" | "FLOAT64":
                 return [float(one) for one in self.raw]
@@ -115,7 +115,7 @@ class Placeholder:
 
 
 def placeholder_validator(*, may_be_empty: bool = False) -> Validator:
-    """That a text is a placeholder: not empty, unless that may be, and behind `hex:` digits."""
+    """Validator of a placeholder: not empty, unless `may_be_empty`, and with digits after `hex:`."""
 
     def check(name: str, value: str) -> None:
         try:
@@ -131,5 +131,5 @@ def placeholder_validator(*, may_be_empty: bool = False) -> Validator:
 
 
 def point(schema: Schema, x: float, y: float) -> Struct:
-    """A point in Debezium's shape."""
+    """Return a point as Debezium's struct."""
     return Struct(schema, [x, y, Placeholder.point_bytes(x, y), None])

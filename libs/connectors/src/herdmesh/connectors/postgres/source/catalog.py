@@ -2,7 +2,7 @@
 
 Owns the queries of `pg_catalog`. Types: `types`. Changes nothing.
 
-Invariant: a domain is reported as its base type, and a column under a NOT NULL domain as not nullable.
+Invariant: a domain is reported as its base type, and a column of a NOT NULL domain as not nullable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TableId:
 
     @property
     def sql(self) -> str:
-        """As SQL names it: the database is the connection's."""
+        """Return the table's name for SQL, without the database, which is the connection's."""
         return quoted(self.schema, self.table)
 
 
@@ -40,7 +40,7 @@ TABLE_TYPES: Final[Mapping[str, str]] = {
     "MATERIALIZED VIEW": "m",
     "FOREIGN TABLE": "f",
 }
-"""The Java driver's names of what can be read, and `pg_class.relkind`."""
+"""The Java driver's names of readable relations, and their `pg_class.relkind`."""
 
 _TABLES = """
 SELECT current_database(), n.nspname, c.relname
@@ -80,8 +80,9 @@ def tables(
     catalog_pattern: str | None = None,
     schema_pattern: str | None = None,
 ) -> list[TableId]:
-    """Every table of these types (`TABLE_TYPES`) that is no system's, sorted. Patterns are SQL's, of LIKE: the
-    database's name, that is the connection's, and the schema's."""
+    """Return every table of these types (`TABLE_TYPES`), except system tables, sorted. Patterns are SQL's LIKE
+    patterns, of the database's name, which is the connection's, and of the schema's.
+    """
     kinds = [TABLE_TYPES[one] for one in types]
     with errors_translated("cannot look for tables"):
         given = {"kinds": kinds, "catalogs": catalog_pattern, "schemas": schema_pattern}
@@ -90,7 +91,7 @@ def tables(
 
 
 def columns_of_table(connection: Connection, table: TableId) -> list[Column]:
-    """The columns of a table in its order; empty = there is no such table."""
+    """Return the columns of a table in its order; empty = the table does not exist."""
     with errors_translated(f"cannot read the columns of {table}"):
         rows = connection.execute(_COLUMNS, (table.schema, table.table)).fetchall()
         found = _Types(connection)
@@ -102,14 +103,15 @@ def columns_of_table(connection: Connection, table: TableId) -> list[Column]:
 
 
 def serial_column(connection: Connection, table: TableId) -> str:
-    """The first column that numbers rows by itself (serial, identity); "" = there is none."""
+    """Return the first column with automatic numbers (serial, identity); "" = there is none."""
     with errors_translated(f"cannot read the columns of {table}"):
         row = connection.execute(_SERIAL, (table.sql,)).fetchone()
     return row[0] if row is not None else ""
 
 
 def columns_of_query(connection: Connection, query: str, *, field: str) -> list[Column]:
-    """The columns that a query gives, all nullable: nobody tells what an expression or an outer join leaves out.
+    """Return the columns of a query, all nullable: the server does not report which expressions or outer
+    joins give nulls.
 
     Raises ConfigError whose field is `field` for a query that the server refuses, and for two columns of one name.
     """
@@ -132,14 +134,14 @@ def columns_of_query(connection: Connection, query: str, *, field: str) -> list[
 
 
 class _Types:
-    """Rows of `pg_type`, of the types asked for and what those are made of."""
+    """Cache of `pg_type` rows: requested types and their component types."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._rows: dict[int, Sequence[Any]] = {}
 
     def load(self, oids: Iterable[int]) -> None:
-        """Fetch these and what they are made of."""
+        """Fetch these types and their component types."""
         wanted: set[int] = {*oids} - self._rows.keys()
         while wanted:
             rows = self._connection.execute(_TYPES, (sorted(wanted),)).fetchall()
@@ -147,7 +149,7 @@ class _Types:
             wanted = {made_of for row in rows for made_of in (row[4], row[6]) if made_of} - self._rows.keys()
 
     def of(self, oid: int, typmod: int) -> PgType:
-        """The type, a domain resolved."""
+        """Return the type, with a domain resolved."""
         _, name, kind, category, element, length, base, base_typmod, _ = self._rows[oid]
         if kind == "d":
             return self.of(base, typmod if typmod != -1 else base_typmod)
@@ -157,6 +159,6 @@ class _Types:
         return PgType(oid, plain_name(name, kind), typmod, is_enum=kind == "e")
 
     def not_null(self, oid: int) -> bool:
-        """True when it is a domain that allows no null."""
+        """True for a domain without nulls."""
         _, _, kind, _, _, _, base, _, not_null = self._rows[oid]
         return kind == "d" and (not_null or self.not_null(base))

@@ -1,10 +1,10 @@
 """`JdbcSourceConnector` for PostgreSQL: reads tables, or a query, into topics.
 
-Owns finding the tables and assigning them to tasks, and the sign that there are new rows. Keys: `settings`; the task:
-`task`.
+Owns finding the tables and assigning them to tasks, and the change sign that shows new rows. Keys: `settings`; the
+task: `task`.
 
-Invariant: the tables assigned are those of the last look, so two task sets in a row differ only by tables that were
-created or dropped.
+Invariant: the tables assigned are those of the last discovery, so two consecutive task sets differ only by tables that
+were created or dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _signs = KeptSigns()
 
 
 class PostgresSourceConnector(TableSource[SourceSettings]):
-    """Confluent's JDBC source connector for PostgreSQL, as far as docs/connectors/postgres-source.md says."""
+    """Confluent's JDBC source connector for PostgreSQL, with the differences that
+    docs/connectors/postgres-source.md lists.
+    """
 
     class_name = "io.confluent.connect.jdbc.JdbcSourceConnector"
     aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource", "io.aiven.connect.jdbc.JdbcSourceConnector")
@@ -46,7 +48,7 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
 
     @classmethod
     def served_by(cls, config: Config) -> str | None:
-        """The Java classes read any database."""
+        """Return the connector for the URL, because the Java classes read any database."""
         named = config.get("connector.class") in JAVA_CLASSES
         return "herdmesh.SparkJdbcSource" if named and is_of_another(config) else None
 
@@ -61,8 +63,9 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
         return warnings_of(config)
 
     def start(self, config: Config) -> None:
-        """Raises RetriableError when the server is away, ConfigError when it refuses us, and for a table after which no
-        topic can be called. (Of one that is made later its task says so.)"""
+        """Raises RetriableError when the server is unreachable, ConfigError when it refuses the login, and for a table
+        whose topic name would be invalid. (For a table created later the task reports it.)
+        """
         super().start(config)
         every_s = None if self.settings.query else self.settings.tables_ms / 1000
         self._tables = Lookout(
@@ -87,7 +90,7 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
         return [{**self.config, TASK_TABLES: written(group)} for group in dealt(self._tables.found, max_tasks)]
 
     def sign(self, task_config: Config) -> str | None:
-        """The place of each table's last row. Raises RetriableError while the server is away."""
+        """Return the place of each table's last row. Raises RetriableError while the server is unreachable."""
         settings = settings_of(task_config)
         if not settings.has_sign:
             return None
@@ -99,8 +102,9 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
 
 
 def dealt(found: Sequence[TableId], tasks_max: int) -> list[list[TableId]]:
-    """The tables of each task, as even as can be and in their order (Java: `ConnectorUtils.groupPartitions`). No task
-    is without a table."""
+    """Return the tables of each task, evenly and in order (Java: `ConnectorUtils.groupPartitions`). Each task has at
+    least one table.
+    """
     return group_partitions(found, min(tasks_max, len(found))) if found else []
 
 
@@ -128,7 +132,7 @@ def _last_of(connection: Connection, table: TableId, settings: SourceSettings) -
         return f"{table}:gone"
     try:
         order = Plan(table_relation(table, settings), columns, settings).order
-    except ConfigError as error:  # the run says so, and fails of it
+    except ConfigError as error:  # the run reports it, and fails
         return f"{table}:{error}"
     with errors_translated(f"cannot look at {table}"):
         row = connection.execute(order.last(table.sql).encode()).fetchone()

@@ -1,6 +1,6 @@
 """The moments of places as SQL constants of PostgreSQL.
 
-Owns their text. Places and offsets: `table_source.offsets`; which rows lie between two places: `plan`.
+Owns their text. Places and offsets: `table_source.offsets`; the rows between two places: `plan`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from typing import Final
 
 _DAY_US: Final = 86_400_000_000
 MINUS_INFINITY_US: Final = -9_223_372_036_832_400_000_000
-"""The moment of a place after rows whose timestamp is -infinity: the Java driver's value for it, before all others."""
+"""The moment of a place after rows with timestamp -infinity: the Java driver's value for it, before
+all others.
+"""
 
 
 def moment_sql(moment_us: int) -> str:
-    """A moment, in microseconds since 1970, as a constant `timestamptz`; exact, as no sum with an interval is."""
+    """Return a moment, in microseconds since 1970, as a `timestamptz` constant; it is exact, which a sum with an
+    interval would not be.
+    """
     if moment_us <= MINUS_INFINITY_US:
         return "(TIMESTAMPTZ '-infinity')"
     days, rest_us = divmod(moment_us, _DAY_US)

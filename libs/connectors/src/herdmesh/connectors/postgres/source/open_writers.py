@@ -1,20 +1,20 @@
-"""Open transactions that may still commit a row with a lower number than one that exists already.
+"""Open transactions that may still commit a row with a lower number than an existing row.
 
 Owns the queries for `mode=incrementing`. A serial or identity column gets its number when a row is inserted, and the
 row becomes visible when its transaction commits: 5 may come after 6, and a reader that has passed 6 would never see it.
 
-An INSERT locks its table before it draws the number and until its transaction ends, and whoever draws a number first
-(`nextval`) locks its sequence likewise. So, once a highest number is known: a transaction that holds such a lock then
-may have a lower number, and one that does not draws a higher one. When all those have ended, every number up to that
-one is decided.
+An INSERT locks its table before it draws the number and until its transaction ends; a transaction that first draws a
+number (`nextval`) locks its sequence in the same way. So, once a highest number is known: a transaction that holds such
+a lock at that time may have a lower number, and one that does not draws a higher one. When all those have ended, every
+number up to the highest is decided.
 
-The server says which tables are read: a running statement holds locks on all its relations, those under views, in
+The server reports which tables are read: a running statement holds locks on all its relations, those under views, in
 subqueries and in functions, and on partitions and children. Some relations hide their writers (`hidden`): a
-materialized view shows what was committed when it was refreshed, a foreign table is written elsewhere, with a sequence
-with CACHE a session keeps numbers for later transactions, and a table filled by a subscription receives rows in the
-order in which they were committed elsewhere.
+materialized view shows the rows committed at its refresh, a foreign table is written elsewhere, with a sequence with
+CACHE a session keeps numbers for later transactions, and a table filled by a subscription receives rows in the order in
+which they were committed elsewhere.
 
-Invariant: changes nothing and waits for nobody.
+Invariant: changes nothing and never waits for a lock.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ WHERE s.seqrelid IN (
     WHERE f.adrelid = ANY (%(oids)s::oid[]) AND d.refclassid = 'pg_catalog.pg_class'::regclass
 ) ORDER BY 1
 """
-"""Those that number rows of a table: its own, and those of its defaults."""
-#: Whoever inserts through what a partition is a part of draws the number before the partition is found.
+"""Sequences that number rows of a table: its own, and those of its column defaults."""
+#: An insert through a partitioned table draws the number before the partition is found, so the parents' locks count.
 _WRITERS = """
 SELECT l.virtualtransaction, max(l.pid) FROM pg_catalog.pg_locks l
 WHERE l.locktype = 'relation' AND l.granted
@@ -60,11 +60,11 @@ WHERE l.locktype = 'relation' AND l.granted
 GROUP BY 1
 """
 _PREPARED = "-1/"
-"""What the name of a prepared transaction, which no process has any more, begins with."""
+"""Prefix of the name of a prepared transaction, which has no process any more."""
 _HIDDEN = {"m": "materialized view", "f": "foreign table"}
 
 Writers = Mapping[str, int | None]
-"""Transactions, with the process of each; None = it is prepared, and of none."""
+"""Transactions, with the process of each; None = prepared, without a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,14 @@ class Read:
 
     oids: Sequence[int]
     hidden: Sequence[str]
-    """What has writers that cannot be seen, as messages name it."""
+    """Relations and sequences with invisible writers, as named in messages."""
 
 
 def highest_and_read(connection: Connection, highest: str, source: str, label: str) -> tuple[int, Read] | None:
-    """The highest new number, by a query for it, and what is read by a statement that selects from a source, as SQL's
-    FROM has it; None = there is no new number. Raises RetriableError when the server is away, ConfigError when it
-    refuses a statement."""
+    """Return the highest new number, from the query `highest`, and the relations read by a SELECT from `source`, a text
+    for FROM; None = there is no new number. Raises RetriableError when the server is unreachable, ConfigError when it
+    refuses a statement.
+    """
     with errors_translated(f"cannot read {label}"):
         try:
             cursor = connection.execute(f"BEGIN READ ONLY; {highest}".encode(), prepare=False)
@@ -87,7 +88,8 @@ def highest_and_read(connection: Connection, highest: str, source: str, label: s
             row = cursor.fetchone()
             if row is None or row[0] is None:
                 return None
-            # A function is in the first statement's locks, for it ran there; what a plan leaves out, in the second's.
+            # A function's relations are in the first statement's locks, because it ran there; relations that the plan
+            # leaves out, in the second's.
             connection.execute(f"SELECT FROM {source} AS herdmesh_read LIMIT 0".encode(), prepare=False)
             relations = connection.execute(_READ.encode()).fetchall()
             oids = [oid for oid, *_ in relations]
@@ -102,13 +104,15 @@ def highest_and_read(connection: Connection, highest: str, source: str, label: s
 
 
 def writers_of(connection: Connection, read: Read) -> Writers:
-    """Transactions that write to one of these now."""
+    """Return the transactions that write to one of these relations now."""
     with errors_translated("cannot see who writes to what is read"):
         return dict(connection.execute(_WRITERS, {"oids": read.oids}).fetchall())
 
 
 def still_open(connection: Connection, read: Read, writers: Writers) -> Writers:
-    """Those of them that have not ended. One that was prepared since has another name: any prepared one counts."""
+    """Return those of the writers that have not ended. A transaction that was prepared since has another name, so all
+    prepared ones count.
+    """
     if not writers:
         return {}
     now = writers_of(connection, read)

@@ -1,8 +1,8 @@
-"""Plan for reading one table or query: its SQL for each mode, and rows turned into batches.
+"""Plan for reading one table or query: its SQL for each mode, and conversion of rows to batches.
 
-Owns one relation's plan: the selected columns, the place to start behind, the order, and the columns of a batch. When
-to read: `task`; where a batch ends: `sweep`. The connection's time zone must be `db.timezone` (`opened`): a timestamp
-without a zone is compared in it.
+Owns one relation's plan: the selected columns, the start place, the order, and the columns of a batch. When to read:
+`task`; where a batch ends: `sweep`. The connection's time zone must be `db.timezone` (`opened`): a timestamp without a
+zone is compared in it.
 
 Invariant: rows come in the order of their places, so a reader that has a row has all visible ones before it.
 """
@@ -35,18 +35,22 @@ from herdmesh.connectors.table_source.settings import INCREMENTING, TIMESTAMP, Z
 from herdmesh.sdk import ConfigError, DataError, Schema, SourceBatch
 
 Row = tuple[Any, ...]
-#: Columns are named with it where a name alone could be taken for one of those that are selected (ORDER BY).
+#: Qualifies column names that could be confused with selected names (ORDER BY).
 _ROWS = "herdmesh_rows"
 _SESSION = """
 SELECT set_config('TimeZone', %s, false), set_config('datestyle', 'ISO', false),
     set_config('extra_float_digits', '1', false), set_config('lc_monetary', 'C', false)
 """
-"""What the server prints within texts (ranges, composites, money) is read alike by any other server, whatever the role
-or the database has: 02.03.2024 is not. The order of day and month in a query's own constants stays."""
+"""Session settings so that any server can read the texts that the server prints (ranges, composites, money), whatever
+the role's or the database's settings are: 02.03.2024 is ambiguous. The order of day and month in a query's own
+constants is not changed.
+"""
 
 
 def opened(settings: SourceSettings) -> Connection:
-    """A connection for plans, in the configured time zone, whose texts any server reads. Raises as `connect`."""
+    """Open a connection for plans, in the configured time zone, with texts that any server reads. Raises
+    like `connect`.
+    """
     connection = connect(settings.connection)
     try:
         with errors_translated(f"{ZONE}: {settings.types.zone} cannot be set", field=ZONE):
@@ -59,10 +63,10 @@ def opened(settings: SourceSettings) -> Connection:
 
 
 class Order:
-    """What makes a row's place in a relation: SQL over its columns. Needs no types."""
+    """The order of rows in a relation: SQL expressions of its columns. Needs no types."""
 
     def __init__(self, settings: SourceSettings, number: str | None, moments: Sequence[str]) -> None:
-        """`number`, `moments`: names of columns, as the server has them."""
+        """`number`, `moments`: names of columns, as in the server."""
         self._mode = settings.mode
         self._delay_ms = settings.delay_ms
         self.number = f"{_ROWS}.{quoted(number)}" if number is not None else ""
@@ -71,17 +75,21 @@ class Order:
 
     @property
     def columns(self) -> list[str]:
-        """What is selected behind a row's own columns: its moment, its number, as far as the mode has them."""
+        """Return the expressions selected after a row's own columns: its moment and its number, if the mode
+        has them.
+        """
         moment = [f"({self.moment})::timestamptz"] if self.moment else []
         return [*moment, *([f"{self.number}::int8"] if self.number else [])]
 
     def by(self, direction: str) -> str:
-        """ORDER BY, "" where the mode has no order."""
+        """Return the ORDER BY clause, "" if the mode has no order."""
         terms = [f"{one} {direction}" for one in (self.moment, self.number) if one]
         return f" ORDER BY {', '.join(terms)}" if terms else ""
 
     def between(self, after: Place, upto: int | None = None) -> str:
-        """WHERE: the rows behind a place; of numbers up to a bound, of moments those that are old enough now."""
+        """Return the WHERE clause for rows after a place, with numbers up to `upto`, and with moments that are
+        old enough now.
+        """
         if self._mode is Mode.BULK:
             return ""
         terms = [f"{self.number} IS NOT NULL"] if not self.moment and upto is None else []
@@ -101,20 +109,20 @@ class Order:
         return f" WHERE {' AND '.join(terms)}"
 
     def last(self, source: str) -> str:
-        """A query for the place of the last row there is now, as a text."""
+        """Return a query for the place of the present last row, as a text."""
         text = " || '/' || ".join(f"({one})::text" for one in (self.moment, self.number) if one)
         return f"SELECT {text} FROM {source} AS {_ROWS}{self.between(Place())}{self.by('DESC')} LIMIT 1"
 
 
 class Plan:
-    """How one relation with these columns is read."""
+    """Plan for reading one relation with these columns."""
 
     def __init__(
         self, relation: Relation, columns: Sequence[Column], settings: SourceSettings, serial: str = ""
     ) -> None:
-        """`serial`: the column that numbers rows by itself, for a config that names none.
+        """`serial`: the column with automatic numbers, for a config that names none.
 
-        Raises ConfigError for columns that are missing, or of a type that makes no place or no key.
+        Raises ConfigError for columns that are missing, or whose type gives no place or no key.
         """
         self.relation = relation
         self._columns = tuple(columns)
@@ -143,23 +151,24 @@ class Plan:
         self._suffix = f" {settings.suffix}" if settings.suffix else ""
 
     def reads(self, columns: Sequence[Column]) -> bool:
-        """True when it is the plan for these columns."""
+        """True when the plan is for these columns."""
         return self._columns == tuple(columns)
 
     def query(self, after: Place, upto: int | None = None) -> str:
-        """The rows behind a place, in order; `upto`: numbers up to this one."""
+        """Return the query for the rows after a place, in order; `upto`: maximum number."""
         selected = ", ".join([*self._selected, *self.order.columns])
         where = self.order.between(after, upto)
         return f"SELECT {selected} FROM {self.relation.source} AS {_ROWS}{where}{self.order.by('ASC')}{self._suffix}"
 
     def highest(self, after: Place) -> str:
-        """A query for the highest number behind a place; it is null where there is none."""
+        """Return a query for the highest number after a place; it gives null if there is none."""
         where = self.order.between(after)
         return f"SELECT max({self.order.number})::int8 FROM {self.relation.source} AS {_ROWS}{where}"
 
     def ties(self, one: Row, other: Row) -> bool:
-        """True when no place lies between two rows: they have one, or are of an hour that the zone's clock skips, whose
-        local times are not in the order of their moments."""
+        """True when no place lies between two rows: they have the same place, or are in an hour that the zone's clock
+        skips, whose local times are not in the order of their moments.
+        """
         width = self._width
         if width == 0:
             return False
@@ -168,22 +177,23 @@ class Plan:
         )
 
     def place_after(self, rows: Sequence[Row]) -> Place:
-        """The place after all of these rows, at least one, and those before them."""
+        """Return the place after all of these rows, at least one, and all rows before them."""
         last = rows[-1]
         if self._skipped is None or not self._skipped.have_both(last[-self._width], last[-self._width]):
             return self.place(last)
         return self.place(max(takewhile(partial(self.ties, last), reversed(rows)), key=lambda row: row[-self._width :]))
 
     def place(self, row: Row) -> Place:
-        """The place after a row."""
+        """Return the place after a row."""
         if not self._has_moment:
             return Place(row[-1] if self._has_number else None)
         moment, number = (row[-2], row[-1]) if self._has_number else (row[-1], None)
         return Place(number, moment + EPOCH_US if moment != RAW_MINUS_INFINITY_US else MINUS_INFINITY_US)
 
     def batch(self, rows: Sequence[Row], place: Place) -> SourceBatch:
-        """Rows as records, with the offset of a place. Raises DataError, with the column, for a value that Connect
-        cannot have."""
+        """Convert rows to a batch, with the offset of a place. Raises DataError, with the column, for a value that
+        Connect cannot represent.
+        """
         raw = list(zip(*rows, strict=True))
         fields = [self._read(name, reader, raw[at]) for at, (name, reader) in enumerate(self._readers)]
         count = len(rows)
@@ -212,7 +222,7 @@ class Plan:
             raise DataError(f"column {name} of {self.relation.label}: {error}") from error
 
     def _column(self, name: str, key: str) -> Column:
-        """The column of that name, or the only one whose name differs in its case alone."""
+        """Return the column of that name, or the only one whose name differs only in case."""
         exact = [column for column in self._columns if column.name == name]
         found = exact or [column for column in self._columns if column.name.lower() == name.lower()]
         if len(found) == 1:
@@ -254,7 +264,9 @@ def _require_type(column: Column, key: str, relation: Relation, wanted: Callable
 
 
 def _require_not_null(number: Column | None, moments: Sequence[Column], relation: Relation) -> None:
-    """Of several timestamp columns one that is not null is enough. What a query gives is not known."""
+    """Check that a timestamp column is not nullable; of several, one is enough. Columns of a query cannot
+    be checked.
+    """
     if relation.schema_name is None:
         return
     if number is not None and number.nullable:

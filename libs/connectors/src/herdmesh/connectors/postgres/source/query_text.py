@@ -23,11 +23,11 @@ _COMMENT: Final = re.compile(r"/\*|\*/")
 
 
 def one_query(key: str, text: str | None) -> str:
-    """The query without semicolons at its end; "" = none.
+    """Return the query without semicolons at its end; "" = none.
 
     Raises:
-        ConfigError: of `key`, where more than blanks stands behind a semicolon: a condition would be put behind it, or
-            into a comment.
+        ConfigError: of `key`, for text other than blanks after a semicolon: a condition would be appended to that text,
+            or be in a comment.
     """
     query = (text or "").strip()
     while query.endswith(";"):
@@ -47,7 +47,7 @@ def one_query(key: str, text: str | None) -> str:
 
 
 def _comment_end(query: str, place: int) -> int:
-    """Behind a comment whose `/*` ends at `place`: PostgreSQL's can stand within each other."""
+    """Return the position after a comment whose `/*` ends at `place`: PostgreSQL's comments can be nested."""
     depth = 1
     while depth and (found := _COMMENT.search(query, place)):
         depth += 1 if found[0] == "/*" else -1

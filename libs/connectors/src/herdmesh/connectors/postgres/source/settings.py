@@ -1,7 +1,8 @@
-"""The settings of a PostgreSQL source, from Confluent's JDBC keys, and a warning for each key without effect.
+"""The settings of a PostgreSQL source, from Confluent's JDBC keys, and a warning for each key without
+effect.
 
 Owns the keys of this source alone and the rules between keys. Shared keys: `table_source.settings`; the connection's:
-`postgres.connection`. Asks no server.
+`postgres.connection`. Does not query the server.
 
 Invariant: a key is honoured, refused or named in a warning; none is ignored silently.
 """
@@ -116,10 +117,12 @@ KEYS = ConfigDef(
 )  # fmt: skip
 
 _HIDDEN_WRITERS = ("MATERIALIZED VIEW", "FOREIGN TABLE")
-"""A refresh shows what was committed then; what is foreign is written elsewhere."""
+"""Table types with invisible writers: a materialized view shows the rows committed at its refresh; a foreign table is
+written elsewhere.
+"""
 _QUOTED = "names are always quoted; a column is found whatever its case"
 _ONE_STATEMENT = "each look at a table is one statement"
-#: Confluent's keys without effect: why, and the values that ask for nothing else.
+#: Confluent's keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "dialect.name": ("there is only PostgreSQL's", ("", "PostgreSqlDatabaseDialect")),
     "quote.sql.identifiers": (_QUOTED, ("always",)),
@@ -134,7 +137,7 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TableChoice:
-    """Which tables are read. Names as users write them; expressions of Java's over `database.schema.table`."""
+    """Selection of tables: names as users write them; Java regular expressions for `database.schema.table`."""
 
     types: tuple[str, ...]
     catalog_pattern: str | None
@@ -145,7 +148,7 @@ class TableChoice:
     exclude: tuple[str, ...]
 
     def has(self, table: TableId) -> bool:
-        """True when the table is to be read, of those its type and the patterns let through."""
+        """True when the table is to be read; the caller has checked its type and the patterns."""
         names = _names_of(table)
         if self.whitelist:
             return bool(self.whitelist & names)
@@ -155,7 +158,7 @@ class TableChoice:
 
 
 def _names_of(table: TableId) -> set[str]:
-    """How a list may name it, with and without quotes."""
+    """Return the names by which a list may name it, with and without quotes."""
     plain = (table.database, table.schema, table.table)
     return {".".join(parts[first:]) for parts in (plain, [f'"{one}"' for one in plain]) for first in range(3)}
 
@@ -173,13 +176,13 @@ class SourceSettings(TableSettings):
 
     @property
     def has_sign(self) -> bool:
-        """True when the worker can see by one cheap question to the server whether there may be something to read."""
+        """True when one cheap query shows the worker whether there may be new rows."""
         named = bool(self.incrementing) or not self.mode.has_number
         return self.mode is not Mode.BULK and not self.query and named
 
 
 def settings_of(config: Config) -> SourceSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     refuse_others(config, "connector.class=SparkJdbcSource has the same keys, and reads other databases through Spark")
     connection = connection_settings(config)
@@ -214,18 +217,18 @@ def settings_of(config: Config) -> SourceSettings:
 
 
 def topic_of(table: TableId, settings: SourceSettings) -> str:
-    """Where a table's rows go."""
+    """Return the topic of a table's rows."""
     return settings.topic_prefix + table.table
 
 
 def check_tables(config: Config, settings: SourceSettings, found: Iterable[TableId]) -> None:
-    """Raises ConfigError for tables after which no topic can be called."""
+    """Raise ConfigError for tables whose topic names would be invalid."""
     topics = ((f"table {table}", topic_of(table, settings)) for table in found)
     check_topics(config, topics, f"leave the table out ({BLACKLIST}), or read it by a {QUERY}")
 
 
 def not_built(config: Config) -> list[ConfigError]:
-    """Confluent's other name of the query: without it, tables would be read that nobody asked for."""
+    """Return an error for Confluent's alias of the query key: without it, unwanted tables would be read."""
     if not (config.get("query.masked") or "").strip():
         return []
     message = "query.masked is not built: texts of a query are shown as they are written"
@@ -275,7 +278,9 @@ def _numeric_of(values: Mapping[str, Any]) -> NumericMapping:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why; of a config that is refused, those that nobody reads."""
+    """Return a warning, with the reason, for every key without the effect that its value asks for; for a refused
+    config, the unknown keys.
+    """
     own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}
     found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, java="jdbc-source")
     try:

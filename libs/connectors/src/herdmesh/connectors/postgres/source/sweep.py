@@ -3,11 +3,11 @@
 Owns the server-side cursor, its transaction, and where a batch may end. SQL and columns: `plan`.
 
 Rows of one place (the same timestamp; a number that is not unique) are sent in one batch, because an offset cannot name
-a row among them: a batch ends where the place changes. When there are more such rows than are kept in memory, the first
+a row among them: a batch ends where the place changes. When there are more such rows than memory may hold, the first
 batches carry the offset of the place before: their rows are sent again if the run dies among them.
 
-Invariant: the offset of a batch is one behind which no row of this batch, or of one before it, lies, unless all rows of
-the batch share a place that more rows have.
+Invariant: no row of a batch, or of an earlier one, is after the batch's offset, unless all rows of the batch share a
+place with further rows.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from herdmesh.sdk import SourceBatch
 
 
 class Sweep:
-    """The rows behind a place, as they are when it is made."""
+    """The rows after a place, as of the query's start."""
 
     def __init__(self, connection: Connection, plan: Plan, after: Place, upto: int | None = None) -> None:
-        """Raises RetriableError when the server is away, ConfigError when it refuses the query."""
+        """Raises RetriableError when the server is unreachable, ConfigError when it refuses the query."""
         self.plan = plan
         self.place = after
-        """That of the last batch."""
+        """The place of the last batch."""
         self.is_among_ties = False
-        """The last batch had the place before, because there are more rows of its own."""
+        """The last batch has the place before its rows, because more rows share theirs."""
         self._connection = connection
         self._kept: Sequence[Row] = ()
         self._ended = False
@@ -43,17 +43,17 @@ class Sweep:
             self._cursor.execute(plan.query(after, upto).encode())
 
     def batch(self, rows_max: int) -> SourceBatch | None:
-        """The next batch, of about `rows_max` rows; None = there are no more, and the sweep is closed.
+        """Return the next batch, of about `rows_max` rows; None = there are no more, and the sweep is closed.
 
-        Raises RetriableError when the connection breaks: the sweep is over then, and `place` is where to begin the
-        next. Raises DataError for a value that Connect cannot have.
+        Raises RetriableError when the connection breaks: the sweep is over then, and the next one begins at `place`.
+        Raises DataError for a value that Connect cannot represent.
         """
         while not self._ended:
             with errors_translated(f"cannot read {self.plan.relation.label}"):
                 fetched = self._cursor.fetchmany(rows_max)
             rows = [*self._kept, *fetched] if self._kept else fetched
             if len(fetched) < rows_max:
-                self.close()  # at once: whoever alters the table waits for this
+                self.close()  # at once, because an ALTER TABLE waits for this transaction
             cut = len(rows) if self._ended else _last_change(self.plan, rows)
             if cut:
                 self._kept = rows[cut:]
@@ -70,7 +70,7 @@ class Sweep:
         return None
 
     def close(self) -> None:
-        """End the transaction. Harmless when it has ended, or the connection has."""
+        """End the transaction. Does nothing if it, or the connection, has ended."""
         self._ended = True
         if self._connection.closed or self._connection.broken:
             return
@@ -81,8 +81,9 @@ class Sweep:
 
 
 def _last_change(plan: Plan, rows: Sequence[Row]) -> int:
-    """How many rows come before the last change of place: those behind it may have more like them; 0 = there is no
-    change. All, where rows have no place."""
+    """Return the number of rows before the last change of place, because later rows may share the last place; 0 = no
+    change. All rows, if rows have no place.
+    """
     if not rows or not plan.ties(rows[-1], rows[-1]):
         return len(rows)
     last = rows[-1]

@@ -1,10 +1,10 @@
 """The task of a PostgreSQL source: reads the new rows of its tables in turn.
 
-Owns the connection, and waiting for writers who may still commit a lower number. The schedule and the places:
+Owns the connection, and waiting for transactions that may still commit a lower number. The schedule and the places:
 `table_source.task`; one pass over a table: `Sweep`; its SQL: `Plan`; the open writers: `open_writers`.
 
 Invariant: in incrementing mode a number is passed only when no open transaction can commit a lower one (unless the
-config says not to wait).
+config switches this wait off).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from herdmesh.connectors.table_source.task import CONNECT_AGAIN_S
 from herdmesh.sdk import Config, ConfigError, RetriableError, SourceBatch, SourceTaskContext, waits
 
 _WAIT_S: Final = 0.1
-"""How long a poll waits at most for open transactions to end."""
+"""Maximum wait of a poll for open transactions to end."""
 _LOOK_AGAIN_S: Final = 0.02
-"""How often it checks them meanwhile."""
+"""Interval at which the poll checks them."""
 #: The server's errors for a table that was changed since the catalog was read.
 _CHANGED = (errors.UndefinedColumn, errors.UndefinedTable)
 _log = logging.getLogger(__name__)
@@ -50,26 +50,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Waiting:
-    """Rows up to a number, which are read when the writers have ended."""
+    """Rows up to a number, to be read when the writers have ended."""
 
     upto: int
     read: Read
-    """The relations that are read, and so may be written to."""
+    """The relations that are read, and may be written to."""
     writers: Writers
 
 
 @dataclass(slots=True, eq=False)
 class _Table(TableProgress):
-    """One table, or the query, and how far it has been read."""
+    """One table, or the query, and the progress of reading it."""
 
     table: TableId | None = None
     """None = the query."""
     plan: Plan | None = None
     waiting: _Waiting | None = None
     is_warned: bool = False
-    """It was checked whether there are writers that cannot be seen."""
+    """The check for invisible writers was done."""
     is_compared: bool = False
-    """Its highest number was compared with its place."""
+    """The highest number was compared with the place."""
 
 
 class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
@@ -102,12 +102,12 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             raise
         waiting = [table for table in self._tables if table.waiting is not None]
         if batch is None and waiting:
-            # None would end the run, though there are rows already.
+            # None would end the run, although there are new rows.
             raise RetriableError("; ".join(map(_reason, waiting)), waits_for=place)
         return batch
 
     def wake_after_ms(self) -> int:
-        """0 where the connector's sign shows the worker that there are new rows."""
+        """0 if the connector's sign shows the worker that there are new rows."""
         return 0 if self._settings.has_sign else self._next_due_ms()
 
     def stop(self) -> None:
@@ -145,7 +145,9 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         return None
 
     def _decided(self, connection: Connection, table: _Table, plan: Plan) -> int | None:
-        """Up to which number all rows are decided; None = there is no new one, or not yet."""
+        """Return the number up to which all rows are decided; None = there is no new number, or it is not
+        decided yet.
+        """
         if table.waiting is None:
             relation = table.relation
             found = open_writers.highest_and_read(
@@ -166,7 +168,9 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         return waiting.upto
 
     def _compare(self, connection: Connection, table: _Table, plan: Plan) -> None:
-        """Once for each table: rows that are numbered anew, from 1 on, lie before its place for ever."""
+        """Warn once for each table whose rows were renumbered from 1: they would stay below the place and
+        never be read.
+        """
         if table.is_compared or table.table is None or table.place.number is None:
             return
         table.is_compared = True
@@ -180,7 +184,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             )  # fmt: skip
 
     def _warn_of_hidden(self, connection: Connection, table: _Table, read: Read) -> None:
-        """Once for each source: lower numbers may be committed by somebody who is not seen."""
+        """Warn once for each source about relations whose writers are invisible and may commit lower numbers."""
         if table.is_warned:
             return
         table.is_warned = True
@@ -195,7 +199,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             )  # fmt: skip
 
     def _plan(self, connection: Connection, table: _Table) -> Plan | None:
-        """The plan for the columns there are now; None = the table is gone."""
+        """Return the plan for the present columns; None = the table is gone."""
         if table.table is None:
             columns = columns_of_query(connection, self._settings.query, field=QUERY)
         else:
@@ -222,7 +226,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         return self._connection
 
     def _disconnect(self) -> None:
-        """Forget the connection and what was going on in it. What was passed stays passed."""
+        """Close the connection, and discard the open sweep and the waits. The places stay."""
         self._close_sweep()
         for table in self._tables:
             table.waiting = None
@@ -238,7 +242,7 @@ def _reason(table: _Table) -> str:
 
 
 def _now_us(connection: Connection) -> int:
-    """The server's clock, in microseconds since 1970."""
+    """Return the server's clock, in microseconds since 1970."""
     with errors_translated("cannot ask for the time"):
         row = connection.execute("SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::int8").fetchone()
     assert row is not None
@@ -246,22 +250,22 @@ def _now_us(connection: Connection) -> int:
 
 
 def table_relation(table: TableId, settings: SourceSettings) -> Relation:
-    """A table as it is read."""
+    """Return the relation of a table."""
     return Relation(str(table), table.sql, topic_of(table, settings), table.table, table_partition(str(table)))
 
 
 def query_relation(settings: SourceSettings) -> Relation:
-    """The query as it is read. On a line of its own, because a comment may be its last."""
+    """Return the relation of the query. A line break follows the query, because it may end with a comment."""
     return Relation("the query", f"({settings.query}\n)", settings.topic_prefix, None, QUERY_PARTITION)
 
 
 def written(tables: Sequence[TableId]) -> str:
-    """Tables for a task's config."""
+    """Format tables for a task's config."""
     return msgspec.json.encode([(one.database, one.schema, one.table) for one in tables]).decode()
 
 
 def tables_of(config: Config) -> list[TableId]:
-    """The reverse of `written`. Raises ConfigError when the config has none."""
+    """Parse the text of `written`. Raises ConfigError when the config has none."""
     text = config.get(TASK_TABLES) or ""
     try:
         return [TableId(*one) for one in msgspec.json.decode(text, type=list[tuple[str, str, str]])]
