@@ -3,7 +3,7 @@
 Owns these statements and the reactions to their results. The stream: `replication`; the snapshot: `snapshot`; the
 publication: `publication`.
 
-Invariant: objects of others are never changed: an existing slot is used or refused.
+Invariant: existing objects of other users are never changed: an existing slot is used or refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _KEY_MADE_BY = """
 SELECT k.xmin::text::int8, pg_snapshot_xmax(pg_current_snapshot())::text::int8
 FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = -1
 WHERE k.conrelid = %s::oid AND k.contype = 'p' AND k.xmin <> a.xmin"""
-"""A system column is as old as its table: a key that is, too, is no newer than any row."""
+"""A system column is as old as its table: a key that is as old, too, is no newer than any row."""
 _HAS_COLUMN_LIST = "SELECT EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = %s::oid AND prattrs IS NOT NULL)"
 _LENGTHS = "SELECT t.oid::int8, t.typlen FROM pg_type t WHERE t.oid = ANY(%s::oid[])"
 _TYPES = """
@@ -66,13 +66,13 @@ FROM pg_replication_slots s WHERE s.slot_name = %s"""
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The replication slot, as it is."""
+    """The present state of the replication slot."""
 
     confirmed: int
-    """What committed before this is not sent any more."""
+    """Transactions that committed before this are not sent any more."""
     active_pid: int | None
     application: str
-    """Of who uses it; "" = nobody, or not known."""
+    """Application name of the slot's user; "" = none, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +83,25 @@ class Published:
     name: str
     oid: int
     is_partitioned: bool
-    """It has no rows of its own; its partitions' are published as its own."""
+    """It has no rows of its own; its partitions' rows are published as its rows."""
     replica_identity: str
     has_primary_key: bool
     columns: tuple[str, ...] | None
-    """Those that are published; None = all."""
+    """The published columns; None = all."""
     row_filter: str
 
     @property
     def sql(self) -> str:
-        """Its name in SQL."""
+        """The table's name in SQL."""
         return quoted(self.schema, self.name)
 
 
 def check_server(connection: Connection, settings: CdcSettings) -> None:
-    """That logical replication is possible, and allowed.
+    """Check that logical replication is possible, and allowed.
 
     Raises:
-        ConfigError: it is not; with what to change in the server or the config.
-        RetriableError: it is a standby, which it may not stay.
+        ConfigError: it is not; with the change that the server or the config needs.
+        RetriableError: the server is a standby, which may become a primary.
     """
     with errors_translated("the server cannot be asked for its settings", field=HOST):
         (level, standby, replicates) = _one(
@@ -133,7 +133,7 @@ def check_server(connection: Connection, settings: CdcSettings) -> None:
 
 
 def published(connection: Connection, settings: CdcSettings) -> list[Published]:
-    """The tables that are captured: published, and chosen by the config."""
+    """Return the captured tables: published, and selected by the config."""
     columns = "p.attnames::text[], p.rowfilter" if connection.info.server_version >= 150_000 else "NULL, NULL"
     with errors_translated("the publication's tables cannot be read", field=PUBLICATION):
         rows = _rows(connection, _PUBLISHED.format(columns=columns), settings.publication)
@@ -145,8 +145,9 @@ def published(connection: Connection, settings: CdcSettings) -> list[Published]:
 
 
 def find_slot(connection: Connection, settings: CdcSettings) -> Slot | None:
-    """The slot; None = there is none. Raises ConfigError for one of another kind, OffsetsLost for one that lost its
-    log."""
+    """Return the slot; None = it does not exist. Raises ConfigError for a slot of another kind, OffsetsLost for a slot
+    whose log is lost.
+    """
     name = settings.slot
     with errors_translated("the replication slots cannot be read", field=SLOT):
         found = _rows(connection, _SLOT, name)
@@ -172,7 +173,7 @@ def find_slot(connection: Connection, settings: CdcSettings) -> Slot | None:
 
 
 def check_kept(connection: Connection, settings: CdcSettings, slot: Slot | None, position: Position) -> None:
-    """That the slot still has everything from a position on. Raises OffsetsLost when it has not."""
+    """Check that the slot still has everything from a position on. Raises OffsetsLost if it has not."""
     if slot is None:
         raise OffsetsLost(f"slot {settings.slot} is gone from {settings.connection.place}; {BEGIN_ANEW}")
     if slot.confirmed > position.lsn:
@@ -189,20 +190,20 @@ def check_kept(connection: Connection, settings: CdcSettings, slot: Slot | None,
 
 
 def end_of_log(connection: Connection) -> int:
-    """Where the log ends that can be read now."""
+    """Return the end of the readable log."""
     with errors_translated("the end of the log cannot be read", field=HOST):
         (end,) = _one(connection, "SELECT pg_current_wal_flush_lsn()::text")
     return lsn_of(end)
 
 
 def end_user_of(connection: Connection, slot: Slot) -> None:
-    """End the process that uses the slot."""
+    """Terminate the server process that uses the slot."""
     with errors_translated("the slot's user cannot be ended", field=SLOT):
         _rows(connection, "SELECT pg_terminate_backend(%s)", slot.active_pid)
 
 
 def drop_slot(connection: Connection, settings: CdcSettings) -> None:
-    """Drop the slot, when it is there."""
+    """Drop the slot, if it exists."""
     with errors_translated(f"slot {settings.slot} cannot be dropped", field=SLOT):
         _rows(
             connection,
@@ -212,11 +213,11 @@ def drop_slot(connection: Connection, settings: CdcSettings) -> None:
 
 
 def facts_of(connection: Connection, relation: Relation, xid: int | None = None) -> Facts:
-    """What today's catalogue says of a relation that may be of the past. A column that is not found again counts as one
-    that may be null. `xid`: of the transaction that the relation is described in, if it is of the past.
+    """Return the facts in today's catalog about a relation that may be older. A column that is not identified in the
+    catalog counts as nullable. `xid`: the transaction in which the relation is described, if it is older.
 
-    Raises ConfigError when the key of its rows cannot be told: the log has the columns of a primary key only where it
-    is the replica identity, and the table has been altered since.
+    Raises ConfigError when the key of its rows cannot be determined: the log marks the columns of a primary key only if
+    it is the replica identity, and the table has been altered since.
     """
     with errors_translated(f"table {relation.schema}.{relation.table} cannot be looked up", field=USER):
         rows = _rows(connection, _ATTRIBUTES, relation.oid)
@@ -234,7 +235,7 @@ def facts_of(connection: Connection, relation: Relation, xid: int | None = None)
         same_types = {(row[0], row[2], row[3]) for row in rows} >= {
             (number, *_type_of(relation, found.names[number])) for number in primary
         }
-        # A key of another type was made anew with its column.
+        # A key column of another type was recreated together with the key.
         if xid is not None and same_types and _is_key_newer(connection, relation, xid):
             raise _unclear_key(relation, "its primary key was made, or moved to other columns, after that")
     return Facts(
@@ -263,7 +264,7 @@ def _type_of(relation: Relation, name: str) -> tuple[int, int]:
 
 
 def _is_key_newer(connection: Connection, relation: Relation, xid: int) -> bool:
-    """Whether the primary key was made by a later transaction. Their numbers go round, at 2**32."""
+    """Return whether a later transaction created the primary key. Transaction ids wrap around at 2**32."""
     with errors_translated(f"the key of {relation.schema}.{relation.table} cannot be looked up", field=USER):
         found = _rows(connection, _KEY_MADE_BY, relation.oid)
     return any(0 < (made - xid) % _XIDS <= (following - xid) % _XIDS for made, following in found)
@@ -282,7 +283,7 @@ def _unclear_key(relation: Relation, why: str) -> ConfigError:
 
 
 def relation_of(connection: Connection, table: Published) -> Relation:
-    """A table as the stream would describe it."""
+    """Return the table's description in the form of the stream."""
     with errors_translated(f"table {table.sql} cannot be looked up", field=USER):
         rows = _rows(connection, _COLUMNS, table.oid)
     columns = tuple(
@@ -294,7 +295,7 @@ def relation_of(connection: Connection, table: Published) -> Relation:
 
 
 class _Types:
-    """Types by their oid, with all they are made of."""
+    """Types by oid, with their component types."""
 
     def __init__(self, connection: Connection, oids: Sequence[int]) -> None:
         self._rows: dict[int, tuple[Any, ...]] = {}
@@ -312,7 +313,9 @@ class _Types:
         return {oid: tuple(row[6]) for oid, row in self._rows.items() if row[6]}
 
     def resolved(self, oid: int, modifier: int) -> PgType:
-        """A domain is what it is made of. A type that is gone is unknown, and so becomes text."""
+        """Return the type, with a domain resolved to its base type. A deleted type is unknown, and so becomes
+        text.
+        """
         row = self._rows.get(oid)
         if row is None:
             return PgType(oid, "unknown", modifier)
@@ -327,7 +330,7 @@ class _Types:
 
 
 def _rows(connection: Connection, question: str, *values: Any) -> list[TupleRow]:
-    # The questions are ours, and names in them quoted: what psycopg's type for literals cannot see.
+    # The statements are constants with quoted names, which psycopg's type for literals cannot verify.
     return connection.execute(cast(Any, question), values or None).fetchall()
 
 

@@ -1,7 +1,7 @@
 """`PostgresConnector`: captures the changes of a PostgreSQL database from its write-ahead log.
 
-Owns the connector. Keys: `settings`; the task (always one): `task`, so that a worker that only validates does not
-connect.
+Owns the connector. Keys: `settings`. The task (always one) is in another module, `task`, so that a worker that only
+validates does not connect.
 
 Invariant: the changes of one database are read by one task, in the order of their commits.
 """
@@ -19,7 +19,7 @@ from herdmesh.sdk import Config, ConfigDef, ConfigError, DataError, FieldViolati
 
 
 class PostgresCdcSource(ReadConnector[CdcSettings], SourceConnector):
-    """Debezium's PostgreSQL connector, as far as docs/connectors/postgres-cdc.md says."""
+    """Debezium's PostgreSQL connector, with the differences that docs/connectors/postgres-cdc.md lists."""
 
     class_name = "io.debezium.connector.postgresql.PostgresConnector"
     aliases = ("PostgresCdcSource", "PostgresConnector")
@@ -47,7 +47,7 @@ class PostgresCdcSource(ReadConnector[CdcSettings], SourceConnector):
         return [dict(self.config)]
 
     def exactly_once_support(self, config: Config) -> bool | None:
-        """Not where the slot is dropped between runs, with the changes made then."""
+        """False if the slot is dropped between runs, because the changes made then are lost."""
         return self.answer_from(config, lambda settings: not settings.drops_slot)
 
     def alter_offsets(

@@ -1,12 +1,12 @@
 """Matching of an earlier relation's columns to today's catalog.
 
-Owns the comparison. pgoutput describes a relation as it was when a row was written: names, types and order of its
+Owns the comparison. pgoutput describes a relation at the time when a row was written: names, types and order of its
 columns. Today's catalog has the same columns by number; since then some may have been renamed, altered, dropped or
-added. Numbers grow and are never reused, and a dropped column keeps its number with neither name nor type. So the
-relation's columns are an ordered selection of today's, and the cheapest selection is taken as what happened: an
-unchanged column costs nothing, a renamed or altered one more.
+added. Numbers increase and are never reused, and a dropped column keeps its number with neither name nor type. So the
+relation's columns are an ordered selection of today's, and the cheapest selection is assumed: an unchanged column costs
+nothing, a renamed or altered one more.
 
-Invariant: a column is matched only where no other explanation is as cheap.
+Invariant: a column is matched only if no other explanation is as cheap.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from herdmesh.connectors.postgres.cdc.pgoutput import Column
 
 _IMPOSSIBLE: Final = 1_000_000
 _ALTERED, _RENAMED, _BOTH, _DROPPED = 1, 3, 5, 3
-#: A column that was there and is not in the relation: a publication leaves it out, or it was generated then.
+#: Cost of a column that existed then and is not in the relation: a publication leaves it out, or it was generated then.
 _LEFT_OUT, _GENERATED_THEN = 1, 1_000
 
 
 class Attribute(NamedTuple):
-    """A column of today's catalogue (`pg_attribute`), dropped ones too."""
+    """A column of today's catalog (`pg_attribute`), which may be dropped."""
 
     number: int
     name: str
     type_oid: int
-    """0 = it was dropped."""
+    """0 = dropped."""
     type_modifier: int
     length: int
     """`attlen`, which a dropped column keeps."""
 
 
 class Found(NamedTuple):
-    """What became of the columns that were asked for."""
+    """The result for the requested columns."""
 
     names: Mapping[int, str]
-    """By number: what the column is called in the relation."""
+    """Column names in the relation, by number."""
     added: tuple[int, ...]
     """Numbers of columns that are newer than the relation."""
     unclear: tuple[int, ...]
-    """Numbers of columns for which there are several explanations."""
+    """Numbers of columns with several explanations."""
 
 
 def found_again(
@@ -53,12 +53,13 @@ def found_again(
     *,
     may_leave_out: bool,
 ) -> Found:
-    """Which of a relation's columns those with the numbers asked for are.
+    """Find the relation's columns for the requested column numbers.
 
     Args:
         columns: of the relation, in its order.
-        today: in the order of their numbers, without those that are generated.
-        lengths: `typlen` by type, as far as the types are still there.
+        today: in the order of their numbers, without generated columns.
+        asked: the requested numbers.
+        lengths: `typlen` by type, for types that still exist.
         may_leave_out: a publication has a list of this table's columns.
     """
     live = [(one.name, one.type_oid, one.type_modifier) for one in today if one.type_oid]
@@ -79,7 +80,7 @@ def found_again(
             column.name for at, column in enumerate(columns)
             if before[at][place] + costs[at][place] + after[at + 1][place + 1] == best < _IMPOSSIBLE
         ]  # fmt: skip
-        # Behind the relation's last column it is newer, before it left out.
+        # After the relation's last column it is newer; before that it was left out.
         is_newer = best in before[len(columns)][: place + 1]
         is_absent = is_newer or any(
             before[at][place] + skips[place] + after[at][place + 1] == best for at in range(len(columns))
@@ -104,8 +105,9 @@ def _cost(column: Column, today: Attribute, lengths: Mapping[int, int]) -> int:
 
 
 def _best(costs: Sequence[Sequence[int]], skips: Sequence[int], *, ends_free: bool) -> list[list[int]]:
-    """By so many columns of the relation and so many of today's, from the front: the least cost to explain them.
-    `ends_free`: what comes before the first match costs nothing, for it is newer (costs are turned round)."""
+    """Return the minimum cost of matching the first n columns of the relation with the first m of today's columns.
+    `ends_free`: columns before the first match cost nothing, because they are newer (the costs are reversed).
+    """
     best = [[_IMPOSSIBLE] * (len(skips) + 1) for _ in range(len(costs) + 1)]
     best[0][0] = 0
     for place, skip in enumerate(skips):

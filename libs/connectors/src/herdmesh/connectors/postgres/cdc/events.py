@@ -1,13 +1,13 @@
-"""Batches of records in Debezium's shape, made of chunks of changes and of snapshot rows.
+"""Batches of records in Debezium's form, from chunks of changes and from snapshot rows.
 
 Owns the envelopes, tombstones and heartbeats, and the offset of each batch. The rows of a table: `tables`; offsets:
 `position`.
 
 A chunk becomes one batch of records and one of tombstones for each of its tables. Any of them may be the last one
-committed before a crash, so all but the last carry the chunk's start and how far each table is beyond it.
+committed before a crash, so all but the last carry the chunk's start and the progress of each table beyond it.
 
-Rows may be older than the catalog that says which columns have no nulls, and which are the key (`tables`). A null where
-none is allowed makes the table's schema optional there from that batch on, until the stream describes the table again.
+Rows may be older than the catalog, which defines the columns without nulls and the key (`tables`). A null in such a
+column makes the table's schema optional there from that batch on, until the stream describes the table again.
 
 Invariant: the offset of a batch covers exactly its records and those of all batches before it.
 """
@@ -30,13 +30,13 @@ from herdmesh.sdk import Header, SourceBatch, Struct
 
 _log = logging.getLogger(__name__)
 VERSION = "0.1.0"
-"""Of this connector, in `source.version`."""
+"""Version of this connector, in `source.version`."""
 _OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 
 
 @dataclass(slots=True)
 class _Records:
-    """Records of one table, a list for each thing they have."""
+    """Records of one table, as one list for each field."""
 
     ops: list[str] = field(default_factory=list[str])
     befores: list[Row | None] = field(default_factory=list[Row | None])
@@ -47,12 +47,12 @@ class _Records:
     xids: list[int | None] = field(default_factory=list[int | None])
     sequences: list[str | None] = field(default_factory=list[str | None])
     moved: dict[int, tuple[str, tuple[Cell, ...]]] = field(default_factory=dict[int, tuple[str, tuple[Cell, ...]]])
-    """Of an update that changed a key, by the record's place: the header, and the other key in it."""
+    """For an update that changed the key, by the record's place: the header, and the other key in it."""
 
     def add(
         self, op: str, before: Row | None, after: Row | None, key: tuple[Cell, ...], lsn: int, of: Transaction
     ) -> None:
-        """One more record."""
+        """Add one record."""
         self.ops.append(op)
         self.befores.append(before)
         self.afters.append(after)
@@ -64,16 +64,18 @@ class _Records:
 
 
 class Events:
-    """Makes batches for one task."""
+    """Builder of batches for one task."""
 
     def __init__(self, settings: CdcSettings) -> None:
         self._settings = settings
         self._partition = source_partition(settings.prefix)
-        #: by a table's name: the table as it was described, and as its rows turned out to be.
+        #: by table name: the table as described, and as loosened for its rows.
         self._loosened: dict[str, tuple[Table, Table]] = {}
 
     def of_chunk(self, chunk: Chunk) -> Iterator[SourceBatch]:
-        """Its batches, in order. None where it has no records. Raises DataError for a value that cannot be read."""
+        """Yield the batches of a chunk, in order; none if it has no records. Raises DataError for an invalid
+        value.
+        """
         parts: list[tuple[TableChanges, bool]] = []
         for changes in chunk.tables:
             if changes.entries or changes.truncated:
@@ -100,8 +102,9 @@ class Events:
     def of_snapshot(
         self, table: Table, rows: Sequence[Row], lsn: int, begun: Stored, now_us: int, *, is_last: bool
     ) -> SourceBatch:
-        """Rows that were read in a snapshot at a place in the log; `begun`: where the stream is to begin after it. The
-        last ones end it. Raises as `of_chunk`."""
+        """Return a batch of snapshot rows at a place in the log; `begun`: where the stream begins after the snapshot.
+        The last batch completes the snapshot. Raises like `of_chunk`.
+        """
         count = len(rows)
         records = _Records(
             ops=["r"] * count, befores=[None] * count, afters=list(rows),
@@ -116,11 +119,11 @@ class Events:
         return self._batch(table, records, offset, words)
 
     def offset_alone(self, position: Position, ahead: Mapping[str, Ahead] | None = None) -> SourceBatch:
-        """No record, but that everything before a position is done."""
+        """Return a batch without records; its offset shows that everything before a position is done."""
         return SourceBatch(self._settings.heartbeat_topic, (), self._partition, offset_of(position, None, ahead))
 
     def heartbeat(self, position: Position, ahead: Mapping[str, Ahead]) -> SourceBatch:
-        """A record that says that the task lives, with the same."""
+        """Return a batch with a heartbeat record and the same offset."""
         key = Struct(HEARTBEAT_KEY, [self._settings.prefix])
         value = Struct(HEARTBEAT_VALUE, [time.time_ns() // 1_000_000])
         return SourceBatch(
@@ -192,7 +195,7 @@ class Events:
 
 
 def beyond(ahead: dict[str, Ahead], position: Position) -> dict[str, Ahead]:
-    """What is done beyond a position."""
+    """Return the tables with progress beyond a position."""
     return {table: done for table, done in ahead.items() if max(done) > position}
 
 
@@ -219,12 +222,12 @@ def _add(records: _Records, table: Table, entry: Entry) -> None:
 
 
 def _identity_alone(row: Row) -> Row:
-    """A row of which the server sent the identity: what it has as null is not known."""
+    """Return a row whose nulls are unknown, because the server sent only its identity."""
     return [Toast.UNKNOWN if cell is None else cell for cell in row]
 
 
 def _headers(table: Table, records: _Records) -> list[list[Header]]:
-    """Empty where no key was changed."""
+    """Return the headers; empty if no key was changed."""
     if not records.moved or table.key is None:
         return []
     headers: list[list[Header]] = [[] for _ in records.ops]

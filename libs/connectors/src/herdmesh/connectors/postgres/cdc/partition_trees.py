@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 PARTITIONED = "p"
 
 Chosen = Callable[[str, str], bool]
-"""Whether the config captures a table of this schema and name."""
+"""Function that returns whether the config captures a table of this schema and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table, as the catalogue has it."""
+    """A table of the catalog."""
 
     oid: int
     schema: str
@@ -36,7 +36,7 @@ class Relation:
     kind: str
     """`relkind`: `r` or `p`."""
     parent: int | None
-    """Oid of what it is a partition of."""
+    """Oid of the table of which it is a partition."""
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -44,22 +44,22 @@ class Relation:
 
 @dataclass(slots=True)
 class Wanted:
-    """What a publication is to have."""
+    """The intended content of a publication."""
 
     tables: list[Relation] = field(default_factory=list[Relation])
     roots: list[Relation] = field(default_factory=list[Relation])
-    """Partitioned tables that are to be sent as themselves: it needs `publish_via_partition_root`."""
+    """Partitioned tables to be sent under their own names, which requires `publish_via_partition_root`."""
     wholes: list[tuple[Relation, list[Relation]]] = field(default_factory=list[tuple[Relation, list[Relation]]])
-    """Partitioned tables of which all partitions are captured, with these."""
+    """Partitioned tables whose partitions are all captured, with the partitions."""
 
     def members(self, *, via_root: bool) -> list[Relation]:
-        """What to publish, by the publication's option."""
+        """Return the tables to publish, given the publication's option."""
         parts = (leaves if via_root else [whole] for whole, leaves in self.wholes)
         return [*self.tables, *self.roots, *(one for some in parts for one in some)]
 
 
 class Trees:
-    """The relations of a database, with what is below each."""
+    """The relations of a database, with their partitions."""
 
     def __init__(self, relations: Iterable[Relation]) -> None:
         self._relations = {one.oid: one for one in relations}
@@ -69,7 +69,9 @@ class Trees:
                 self._children.setdefault(one.parent, []).append(one)
 
     def wanted(self, chosen: Chosen, *, via_root: bool) -> Wanted:
-        """What a publication is to have. `via_root`: where a table and its partitions are captured, as that table."""
+        """Return the intended content of a publication. `via_root`: if a table and its partitions are captured, send it
+        under the table's name.
+        """
         found = Wanted()
         for one in self._relations.values():
             if one.parent is None or one.parent not in self._relations:
@@ -77,7 +79,7 @@ class Trees:
         return found
 
     def leaves(self, of: Relation) -> Iterator[Relation]:
-        """The partitions below that have rows."""
+        """Yield the partitions with rows at all levels below."""
         for child in self._children.get(of.oid, ()):
             if child.kind == PARTITIONED:
                 yield from self.leaves(child)
@@ -85,7 +87,7 @@ class Trees:
                 yield child
 
     def ancestors(self, of: Relation) -> Iterator[Relation]:
-        """What it is a part of, from below."""
+        """Yield the tables of which it is a partition, from the nearest up."""
         while of.parent is not None and (parent := self._relations.get(of.parent)) is not None:
             yield parent
             of = parent
@@ -109,5 +111,5 @@ class Trees:
 
 
 def _names(of: Relation, leaves: Sequence[Relation]) -> list[tuple[str, str]]:
-    """Of the partitions; where there are none, as one is likely to be called."""
+    """Return the partitions' names; if there are none, a likely name of one."""
     return [(leaf.schema, leaf.name) for leaf in leaves] or [(of.schema, f"{of.name}_1")]

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from herdmesh.sdk import DataError
 
 EPOCH_US = 946_684_800_000_000
-"""PostgreSQL's epoch, 2000-01-01, in microseconds of Unix's."""
+"""PostgreSQL's epoch, 2000-01-01, in microseconds since Unix's."""
 INSERT, UPDATE, DELETE, TRUNCATE = b"IUDT"
 """The kinds of messages that are changes of a table."""
 RELATION, BEGIN, COMMIT = b"RBC"
@@ -30,12 +30,14 @@ _TEXT, _NULL, _UNCHANGED = b"tnu"
 
 
 class Toast(Enum):
-    """What stands for a value that is there and was not sent."""
+    """Marker for a value that exists and was not sent."""
 
     UNCHANGED = "unchanged"
-    """A large value that an update did not touch: the server does not send it again."""
+    """A large value that an update did not change: the server does not send it again."""
     UNKNOWN = "unknown"
-    """In the row before a change, of which only the identity is sent; never decoded, as nothing tells it from null."""
+    """A null in the row before a change when only the identity is sent; never decoded, because the message does not
+    distinguish it from null.
+    """
 
 
 Cell: TypeAlias = bytes | Toast | None
@@ -44,12 +46,12 @@ Row: TypeAlias = Sequence[Cell]
 
 
 class Begin(NamedTuple):
-    """A transaction; its changes follow, all of them committed."""
+    """Start of a transaction; its changes follow, and all of them are committed."""
 
     final_lsn: int
-    """Where its commit is in the log: transactions come in the order of this."""
+    """Position of its commit in the log: transactions come in this order."""
     commit_us: int
-    """When it was committed, microseconds since 1970."""
+    """Time of its commit, microseconds since 1970."""
     xid: int
 
 
@@ -58,12 +60,12 @@ class Commit(NamedTuple):
 
     lsn: int
     end_lsn: int
-    """Behind its commit: whoever has all up to here is sent what commits later."""
+    """Position after its commit: a reader that has everything up to here needs only later commits."""
     commit_us: int
 
 
 class Origin(NamedTuple):
-    """Where a transaction came from that was replicated itself."""
+    """Origin of a transaction that was itself replicated."""
 
     lsn: int
     name: str
@@ -75,13 +77,13 @@ class Column(NamedTuple):
     name: str
     type_oid: int
     type_modifier: int
-    """As `atttypmod`, -1 = none."""
+    """`atttypmod`, -1 = none."""
     is_key: bool
     """Part of the replica identity."""
 
 
 class Relation(NamedTuple):
-    """What a table is like from here on; comes before its first change, and again when it is another."""
+    """Description of a table; it comes before the table's first change, and again after an alteration."""
 
     oid: int
     schema: str
@@ -106,14 +108,16 @@ class Change(NamedTuple):
     """INSERT, UPDATE or DELETE."""
     relation: int
     old: Row | None
-    """As it was: whole, or with nulls for all columns but those of the replica identity, or not known."""
+    """The row before the change: whole, or with nulls for all columns outside of the replica identity, or
+    unknown.
+    """
     old_is_whole: bool
     new: Row | None
-    """None for a deletion."""
+    """The row after the change; None for a deletion."""
 
 
 class Truncate(NamedTuple):
-    """Tables emptied."""
+    """Truncation of tables."""
 
     relations: tuple[int, ...]
     cascade: bool
@@ -121,7 +125,7 @@ class Truncate(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What somebody wrote with `pg_logical_emit_message`."""
+    """A message written with `pg_logical_emit_message`."""
 
     transactional: bool
     lsn: int
@@ -133,10 +137,10 @@ Decoded: TypeAlias = Begin | Commit | Origin | Relation | Type | Change | Trunca
 
 
 def decode(data: bytes, at: int = 0) -> Decoded:
-    """The message that begins at a place and goes to the end of the data.
+    """Decode the message that begins at `at` and ends with the data.
 
     Raises:
-        DataError: it is no message of these versions, cut short, or followed by more.
+        DataError: it is no message of these versions, truncated, or followed by more.
     """
     try:
         decoded, end = _DECODERS[data[at]](data, at + 1)
@@ -208,7 +212,7 @@ def _decode_relation(data: bytes, at: int) -> tuple[Relation, int]:
         type_oid, modifier = struct.unpack_from(">Ii", data, at)
         at += 8
         columns.append(Column(name, type_oid, modifier, bool(flags & 1)))
-    # An empty schema stands for pg_catalog.
+    # An empty schema means pg_catalog.
     return Relation(oid, schema or "pg_catalog", table, identity, tuple(columns)), at
 
 

@@ -26,19 +26,23 @@ from herdmesh.sdk import DataError
 LSN_COMMIT, LSN, LSN_PROC, TX_ID, TS_USEC = "lsn_commit", "lsn", "lsn_proc", "txId", "ts_usec"
 TX_EVENTS, AHEAD, SNAPSHOT = "tx_events", "ahead", "snapshot"
 _SNAPSHOT_DONE = ("last_snapshot_record", "snapshot_completed")
-"""What Debezium adds to the offset of a snapshot's last record; the later name is that of its version 3."""
+"""Debezium's additions to the offset of a snapshot's last record; the later name is that of its
+version 3.
+"""
 
 
 class Position(NamedTuple):
-    """All transactions whose commit is before `lsn` are done, and of the one whose commit is there `events` changes.
+    """All transactions whose commit is before `lsn` are done, and `events` changes of the transaction that
+    commits there.
 
-    Ordered as the changes are. A change is the commit of its transaction, and its number in it from 1."""
+    Ordered like changes: a change is identified by the commit of its transaction, and its number in it from 1.
+    """
 
     lsn: int
     events: int = 0
 
     def covers(self, final_lsn: int, event: int) -> bool:
-        """Whether that change is done."""
+        """Return whether that change is done."""
         return (final_lsn, event) <= self
 
 
@@ -46,14 +50,14 @@ START = Position(0)
 
 
 class Ahead(NamedTuple):
-    """How far the records and the tombstones of one table are, when that is further than all the others."""
+    """Progress of the records and the tombstones of one table beyond that of all tables."""
 
     records: Position = START
     tombstones: Position = START
 
 
 class LastChange(NamedTuple):
-    """The last change before a position: where it is in the log, its transaction, and when that was committed."""
+    """The last change before a position: its place in the log, its transaction, and the time of that commit."""
 
     lsn: int
     xid: int
@@ -61,17 +65,17 @@ class LastChange(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A stored offset, read."""
+    """A parsed offset."""
 
     position: Position
     ahead: Mapping[str, Ahead]
     """By the table's full name."""
     is_snapshot: bool
-    """The snapshot that began at this position is not whole."""
+    """The snapshot that began at this position is incomplete."""
 
 
 def source_partition(server: str) -> dict[str, str]:
-    """As Debezium names it."""
+    """Return the source partition, in Debezium's form."""
     return {"server": server}
 
 
@@ -82,7 +86,7 @@ def offset_of(
     *,
     is_snapshot: bool = False,
 ) -> dict[str, Any]:
-    """The source offset of a position."""
+    """Return the source offset of a position."""
     offset: dict[str, Any] = {LSN_COMMIT: position.lsn}
     if position.events:
         offset[TX_EVENTS] = position.events
@@ -100,9 +104,9 @@ def offset_of(
 
 
 def read(offset: Mapping[str, Any]) -> Stored:
-    """What an offset says, ours or Debezium's.
+    """Parse an offset, ours or Debezium's.
 
-    Of a Debezium that wrote no `lsn_commit`, the transaction it was in is sent again from its first change.
+    For an offset of a Debezium version without `lsn_commit`, the transaction in it is sent again from its first change.
 
     Raises:
         DataError: it has no position.
@@ -123,7 +127,7 @@ def _is_count(value: Any) -> bool:
 
 def _is_snapshot(offset: Mapping[str, Any]) -> bool:
     said = offset.get(SNAPSHOT)
-    # Debezium 3 names the kind of snapshot instead of saying true.
+    # Debezium 3 has the kind of snapshot instead of true.
     running = said is True or (isinstance(said, str) and said.lower() not in ("", "false"))
     return running and not any(offset.get(key) is True for key in _SNAPSHOT_DONE)
 
@@ -151,11 +155,11 @@ def _count(value: Any) -> int:
 
 
 def lsn_text(lsn: int) -> str:
-    """As PostgreSQL writes it: `0/16B3748`."""
+    """Format a log position like PostgreSQL: `0/16B3748`."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def lsn_of(text: str) -> int:
-    """Raises ValueError for what is no position in a log."""
+    """Parse a log position. Raises ValueError for other texts."""
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) + int(low, 16)

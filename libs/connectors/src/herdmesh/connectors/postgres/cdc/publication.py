@@ -1,7 +1,8 @@
-"""Publication of a CDC source: creating and completing it, and checking that it sends the captured tables.
+"""Publication of a CDC source: creating and completing it, and checking that it sends the captured
+tables.
 
-Owns its statements and the errors when they are not possible. Which tables: `partition_trees`; which of them are
-captured in the end: `catalog.published`.
+Owns its statements and the errors when they are not possible. The choice of tables: `partition_trees`; the captured
+tables that result: `catalog.published`.
 
 Invariant: an existing publication is used or refused. It is changed only by adding tables, and only with
 publication.autocreate.mode=filtered.
@@ -41,10 +42,10 @@ JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename WHERE t.pu
 
 
 def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
-    """Make the publication when it is absent, or complete it, as the config says.
+    """Create the publication if it is missing, or complete it, according to the config.
 
-    Raises ConfigError when there is none, none can be made, it has nothing that is captured, or sends a partitioned
-    table under another name than the config has.
+    Raises ConfigError when there is none and none can be created, when it has no captured table, or when it sends a
+    partitioned table under another name than the config has.
     """
     name = settings.publication
     with errors_translated(f"publication {name} cannot be made", field=AUTOCREATE):
@@ -61,7 +62,7 @@ def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
     tables = published(connection, settings)
     check_topics(((one.schema, one.name) for one in tables), settings)
     _check_names(connection, settings, trees, wanted, {one.oid for one in tables})
-    if not tables and not of_all:  # of those, one may be made any time
+    if not tables and not of_all:  # a captured table may be created later
         raise ConfigError(
             f"publication {name} has no table that the config captures",
             field=_TABLES_FIELD,
@@ -74,7 +75,7 @@ def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
 
 
 def _make(connection: Connection, settings: CdcSettings, wanted: Wanted) -> None:
-    """Unless the config says not to, or there is nothing to make it of."""
+    """Create the publication, unless the config forbids it, or there are no tables for it."""
     name = settings.publication
     via_root = settings.via_root or bool(wanted.roots)
     option = " WITH (publish_via_partition_root = true)" if via_root else ""
@@ -118,7 +119,7 @@ def _add(connection: Connection, name: str, wanted: Wanted, *, via_root: bool) -
 
 
 def _check_option(settings: CdcSettings, wanted: Wanted, *, via_root: bool) -> None:
-    """That a publication which exists sends partitioned tables as the config asks for."""
+    """Check that an existing publication sends partitioned tables as the config requires."""
     if settings.via_root and not via_root:
         name = settings.publication
         raise ConfigError(
@@ -133,7 +134,9 @@ def _check_option(settings: CdcSettings, wanted: Wanted, *, via_root: bool) -> N
 def _check_names(
     connection: Connection, settings: CdcSettings, trees: Trees, wanted: Wanted, captured: Collection[int]
 ) -> None:
-    """That no partitioned table is sent under a name that the config does not capture, where it captures another."""
+    """Check that no partitioned table is sent under a name that the config does not capture while it
+    captures another.
+    """
     members = {oid for (oid,) in connection.execute(_MEMBERS, {"name": settings.publication}).fetchall()}
     for root in wanted.roots:
         if root.oid not in captured and any(leaf.oid in members for leaf in trees.leaves(root)):
@@ -187,7 +190,7 @@ def _sql(relations: Sequence[Relation]) -> str:
 
 
 def _rows(connection: Connection, question: str, *values: Any) -> list[tuple[Any, ...]]:
-    # The questions are ours, and names in them quoted: what psycopg's type for literals cannot see.
+    # The statements are constants with quoted names, which psycopg's type for literals cannot verify.
     return connection.execute(cast(Any, question), values or None).fetchall()
 
 

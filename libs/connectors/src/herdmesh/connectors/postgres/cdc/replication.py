@@ -8,7 +8,7 @@ everything again from the slot's restart point at every call, and hold a whole t
 however large it is. Measured once, 100,000 rows of ten transactions on two busy cores: 34,000 to 86,000 rows/s by COPY
 BOTH, of which this process took 0.2 s; 39,000 to 154,000 by the functions, 10,000 rows a call.
 
-Invariant: a position is confirmed to the server only when the caller says so.
+Invariant: a position is confirmed to the server only when the caller does so.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _status = struct.Struct(">BQQQqB")
 _LIMIT_STATE = "53400"
 _MISSING_STATE = "42704"
 _OTHERS_WAIT_MS = 200
-"""How long a slot that is being made is waited for at once."""
+"""Maximum wait of one attempt while the server creates a slot."""
 _ASK_S = 1.5
-"""A server that says nothing for so long is asked whether it is there."""
-#: A slot that was invalidated, or whose log is gone.
+"""Time without a message after which the server is sent a status request."""
+#: SQL states of a slot that was invalidated, or whose log is gone.
 _LOST_STATES = ("55000", "58P01")
 _NO_DATABASE = re.compile(r'database "[^"]*" does not exist')
 _OWN_KEYS = {table_source.USER: USER, table_source.PASSWORD: PASSWORD}
@@ -52,24 +52,25 @@ class Frame(NamedTuple):
     """One message of the stream."""
 
     lsn: int
-    """Where it is in the log; of a keepalive, the end of what the server has read and sent."""
+    """Position in the log; for a keepalive, the end of the log that the server has read and sent."""
     data: bytes
     """b"" = a keepalive."""
     wants_reply: bool = False
 
 
 class Snapshot(NamedTuple):
-    """What a database was like at a point of its log."""
+    """A snapshot of a database at a point of its log."""
 
     lsn: int
     """Transactions that committed before it are in it, all others come after it."""
     name: str
-    """For SET TRANSACTION SNAPSHOT, as long as the connection that made it does nothing else."""
+    """For SET TRANSACTION SNAPSHOT; valid until the connection that created it executes its next command."""
 
 
 def connected(settings: ConnectionSettings, application: str, **more: Any) -> Connection:
-    """A connection under a name. Raises RetriableError when the server is away, ConfigError with the connector's key
-    when it refuses."""
+    """Connect with an application name. Raises RetriableError when the server is unreachable, ConfigError with the
+    connector's key when it refuses.
+    """
     named = replace(settings, parameters={**settings.parameters, "application_name": application})
     try:
         return connection.connect(named, **more)
@@ -79,41 +80,43 @@ def connected(settings: ConnectionSettings, application: str, **more: Any) -> Co
 
 
 class Replication:
-    """One connection, from its making to `close`. For one thread."""
+    """One connection, until `close`. For one thread."""
 
     def __init__(self, settings: ConnectionSettings, application: str) -> None:
-        """Connect. Raises as `connected`."""
+        """Connect. Raises like `connected`."""
         self._connection = connected(settings, application, replication="database")
         self._pg = self._connection.pgconn
-        self._poller = select.poll()  # a process with many files has some that select() cannot wait for
+        self._poller = select.poll()  # select() fails for high file descriptors in a process with many files
         self._poller.register(self._pg.socket, select.POLLIN)
         self._server = server(settings)
         self._silent = waits.Standing()
-        #: since it last spoke a look found nothing; when the first look did, or it was asked.
+        #: whether polls found nothing since the last message; time of the first such poll, or of the last status
+        #: request.
         self._is_silent, self._heard_s = False, 0.0
-        #: how far the log was read and may be forgotten, as the server was told last.
+        #: read and confirmed positions of the last status message.
         self._told = (0, 0)
 
     def close(self) -> None:
-        """Its temporary slots and its snapshot are gone then."""
+        """Close the connection. Its temporary slots and its snapshot are gone then."""
         self._silent.over()
         self._connection.close()
 
     def snapshot(self, slot: str) -> Generator[str, None, Snapshot]:
-        """Make a temporary slot, and export the snapshot of its beginning. The server waits for all transactions that
-        are open; yields what is waited for, and is to be asked again."""
+        """Create a temporary slot, and export the snapshot of its start. The server waits for all open transactions;
+        yields the reason of the wait, and continues at the next iteration.
+        """
         command = f"CREATE_REPLICATION_SLOT {quoted(slot)} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
         point, name = yield from self._created(command)
         return Snapshot(lsn_of(point), name)
 
     def create_slot(self, slot: str) -> Generator[str, None, int]:
-        """Make a slot that stays; where it begins. Yields as `snapshot`."""
+        """Create a permanent slot and return its start. Yields like `snapshot`."""
         command = f"CREATE_REPLICATION_SLOT {quoted(slot)} LOGICAL pgoutput NOEXPORT_SNAPSHOT"
         point, _ = yield from self._created(command)
         return lsn_of(point)
 
     def start(self, slot: str, publication: str, lsn: int) -> None:
-        """Begin the stream of all transactions that committed at a place in the log or behind it."""
+        """Start the stream of all transactions that committed at a log position or after it."""
         command = (
             f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(lsn)} "
             f"(proto_version '1', publication_names {literal(quoted(publication))})"
@@ -126,7 +129,7 @@ class Replication:
             raise _error_of(result, f"the stream of slot {slot} cannot begin")
 
     def receive(self, wait_s: float = 0.0) -> Frame | None:
-        """The next message, or None when none came in that time. Raises when the stream ended."""
+        """Return the next message; None if none arrived in that time. Raises when the stream ended."""
         pg = self._pg
         try:
             size, data = pg.get_copy_data(1)
@@ -151,7 +154,9 @@ class Replication:
         raise _error_of(result, "the stream ended")
 
     def _notice_silence(self) -> None:
-        """A server that has nothing to say looks as one that stands still does, for up to half a minute: ask it."""
+        """Send a status request to a silent server: an idle server is indistinguishable from a hanging one for up to
+        half a minute.
+        """
         now_s = time.monotonic()
         if not self._is_silent:
             self._is_silent, self._heard_s = True, now_s
@@ -162,7 +167,9 @@ class Replication:
         self.confirm(*self._told, asks=True)
 
     def confirm(self, received: int, confirmed: int, *, asks: bool = False) -> None:
-        """Tell the server how far the log was read, and up to where it need not be kept; ask how far it is itself."""
+        """Send a status message: the position read, and the position up to which the log may be discarded; `asks`:
+        request the server's own position.
+        """
         self._told = received, confirmed
         now_us = time.time_ns() // 1_000 - pgoutput.EPOCH_US
         try:
@@ -224,4 +231,4 @@ BEGIN_ANEW = (
     "changes are lost: reset the connector's offsets, or set herdmesh.offsets.missing=reset, to begin with a new "
     "snapshot"
 )
-"""What somebody can do who lost changes."""
+"""Fix for lost changes."""

@@ -52,21 +52,21 @@ _SYSTEM = ("pg_catalog", "information_schema", "pg_toast")
 
 
 class SnapshotMode(StrEnum):
-    """Whether the tables are read as they are before their changes are."""
+    """When the present rows of the tables are read before their changes."""
 
     INITIAL = "initial"
-    """Once, when there is no offset yet."""
+    """Once, if there is no offset yet."""
     ALWAYS = "always"
-    """Whenever a run begins."""
+    """At the start of each run."""
     INITIAL_ONLY = "initial_only"
-    """Once, and no changes after it."""
+    """Once, without changes after it."""
     NEVER = "never"
     NO_DATA = "no_data"
     """Debezium's later name of `never`."""
 
 
 class Autocreate(StrEnum):
-    """What is done about a publication that is not there."""
+    """Reaction to a missing publication."""
 
     ALL_TABLES = "all_tables"
     FILTERED = "filtered"
@@ -168,7 +168,7 @@ KEYS = ConfigDef(
               at_least(1)),
 )  # fmt: skip
 
-#: Debezium's keys that change what is in the records, with the values that ask for nothing.
+#: Unsupported keys of Debezium that change the content of records, with the harmless values.
 _NOT_BUILT: Mapping[str, tuple[str, ...]] = {
     "provide.transaction.metadata": ("false",),
     "message.key.columns": ("",),
@@ -218,7 +218,7 @@ _SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.conver
 
 @dataclass(frozen=True)
 class Choice:
-    """Names chosen by regular expressions of whole names, in any case. Without `include` all are."""
+    """Names selected by case-insensitive regular expressions of whole names. Without `include` all names."""
 
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -229,7 +229,7 @@ class Choice:
         return tuple(compiled(f"(?i:{one})") if one else None for one in joined)
 
     def has(self, name: str) -> bool:
-        """Whether that name is chosen."""
+        """Return whether the name is selected."""
         include, exclude = self._patterns
         if include is not None and include.fullmatch(name) is None:
             return False
@@ -238,13 +238,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Tables:
-    """Which tables are captured."""
+    """Selection of the captured tables."""
 
     schemas: Choice = Choice()
     tables: Choice = Choice()
 
     def has(self, schema: str, table: str) -> bool:
-        """Whether that table is captured. Those of the system never are."""
+        """Return whether the table is captured. System tables never are."""
         return (
             not schema.startswith(_SYSTEM) and self.schemas.has(schema) and self.tables.has(f"{schema}.{table}")
         )  # fmt: skip
@@ -252,7 +252,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """What values become; the words are Debezium's."""
+    """Modes of value conversion, in Debezium's terms."""
 
     decimals: str = "precise"
     times: str = "adaptive"
@@ -263,7 +263,7 @@ class Modes:
 
 @dataclass(frozen=True, slots=True)
 class CdcSettings:
-    """A CDC source's configuration, read."""
+    """The parsed config of a CDC source."""
 
     connection: ConnectionSettings
     prefix: str
@@ -273,7 +273,7 @@ class CdcSettings:
     publication: str
     autocreate: Autocreate
     via_root: bool
-    """Partitioned tables are sent as themselves."""
+    """Send partitioned tables under their own names."""
     tables: Tables
     columns: Choice
     """By `schema.table.column`."""
@@ -287,15 +287,15 @@ class CdcSettings:
     batch_changes: int
     status_s: float
     reset_lost: bool
-    """True = a slot that lost changes, or is gone, is begun anew with a snapshot instead of failing the task."""
+    """True = restart with a snapshot when a slot lost changes, or is gone, instead of failing the task."""
 
     def topic(self, schema: str, table: str) -> str:
-        """Where the records of a table go: what a topic's name cannot have is an underscore there."""
+        """Return the topic of a table's records; characters that a topic name cannot have become underscores."""
         return _NOT_IN_TOPICS.sub("_", self.delimiter.join((self.prefix, schema, table)))
 
 
 def settings_of(config: Config) -> CdcSettings:
-    """Read the configuration. Raises ConfigError whose field is the key."""
+    """Read the config. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
     for problem in not_built(config):
         raise problem
@@ -329,7 +329,7 @@ def settings_of(config: Config) -> CdcSettings:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Every key that has not the effect it asks for, with why."""
+    """Return a warning, with the reason, for every key without the effect that its value asks for."""
     found: list[FieldViolation] = []
     known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, *_NOT_BUILT, "name", "task.class"}
     for name in config:
@@ -342,7 +342,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
 
 
 def not_built(config: Config) -> list[ConfigError]:
-    """Every key that asks for what is not built."""
+    """Return an error for every key that asks for an unsupported feature."""
     found: list[ConfigError] = []
     for name, value in config.items():
         accepted = _NOT_BUILT.get(name)
@@ -358,7 +358,7 @@ def not_built(config: Config) -> list[ConfigError]:
 def _connection(values: Mapping[str, Any]) -> ConnectionSettings:
     parameters = {key: values[f"database.{key}"] or "" for key in _TLS}
     parameters["keepalives"] = "1" if values["database.tcpKeepAlive"] else "0"
-    # Of the session itself, so that no default of the role or the database stands above it.
+    # Set for the session, so that they override the defaults of the role and the database.
     options = " ".join(f"-c {name}={_escaped(value)}" for name, value in SESSION.items())
     return ConnectionSettings(
         values[HOST], str(values[PORT]), values[DATABASE], values[USER], values[PASSWORD] or "",

@@ -1,10 +1,11 @@
 """Snapshot of the captured tables at the point where the stream begins.
 
 Owns reading the rows: in one transaction, with the snapshot that was exported when the slot was created, by COPY.
-Making records: `events`.
+`events` makes the records.
 
-A statement that rewrites a table (ALTER TABLE of a type, TRUNCATE) hides its rows from older snapshots. So a table's
-file is remembered when the snapshot is taken: when the table has another file as it is read, the snapshot starts again.
+A statement that rewrites a table (ALTER TABLE of a type, TRUNCATE) hides its rows from older snapshots. So the file of
+each table is noted at the start of the snapshot. If the table has another file when it is read, the snapshot starts
+again.
 
 Invariant: the rows are those of all transactions that committed before the snapshot's place in the log, and of no
 other.
@@ -36,22 +37,23 @@ class SnapshotReader:
     """One snapshot, read once from the first table to the last."""
 
     def __init__(self, connection: Connection, snapshot: Snapshot, settings: CdcSettings) -> None:
-        """Take the snapshot: the connection that exported it is not needed any more. `connection` is for nothing else
-        from here on. Raises RetriableError when the server is away."""
+        """Import the snapshot; the connection that exported it is not needed afterwards. `connection` must not be used
+        for anything else. Raises RetriableError when the server is unreachable.
+        """
         self._connection = connection
         self._settings = settings
         with errors_translated("the snapshot cannot be taken", field=USER):
             self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             self._run(f"SET TRANSACTION SNAPSHOT {literal(snapshot.name)}")
-            self._run("SET LOCAL row_security = off")  # rows that a policy hides are in the log all the same
+            self._run("SET LOCAL row_security = off")  # the log has the rows that a policy would hide
         self.tables: Sequence[Published] = catalog.published(connection, settings)
         self._files = {table.oid: self._file_of(table) for table in self.tables}
 
     def read(self) -> Iterator[tuple[Table, list[Row]]]:
-        """The rows of all tables, some at a time; an empty table has none.
+        """Yield the rows of all tables, in groups; an empty table has none.
 
         Raises:
-            RetriableError: the server is away, or a table was changed on the way: the snapshot is to begin anew.
+            RetriableError: the server is unreachable, or a table was changed meanwhile: the snapshot must start again.
             ConfigError: no right to read a table, or a policy hides rows of it.
         """
         for number, published in enumerate(self.tables, 1):
@@ -75,7 +77,7 @@ class SnapshotReader:
         with errors_translated(f"{table.sql} cannot be read", field=USER):
             try:
                 with self._connection.cursor() as cursor, cursor.copy(cast(Any, question)) as copy:
-                    for line in copy:  # the server sends a row at a time
+                    for line in copy:  # the server sends one row per message
                         rows.append(cast("Row", copy_row(bytes(line)[:-1])))
                         size += len(line)
                         if len(rows) >= self._settings.batch_changes or size >= CHUNK_BYTES_MAX:

@@ -1,17 +1,17 @@
 """Assembly of the stream's messages to chunks of changes by table.
 
 Owns the position in the stream, and which changes of a transaction are still to be sent. Pure: messages are passed in,
-and a function describes tables. Making records: `events`.
+and a function describes tables. `events` makes the records.
 
 A chunk holds the changes of many transactions sorted by table, so that a batch has many records of one table however
 much the tables are mixed. It ends before any message that would break the order within a table, or of a key:
 
 1. a table that is described anew: its records may have another schema, and its older rows nulls where newer ones have
    none;
-2. a change of a key whose tombstone is in the chunk: tombstones go behind all records of their table;
+2. a change of a key whose tombstone is in the chunk: tombstones go after all records of their table;
 3. a truncation of a table with changes in the chunk: its record has no key.
 
-Invariant: changes of a table stay in their order; the tombstone of a key stays behind its deletion and before the key's
+Invariant: changes of a table stay in their order; the tombstone of a key stays after its deletion and before the key's
 next record.
 """
 
@@ -42,40 +42,40 @@ from herdmesh.sdk import DataError
 _OPERATIONS = {INSERT: "c", UPDATE: "u", DELETE: "d"}
 _ALL = (1 << 63) - 1
 CHUNK_BYTES_MAX = 16 * 1_048_576
-"""A chunk of so many bytes is full: rows can be large."""
+"""Bytes at which a chunk is full: rows can be large."""
 
 TableOf = Callable[[Relation], Table | None]
-"""What the events of a relation are like; None = it is not captured."""
+"""Function from a relation to the form of its events; None = it is not captured."""
 
 
 class Transaction(NamedTuple):
-    """A transaction, as far as its records tell it."""
+    """The fields of a transaction that its records need."""
 
     final_lsn: int
     commit_us: int
     xid: int
     previous_lsn: int
-    """The end of the one before it."""
+    """The end of the transaction before it."""
 
 
 class Entry(NamedTuple):
-    """A change that a record is to be made of."""
+    """A change from which a record is made."""
 
     change: Change
     old_key: tuple[Cell, ...] | None
-    """Of an update that changed the key: it is a deletion and a creation."""
+    """Old key of an update that changed the key, which becomes a deletion and a creation."""
     lsn: int
     transaction: Transaction
 
 
 @dataclass(slots=True)
 class TableChanges:
-    """What a chunk has of one table."""
+    """The changes of one table in a chunk."""
 
     table: Table
     entries: list[Entry] = field(default_factory=list[Entry])
     truncated: tuple[int, Transaction] | None = None
-    """Where; it is alone then."""
+    """Place of a truncation, which is then the only change."""
     tombstones: dict[tuple[Cell, ...], None] = field(default_factory=dict[tuple[Cell, ...], None])
     """The keys, in order."""
 
@@ -88,70 +88,70 @@ class Chunk(NamedTuple):
     tables: list[TableChanges]
     last: LastChange | None
     ahead: Mapping[str, Ahead]
-    """What was done of tables beyond the start before the chunk was put together."""
+    """Progress of tables beyond the start before the chunk was assembled."""
 
 
 class Assembler:
-    """Messages in, chunks out. Goes on at the position it reached when the stream begins again."""
+    """Assembler of messages to chunks. After a restart of the stream it continues at its position."""
 
     def __init__(
         self, position: Position, ahead: Mapping[str, Ahead], table_of: TableOf, settings: CdcSettings
     ) -> None:
-        """`ahead`: what of the tables is done beyond the position."""
+        """`ahead`: progress of tables beyond the position."""
         self._reached = position
         self.changes_max = settings.batch_changes
-        """A chunk of so many changes is full."""
+        """Number of changes at which a chunk is full."""
         self._ahead = dict(ahead)
         self._table_of = table_of
         self._settings = settings
         self._relations: dict[int, Table | None] = {}
         self._transaction: Transaction | None = None
-        #: of the transaction: how many of its changes came, and how many of those were done before the stream began.
+        #: changes of the transaction received, and those done before the stream began.
         self._event = self._done = 0
         self._begin_chunk()
 
     def restart(self) -> None:
-        """The stream begins anew, before the position or at it; everything not taken out is kept."""
+        """Prepare for a restart of the stream at or before the position; the unfinished chunk is kept."""
         self._reached = self.position
         self._transaction = None
         self._relations.clear()
 
     @property
     def position(self) -> Position:
-        """All before it was taken."""
+        """Position after all accepted messages."""
         if self._transaction is None:
             return self._reached
         return max(self._reached, Position(self._transaction.final_lsn, self._event))
 
     @property
     def is_full(self) -> bool:
-        """Time to take the chunk out."""
+        """True when the chunk should be fetched."""
         return self._is_ended or self._count >= self.changes_max or self._bytes >= CHUNK_BYTES_MAX
 
     @property
     def count(self) -> int:
-        """Changes in the chunk."""
+        """Number of changes in the chunk."""
         return self._count
 
     @property
     def ahead(self) -> Mapping[str, Ahead]:
-        """What of the tables is done beyond the chunk's start."""
+        """Progress of tables beyond the chunk's start."""
         return self._ahead
 
     @property
     def in_transaction(self) -> bool:
-        """More changes of the same transaction may follow."""
+        """True if more changes of the same transaction may follow."""
         return self._transaction is not None
 
     def xid_before(self, lsn: int) -> int | None:
-        """The transaction that the stream is in, if it committed before a place in the log."""
+        """Return the id of the stream's present transaction, if it committed before a log position."""
         transaction = self._transaction
         return transaction.xid if transaction is not None and transaction.final_lsn < lsn else None
 
     def take(self, lsn: int, data: bytes) -> bool:
-        """Take a message that is at a place in the log. False = not taken: it belongs to the next chunk.
+        """Add the message at a log position. False = not added: it belongs to the next chunk.
 
-        Raises DataError for a broken message.
+        Raises DataError for a malformed message.
         """
         kind = data[0]
         if kind in _OPERATIONS:
@@ -169,12 +169,12 @@ class Assembler:
         return True
 
     def heard(self, lsn: int) -> None:
-        """The server has sent everything before a place in the log."""
+        """Note that the server has sent everything before a log position."""
         if self._transaction is None:
             self._advance(Position(lsn))
 
     def chunk(self) -> Chunk:
-        """Take out what there is, and begin another."""
+        """Return the chunk, and begin another."""
         last = None
         if self._last is not None:
             lsn, transaction = self._last
@@ -285,7 +285,7 @@ class Assembler:
 
 
 def _completed(change: Change) -> Change:
-    """With the large values that the old row tells and the new one leaves out, as they did not change."""
+    """Copy unchanged large values, which the new row lacks, from the old row."""
     old, new = change.old, change.new
     if old is None or new is None or Toast.UNCHANGED not in new:
         return change
@@ -297,7 +297,9 @@ def _completed(change: Change) -> Change:
 
 
 def _replaced_key(table: Table, change: Change) -> tuple[Cell, ...] | None:
-    """The key before an update that changed it. A key that is not known did not change: it would have been sent."""
+    """Return the key before an update that changed it. An unknown key did not change, or the server would
+    have sent it.
+    """
     if change.kind != UPDATE or change.old is None or change.new is None or not table.key_columns:
         return None
     old = table.key_of(change.old)
@@ -305,5 +307,5 @@ def _replaced_key(table: Table, change: Change) -> tuple[Cell, ...] | None:
 
 
 def _is_of(keys: Container[tuple[Cell, ...]], table: Table, change: Change) -> bool:
-    """Whether the change is of one of these keys, before it or after."""
+    """Return whether the change has one of these keys, before it or after."""
     return any(row is not None and table.key_of(row) in keys for row in (change.old, change.new))

@@ -1,10 +1,10 @@
-"""Event shapes of captured tables: keys, rows and envelopes, as Debezium has them.
+"""Event schemas of captured tables: keys, rows and envelopes, in Debezium's form.
 
-Owns their schemas, and reading rows of texts into columns of their fields. The table in the database: `catalog`; the
+Owns the schemas, and converting rows of texts to columns of their fields. The table in the database: `catalog`; the
 form of values: `types`.
 
-Whether a column may be null comes from today's catalog, and rows may be older. A null in a column that must have none
-is therefore not replaced, but raised as `NullFound`: the caller continues with the table as `loosened` makes it.
+Today's catalog defines whether a column may be null, and rows may be older. A null in a column that must have none is
+therefore not replaced, but raised as `NullFound`: the caller continues with the table that `loosened` returns.
 
 Invariant: two equal tables have the same schema objects; a required field never has null, and no field has a value that
 the server did not send, except the placeholder and, in the row before a change, the columns outside of its identity.
@@ -51,11 +51,11 @@ HEARTBEAT_VALUE = Schema("STRUCT", False, "io.debezium.connector.common.Heartbea
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the server's catalog says of a relation beyond what it says of itself in the stream."""
+    """Facts of the server's catalog about a relation that the stream does not contain."""
 
     not_null: frozenset[str]
     primary_key: tuple[str, ...]
-    """In the key's order; as its columns are called in the relation."""
+    """In the key's order; by the columns' names in the relation."""
     types: Mapping[tuple[int, int], PgType]
     """By the type's oid and modifier."""
     labels: Labels
@@ -67,21 +67,21 @@ class Column:
 
     name: str
     place: int
-    """In the rows as the server sends them."""
+    """Place in the rows that the server sends."""
     optional: bool
     reading: Reading
 
     def values(self, table: str, cells: Sequence[Cell]) -> list[Any]:
-        """Its values.
+        """Convert the values of the column.
 
         Raises:
-            NullFound: one is null, and the column is not optional.
-            DataError: one cannot be read; names the column.
+            NullFound: a value is null, and the column is not optional.
+            DataError: a value is invalid; names the column.
         """
         return self._values(table, cells, set(map(type, cells)))
 
     def _values(self, table: str, cells: Sequence[Cell], kinds: set[type]) -> list[Any]:
-        """`kinds`: of the cells."""
+        """`kinds`: the types of the cells."""
         if NoneType in kinds and not self.optional:
             raise NullFound(f"column {self.name} of {table} has a null, and must have none", self.name)
         reading = self.reading
@@ -104,7 +104,9 @@ class Column:
         ]  # fmt: skip
 
     def key_values(self, table: str, cells: Sequence[Cell]) -> list[Any]:
-        """Its values in keys. Raises as `values`, and DataError for one that was not sent."""
+        """Convert the values of the column for keys. Raises like `values`, and DataError for a value that was
+        not sent.
+        """
         kinds = set(map(type, cells))
         if Toast in kinds:
             raise DataError(
@@ -118,7 +120,7 @@ class Column:
 
 
 class NullFound(DataError):
-    """A null where today's catalogue allows none: the row is older than that."""
+    """A null where today's catalog allows none: the row is older than the catalog."""
 
     def __init__(self, message: str, column: str, *, of_key: bool = False) -> None:
         super().__init__(message)
@@ -128,7 +130,7 @@ class NullFound(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A captured table, as it is from one place in the log on."""
+    """Description of a captured table, valid from one log position on."""
 
     schema: str
     name: str
@@ -137,11 +139,11 @@ class Table:
     key_columns: tuple[Column, ...]
     """Empty = its records have no key."""
     row: Schema
-    """Of `before` and `after`."""
+    """Schema of `before` and `after`."""
     key: Schema | None
     envelope: Schema
     origin: tuple[Relation, Facts, CdcSettings]
-    """What it was made of."""
+    """The facts from which it was built."""
 
     @property
     def full_name(self) -> str:
@@ -149,11 +151,11 @@ class Table:
         return f"{self.schema}.{self.name}"
 
     def key_of(self, row: Row) -> tuple[Cell, ...]:
-        """The key of a row, as the server's texts."""
+        """Return the key of a row, as the server's texts."""
         return tuple([row[column.place] for column in self.key_columns])
 
     def rows(self, rows: Sequence[Row | None]) -> Sequence[Any]:
-        """A column of structs, None where there is no row. Raises as `Column.values`."""
+        """Return a column of structs, None for a missing row. Raises like `Column.values`."""
         present = [row for row in rows if row is not None]
         if not present:
             return [None] * len(rows)
@@ -164,7 +166,7 @@ class Table:
         return [None if row is None else next(left) for row in rows]
 
     def keys(self, keys: Sequence[tuple[Cell, ...]]) -> Sequence[Any]:
-        """A column of keys; empty where the table has none. Raises as `Column.key_values`."""
+        """Return a column of keys; empty if the table has none. Raises like `Column.key_values`."""
         if self.key is None:
             return ()
         columns = list(zip(*keys, strict=True))
@@ -173,13 +175,13 @@ class Table:
         return StructColumn(self.key, fields, len(keys))
 
     def loosened(self, column: str) -> Table:
-        """It with a column that may be null. Its key is what it was."""
+        """Return the table with this column nullable. Its key is unchanged."""
         relation, facts, settings = self.origin
         made = table_of(relation, replace(facts, not_null=facts.not_null - {column}), settings)
         return made if self.key is not None else made.without_key()
 
     def without_key(self) -> Table:
-        """It as long as it had not the key it has now."""
+        """Return the table without a key, for rows older than the key."""
         return replace(self, key_columns=(), key=None)
 
     def _fields(self, columns: Sequence[Column], cells: Sequence[Sequence[Cell]]) -> list[list[Any]]:
@@ -188,7 +190,7 @@ class Table:
 
 
 def table_of(relation: Relation, facts: Facts, settings: CdcSettings) -> Table:
-    """What the events of a relation are like."""
+    """Return the description of a relation's events."""
     topic = settings.topic(relation.schema, relation.table)
     full_name = f"{relation.schema}.{relation.table}"
     columns = tuple(_column(relation, place, facts, settings) for place in range(len(relation.columns)))
@@ -212,9 +214,11 @@ def table_of(relation: Relation, facts: Facts, settings: CdcSettings) -> Table:
 
 
 def check_topics(tables: Iterable[tuple[str, str]], settings: CdcSettings) -> None:
-    """Refuse two tables, by schema and name, whose changes would go to one topic, where nobody could tell them apart.
+    """Refuse two tables, by schema and name, whose changes would go to one topic, where consumers could
+    not distinguish them.
 
-    What a topic's name cannot have is an underscore there, and a dot of a name is one as between schema and table.
+    Characters that a topic name cannot have become underscores, and a dot in a name looks like the one between schema
+    and table.
 
     Raises:
         ConfigError: with both.
@@ -240,9 +244,10 @@ def _column(relation: Relation, place: int, facts: Facts, settings: CdcSettings,
 
 
 def _key_places(relation: Relation, facts: Facts) -> list[int]:
-    """Where the columns of the primary key are; those of the index, where that is the replica identity: of what is
-    deleted no more is known. The catalog may know a later primary key than the relation, which then counts. A key has
-    no nulls."""
+    """Return the places of the primary key's columns; of the index, if that is the replica identity, because a deleted
+    row has only these. The catalog may have a later primary key than the relation, which then counts. A key has no
+    nulls.
+    """
     names = facts.primary_key
     told = tuple(column.name for column in relation.columns if column.is_key)
     if relation.replica_identity == "i" or (relation.replica_identity == "d" and set(told) != set(names)):

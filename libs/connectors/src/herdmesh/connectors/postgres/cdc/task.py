@@ -1,6 +1,6 @@
 """Task of the CDC source: a snapshot of the tables, then their changes from the database's log.
 
-Owns the sequence: what a run begins with, when the slot may move, what is repeated after the server was away. The
+Owns the sequence: the start of a run, when the slot may move, what is repeated after the server was unreachable. The
 protocol: `replication`; rows: `snapshot`; chunks: `stream`; records: `events`.
 
 How nothing is lost or duplicated between snapshot and stream:
@@ -11,8 +11,8 @@ How nothing is lost or duplicated between snapshot and stream:
 3. The snapshot is read. All offsets meanwhile hold the start of the stream (S), and `snapshot`.
 4. The stream begins at S: the slot leaves out transactions that committed before.
 
-An interrupted snapshot is taken again, whole, but the stream still begins where the first one said: a row that was read
-then and deleted before the second snapshot is sent as deleted.
+An interrupted snapshot is taken again, whole, but the stream still begins at the start of the first one: a row that was
+read then and deleted before the second snapshot is sent as deleted.
 
 The server may discard the log up to a place only when `commit` confirms that everything before it is in Kafka.
 
@@ -55,31 +55,33 @@ from herdmesh.sdk import (
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 0.02
-"""How long a poll waits for a first change: the loop that asks sleeps longer than that where there is none."""
+"""Time for which a poll waits for a first change; without one the record loop sleeps longer than that."""
 _WAIT_FOR_MORE_S = 0.05
-"""How long for the rest of a transaction."""
+"""Wait for the rest of a transaction."""
 _WAIT_FOR_NEXT_S = 0.002
-"""How long for another transaction."""
+"""Wait for another transaction."""
 _POLL_S_MAX = 1.0
-"""How long changes are read of which there is nothing to send."""
+"""Maximum time for which a poll reads changes that produce no records."""
 _MOVE_S = 30.0
-"""How often the offset of a database without changes to send moves, so that its log can be forgotten."""
+"""Interval at which the offset of a database without captured changes moves, so that its log can be
+discarded.
+"""
 _SILENT_S = 2.0
-"""A server that has sent nothing for so long has sent everything."""
+"""A server that sent nothing for this time has sent everything."""
 _PATIENCE_S = 0.5
-"""How long a poll waits at the beginning of a stream for the server to have sent what there is."""
+"""Time for which a poll at the start of a stream waits until the server has sent the present log."""
 _ENDINGS_MAX = 25
-"""How often it is looked whether a process of the server that was ended is gone."""
+"""Maximum number of checks whether a terminated server process is gone."""
 _DROP_S = 5.0
 _FINISHED_WAKE_MS = 3_600_000
 _APPLICATION_CHARS = 37
 
 Step: TypeAlias = SourceBatch | str | None
-"""What a poll comes to: records, what it waits for, or that there is nothing."""
+"""Result of a poll: records, the reason of a wait, or None."""
 
 
 class CdcSourceTask(SourceTask):
-    """Reads one database's changes. The server is asked nothing before the first poll: that one is tried again."""
+    """Reads one database's changes. Contacts the server first at the first poll, which is retried."""
 
     _steps: Generator[Step, None, None] | None = None
     _connection: Connection | None = None
@@ -93,20 +95,20 @@ class CdcSourceTask(SourceTask):
         self._events = Events(self._settings)
         offset = context.committed_offset(source_partition(self._settings.prefix))
         self._stored = None if offset is None else _stored(offset)
-        # Names may begin alike, or have no letter that the server keeps: the digest tells them apart.
+        # Two names may have the same beginning, or no character that the server keeps: the digest distinguishes them.
         digest = hashlib.sha256(context.connector.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         name = re.sub(r"[^ -~]", "_", f"herdmesh {context.connector}")[:_APPLICATION_CHARS] + f" {digest}"
         self._connector_name, self._run_name = f"{name} ", f"{name} {context.run_id[:16]}"
         self._drops_slot = self._settings.drops_slot
         self._assembler: Assembler | None = None
         self._topics: dict[str, tuple[str, str]] = {}
-        """The table, by schema and name, whose changes went to each topic last."""
-        #: of this run: the slot's earlier user was ended; the snapshot of snapshot.mode=always was taken.
+        """For each topic the last table, by schema and name, whose changes it received."""
+        #: in this run: the slot's earlier user was terminated; the snapshot of snapshot.mode=always was taken.
         self._took_over = self._took_snapshot = False
         self._finished = False
-        #: where the log is, in the offset last handed over, and in the one last committed.
+        #: log position in the offset last handed over, and in the one last committed.
         self._handed_lsn = self._confirmed_lsn = 0 if self._stored is None else self._stored.position.lsn
-        #: where the log ended when the stream began: what is before it may be older than the catalogue.
+        #: end of the log when the stream began: rows before it may be older than the catalog.
         self._began_lsn = 0
         self._moved_s = self._told_s = time.monotonic()
 
@@ -138,16 +140,16 @@ class CdcSourceTask(SourceTask):
 
     def commit(self) -> None:
         self._confirmed_lsn = max(self._confirmed_lsn, self._handed_lsn)
-        # A connection that broke is found out by the next poll.
+        # The next poll detects a broken connection.
         with contextlib.suppress(RetriableError):
             self._tell()
 
     def wake_after_ms(self) -> int:
-        """No time of its own: the stream is looked at all the time."""
+        """0, so that the stream is polled all the time; a long time once the task is finished."""
         return _FINISHED_WAKE_MS if self._finished else 0
 
     def may_yield(self) -> bool:
-        """Not in a snapshot, which the next run would take anew."""
+        """False in a snapshot, which the next run would have to take again."""
         return not self._in_snapshot
 
     def stop(self) -> None:
@@ -185,7 +187,7 @@ class CdcSourceTask(SourceTask):
         yield from self._stream(connection, self._assembler, self._opened())
 
     def _begin(self, connection: Connection) -> Generator[Step, None, Stored]:
-        """Find the place to go on from; take the snapshot where one is due."""
+        """Find the start position; take the snapshot if one is due."""
         settings = self._settings
         if settings.snapshot is SnapshotMode.INITIAL_ONLY:
             if self._stored is None or self._stored.is_snapshot:
@@ -200,7 +202,7 @@ class CdcSourceTask(SourceTask):
         if stored is not None and slot is None:  # slot.drop.on.stop
             stored = Stored(Position(beginning), {}, False)
         self._stored = stored
-        # Of the offset that was lost nothing is told: the slot would be confirmed to a place of another log.
+        # Do not confirm the lost offset: the slot would move to a position of another log.
         self._handed_lsn = self._confirmed_lsn = 0 if stored is None else stored.position.lsn
         due = settings.snapshot is SnapshotMode.ALWAYS and not self._took_snapshot
         if settings.snapshot is SnapshotMode.INITIAL:
@@ -214,7 +216,9 @@ class CdcSourceTask(SourceTask):
         return self._stored
 
     def _kept(self, connection: Connection) -> Generator[str, None, tuple[Stored | None, Slot | None]]:
-        """The stored place and the slot, when the slot has everything from there on; none where it is to begin anew."""
+        """Return the stored offset and the slot, if the slot has everything from there on; None for what must
+        begin anew.
+        """
         settings, stored = self._settings, self._stored
         try:
             slot = yield from self._free_slot(connection)
@@ -234,15 +238,16 @@ class CdcSourceTask(SourceTask):
         return stored, slot
 
     def _free_slot(self, connection: Connection) -> Generator[str, None, Slot | None]:
-        """The slot, once nobody uses it. An earlier run of this connector is fenced already, and is made to let go of
-        it; this run's own last connection may be there still."""
+        """Return the slot once it is free. An earlier run of this connector is fenced already, and its server process
+        is terminated; so is this run's own last connection, if it still exists.
+        """
         settings = self._settings
         while (slot := catalog.find_slot(connection, settings)) is not None and slot.active_pid is not None:
             ours = slot.application == self._run_name
             if ours or (not self._took_over and slot.application.startswith(self._connector_name)):
                 catalog.end_user_of(connection, slot)
                 for _ in range(_ENDINGS_MAX):
-                    time.sleep(_WAIT_S)  # waits: `_ENDINGS_MAX` times at most; then the step says what it waits for
+                    time.sleep(_WAIT_S)  # waits: at most `_ENDINGS_MAX` times; then the step yields the reason
                     slot = catalog.find_slot(connection, settings)
                     if slot is None or slot.active_pid is None:
                         break
@@ -255,7 +260,7 @@ class CdcSourceTask(SourceTask):
         return slot
 
     def _snapshot(self, stored: Stored | None) -> Generator[Step, None, None]:
-        """Read all tables. The stream begins where a stored offset says, else where the snapshot is."""
+        """Read all tables. The stream begins at the stored offset, else at the snapshot."""
         settings = self._settings
         suffix = re.sub(r"[^a-z0-9_]", "_", self._context.run_id.lower())[:16]
         exporting = Replication(settings.connection, self._run_name)
@@ -267,7 +272,7 @@ class CdcSourceTask(SourceTask):
             reader = SnapshotReader(reading, snapshot, settings)
             exporting.close()
             begun = Stored(Position(snapshot.lsn), {}, True) if stored is None else stored
-            self._stored = begun  # taken again in this run, it still begins here
+            self._stored = begun  # a repeated snapshot of this run keeps this start
             _log.info("snapshot of %d tables at %s", len(reader.tables), lsn_text(snapshot.lsn))
             yield from self._rows(reader, snapshot, begun)
         finally:
@@ -291,7 +296,7 @@ class CdcSourceTask(SourceTask):
             yield events.of_snapshot(*last, snapshot.lsn, begun, now_us, is_last=True)
 
     def _opened(self) -> Replication:
-        """The stream from the place that was reached."""
+        """Start the stream at the position reached."""
         replication, assembler = self._replication, self._assembler
         assert replication is not None
         assert assembler is not None
@@ -332,7 +337,9 @@ class CdcSourceTask(SourceTask):
                 patience_s = time.monotonic() + _PATIENCE_S
 
     def _fill(self, assembler: Assembler, replication: Replication, held: Frame | None) -> Frame | None:
-        """Put messages into the chunk until it is full, or no more come. Returns one that belongs to the next."""
+        """Add messages to the chunk until it is full, or no more arrive. Returns a message that belongs to the
+        next chunk.
+        """
         if held is not None and not assembler.take(held.lsn, held.data):
             raise AssertionError("a message that an empty chunk does not take")
         begun_s = time.monotonic()
@@ -357,7 +364,7 @@ class CdcSourceTask(SourceTask):
         return None
 
     def _nothing(self, assembler: Assembler, now_s: float, *, caught_up: bool) -> Step:
-        """What to say of a poll that found no change."""
+        """Return the step for a poll without changes: a heartbeat, an offset, a wait, or None."""
         position, heartbeat_s = assembler.position, self._settings.heartbeat_s
         if not assembler.in_transaction and now_s - self._moved_s >= (heartbeat_s or _MOVE_S):
             self._moved_s = now_s
@@ -368,7 +375,7 @@ class CdcSourceTask(SourceTask):
         return None if caught_up else "reading the database's log up to where it ended when the run began"
 
     def _tell(self, *, asks: bool = False) -> None:
-        """Tell the server how far we are."""
+        """Send the positions to the server."""
         if self._replication is not None and self._assembler is not None:
             self._told_s = time.monotonic()
             self._replication.confirm(self._assembler.position.lsn, self._confirmed_lsn, asks=asks)
@@ -379,16 +386,16 @@ class CdcSourceTask(SourceTask):
         assert self._connection is not None
         topic = self._settings.topic(relation.schema, relation.table)
         place = (relation.schema, relation.table)
-        if self._topics.get(topic, place) != place:  # the other may have been dropped or renamed since
+        if self._topics.get(topic, place) != place:  # the other table may have been dropped or renamed since
             there = catalog.published(self._connection, self._settings)
             check_topics([place, *((one.schema, one.name) for one in there)], self._settings)
         self._topics[topic] = place
-        # Whoever alters a key while changes are told as they come has the row's own catalogue.
+        # A key that is altered while the stream is up to date is in the catalog of the row's time.
         xid = self._assembler.xid_before(self._began_lsn) if self._assembler is not None else None
         return table_of(relation, catalog.facts_of(self._connection, relation, xid), self._settings)
 
     def _drop_slot(self) -> None:
-        """As slot.drop.on.stop asks; a server that is away keeps it."""
+        """Drop the slot, for slot.drop.on.stop; an unreachable server keeps it."""
         deadline_s = time.monotonic() + _DROP_S
         with waits.on(server(self._settings.connection), f"to drop slot {self._settings.slot}"):
             while True:
@@ -396,7 +403,7 @@ class CdcSourceTask(SourceTask):
                     with connected(self._settings.connection, self._run_name) as connection:
                         catalog.drop_slot(connection, self._settings)
                     return
-                except ConnectError as error:  # our last connection to it may not be gone yet
+                except ConnectError as error:  # our last connection may still use the slot
                     if time.monotonic() > deadline_s:
                         _log.warning("slot %s is not dropped: %s", self._settings.slot, error)
                         return

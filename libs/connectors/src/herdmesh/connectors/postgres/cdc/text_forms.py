@@ -24,7 +24,9 @@ SESSION = {
     "extra_float_digits": "1",
     "lc_monetary": "C",
 }
-"""The settings of a session whose texts are read here: whatever the user or the database has."""
+"""Session settings for the texts that this module parses; they override those of the user and the
+database.
+"""
 DAY_US = 86_400_000_000
 INFINITY = {"infinity": 1, "-infinity": -1}
 
@@ -39,18 +41,20 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 @lru_cache(maxsize=4_096)
 def days(text: str) -> int:
-    """Days since 1970 of `2026-11-22`, of years beyond 9999, and of `0044-03-15 BC`. Not of infinity."""
+    """Return days since 1970 of `2026-11-22`, of years beyond 9999, and of `0044-03-15 BC`. Does not
+    accept infinity.
+    """
     try:
         return date.fromisoformat(text).toordinal() - _EPOCH_ORDINAL
     except ValueError:
         year, month, day = _date_parts(text)
-    # Python's calendar ends where PostgreSQL's goes on: the same day 400-year cycles later or earlier.
+    # Python's calendar ends before PostgreSQL's: use the same day some 400-year cycles later or earlier.
     cycles, year_in_cycle = divmod(year - 1, 400)
     return date(year_in_cycle + 1, month, day).toordinal() - _EPOCH_ORDINAL + cycles * 146_097
 
 
 def _date_parts(text: str) -> tuple[int, int, int]:
-    """Year as astronomers count (1 BC is 0), month, day."""
+    """Return the astronomical year (1 BC is 0), month, day."""
     plain = text.removesuffix(" BC")
     try:
         year, month, day = map(int, plain.split("-"))
@@ -60,7 +64,7 @@ def _date_parts(text: str) -> tuple[int, int, int]:
 
 
 def time_us(text: str) -> int:
-    """Microseconds since midnight of `12:34:56.789`; 24:00:00 is a time too."""
+    """Return microseconds since midnight of `12:34:56.789`; accepts 24:00:00."""
     try:
         whole, _, fraction = text.partition(".")
         seconds = int(whole[:2]) * 3_600 + int(whole[3:5]) * 60 + int(whole[6:])
@@ -70,7 +74,9 @@ def time_us(text: str) -> int:
 
 
 def timestamp_us(text: str) -> int:
-    """Microseconds since 1970 of `2026-11-22 12:34:56.789`, `BC` or not. Not of infinity."""
+    """Return microseconds since 1970 of `2026-11-22 12:34:56.789`, with or without `BC`. Does not accept
+    infinity.
+    """
     day, _, time = text.partition(" ")
     if time.endswith(" BC"):
         day, time = f"{day} BC", time[:-3]
@@ -78,8 +84,9 @@ def timestamp_us(text: str) -> int:
 
 
 def zoned_timestamp(text: str) -> str:
-    """`2026-11-22T12:34:56.789Z`, as Java's ISO_OFFSET_DATE_TIME reads it, of `2026-11-22 12:34:56.789+00`. Infinity
-    stays what it is."""
+    """Convert `2026-11-22 12:34:56.789+00` to `2026-11-22T12:34:56.789Z`, the form of Java's ISO_OFFSET_DATE_TIME.
+    Infinity is unchanged.
+    """
     if text in INFINITY:
         return text
     plain = text.removesuffix(" BC")
@@ -93,7 +100,7 @@ def zoned_timestamp(text: str) -> str:
 
 
 def zoned_time(text: str) -> str:
-    """`10:34:56.5Z` of `12:34:56.5+02`."""
+    """Convert `12:34:56.5+02` to `10:34:56.5Z`."""
     found = _TIME_WITH_ZONE.fullmatch(text)
     if found is None:
         raise DataError(f"{text!r} is no time with a zone of PostgreSQL's")
@@ -106,7 +113,7 @@ def zoned_time(text: str) -> str:
 
 
 def interval_parts(text: str) -> tuple[int, int, int, int, int, int]:
-    """Years, months, days, hours, minutes and microseconds of `P1Y2M3DT4H5M6.789S`."""
+    """Return years, months, days, hours, minutes and microseconds of `P1Y2M3DT4H5M6.789S`."""
     found = _INTERVAL.fullmatch(text)
     if found is None:
         raise DataError(f"{text!r} is no interval in ISO 8601")
@@ -123,9 +130,10 @@ def _item(delimiter: str) -> re.Pattern[str]:
 
 
 def array_items(text: str, delimiter: str = ",") -> list[str | None]:
-    """The elements' texts of `{1,NULL,"a b"}`; a few types have another delimiter (`typdelim`: `box` has `;`). Raises
-    DataError for one of several dimensions: no schema has them."""
-    if text.startswith("["):  # bounds of its own: [0:2]={...}
+    """Return the elements' texts of `{1,NULL,"a b"}`; a few types have another delimiter (`typdelim`: `box` has `;`).
+    Raises DataError for an array of several dimensions, for which there is no schema.
+    """
+    if text.startswith("["):  # explicit bounds: [0:2]={...}
         text = text.partition("=")[2]
     if not (text.startswith("{") and text.endswith("}")):
         raise DataError(f"{text!r} is no array of PostgreSQL's")
@@ -152,7 +160,7 @@ def array_items(text: str, delimiter: str = ",") -> list[str | None]:
 
 
 def hstore_json(text: str) -> str:
-    """An hstore as a JSON object of texts and nulls."""
+    """Convert an hstore to a JSON object of texts and nulls."""
     pairs: dict[str, str | None] = {}
     at = 0
     while at < len(text):
@@ -170,7 +178,7 @@ def _unescaped(text: str) -> str:
 
 
 def copy_row(line: bytes) -> list[bytes | None]:
-    """The cells of a line of COPY's text format, without its line feed."""
+    """Return the cells of a line of COPY's text format, without its line feed."""
     if b"\\" not in line:
         return list[bytes | None](line.split(b"\t"))
     return [None if cell == rb"\N" else _copy_cell(cell) for cell in line.split(b"\t")]
@@ -189,5 +197,5 @@ def _copy_character(found: re.Match[bytes]) -> bytes:
 
 
 def money(texts: Sequence[str]) -> list[str]:
-    """Plain numbers of `-$1,234.50`."""
+    """Convert `-$1,234.50` to plain numbers."""
     return [one.replace("$", "").replace(",", "") for one in texts]

@@ -1,12 +1,13 @@
-"""What a column's values become in an event: Debezium's schemas, and how a column of the server's texts is read.
+"""Conversion of column values to event values: Debezium's schemas, and readers of columns of the
+server's texts.
 
-Owns the one table of types. The texts' forms: `text_forms`. What columns there are: `catalog`.
+Owns the one table of types. The texts' forms: `text_forms`. The columns of a table: `catalog`.
 
 A column is read whole: one call for all its values in a batch. Semantic types carry Debezium's names
-(`io.debezium.time.Date`, ...), so that consumers written for it go on working.
+(`io.debezium.time.Date`, ...), so that consumers written for it continue to work.
 
-Invariant: a value is read exactly, or not at all (DataError that says why): only what the config asks to be read as a
-double loses digits.
+Invariant: a value is read exactly, or refused with a DataError that gives the reason; only columns that the config
+reads as doubles lose digits.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from herdmesh.sdk import DataError, JavaDate, Schema, Struct, date_schema, time_
 Labels = Mapping[int, Sequence[str]]
 """The values of each enum, by its type's oid."""
 Read = Callable[[Sequence[bytes]], list[Any]]
-"""A column of texts, none of them null, to values."""
+"""Function from a column of texts without nulls to values."""
 
 _INFINITE = {1: 9_223_372_036_825_200_000, -1: -9_223_372_036_832_400_000}
-"""What the Java driver has for an infinite timestamp, in milliseconds; Debezium's microseconds have the same number."""
+"""The Java driver's values for infinite timestamps, in milliseconds; Debezium's microseconds have the
+same numbers.
+"""
 _INFINITE_DAYS = {1: (1 << 31) - 1, -1: -(1 << 31)}
 _MONTH_US = 2_629_800_000_000
-"""A twelfth of 365.25 days, as Debezium counts."""
+"""A twelfth of 365.25 days, as in Debezium."""
 _INT64 = -(1 << 63), (1 << 63) - 1
 _MONEY_SCALE = 2
 _BITS_MAX = (1 << 31) - 1
@@ -43,17 +46,19 @@ _BITS_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the values of a column become those of an event."""
+    """Conversion of a column's values to event values."""
 
     schema: Schema
     read: Read
     empty: Any
-    """Stands where a required column has no value: in the row before a change, of which only the key is known."""
+    """Replaces the missing value of a required column: in the row before a change, of which only the key
+    is known.
+    """
     unchanged: Any = None
-    """Stands for a large value that was not sent as it did not change; None = the server always sends it."""
+    """Replaces a large value that was not sent because it did not change; None = the server always sends it."""
 
     def values(self, cells: Sequence[bytes | None]) -> list[Any]:
-        """A column, nulls among them."""
+        """Convert a column, which may have nulls."""
         if None not in cells:
             return self.read(cells)  # pyright: ignore[reportArgumentType]
         present = iter(self.read([cell for cell in cells if cell is not None]))
@@ -61,16 +66,16 @@ class Reading:
 
 
 def reading_of(type: PgType, modes: Modes, labels: Labels, *, optional: bool = False) -> Reading:
-    """How values of a type are read. What has no type of its own becomes text."""
+    """Return the conversion for a type. A type without its own conversion becomes text."""
     found = _reading(type, modes, labels, optional=optional)
     schema = found.schema.replace(optional=True) if optional else found.schema
-    # One rule for all types: what a reading does not say itself follows from its schema.
+    # One rule for all types: a placeholder that the conversion does not define follows from its schema.
     unchanged = Placeholder(modes.placeholder).of(schema) if found.unchanged is None else found.unchanged
     return replace(found, schema=schema, unchanged=unchanged)
 
 
 def _reading(type: PgType, modes: Modes, labels: Labels, *, optional: bool) -> Reading:
-    """`optional` is for structs, which carry their schema: it has to be the field's."""
+    """`optional` matters for structs, which carry their schema: it must be the field's."""
     if type.element is not None and type.name not in _VECTORS:
         return _array(reading_of(type.element, modes, labels, optional=True), type.delimiter)
     if type.is_enum:
@@ -192,13 +197,17 @@ def _timestamp_us(text: str) -> int:
 
 
 def _timestamp_of_connect(text: str) -> JavaDate:
-    """In milliseconds; infinity is what `PostgresSource` has for it and `PostgresSink` reads as such."""
+    """Return milliseconds; infinity has the value that `PostgresSource` writes and `PostgresSink` reads as
+    infinity.
+    """
     infinite = text_forms.INFINITY.get(text)
     return JavaDate(text_forms.timestamp_us(text) // 1_000 if infinite is None else _INFINITE[infinite])
 
 
 def _temporal(type: PgType, modes: Modes) -> Reading:
-    """A type's modifier is its digits of a second; without one it has six."""
+    """Return the conversion of a temporal type. Its modifier is the number of second digits; without one
+    it has six.
+    """
     in_ms = 0 <= type.typmod <= 3
     connect = modes.times == "connect"
     match type.name:
@@ -231,7 +240,7 @@ def _interval(modes: Modes) -> Reading:
 
 
 def _of_64_bits(read: Read, instead: str) -> Read:
-    """Refuses what has more microseconds; `instead`: the mode that has room for it."""
+    """Refuse values whose microseconds exceed 64 bits; `instead`: the mode that can represent them."""
 
     def checked(cells: Sequence[bytes]) -> list[Any]:
         found = read(cells)
@@ -282,14 +291,14 @@ def _point(*, optional: bool) -> Reading:
 
 
 def _array(element: Reading, delimiter: str) -> Reading:
-    """All elements of all arrays of a batch are read in one call."""
+    """Convert all elements of all arrays of a batch in one call."""
 
     def read(cells: Sequence[bytes]) -> list[Any]:
         arrays = [text_forms.array_items(cell.decode(), delimiter) for cell in cells]
         values = iter(element.values([None if one is None else one.encode() for items in arrays for one in items]))
         return [[next(values) for _ in items] for items in arrays]
 
-    # Elements that a mode turns into text (bytea, hstore) have its placeholder, not their schema's.
+    # Elements that a mode converts to text (bytea, hstore) have their own placeholder, not their schema's.
     unchanged = [element.unchanged] if element.schema.type in ("STRING", "BYTES") else None
     return Reading(Schema("ARRAY", value_schema=element.schema), read, [], unchanged)
 
@@ -298,7 +307,7 @@ _STRING = Schema("STRING")
 _DOUBLE = Reading(FLOAT64, lambda cells: list(map(float, cells)), 0.0)
 _BOOLEAN_BIT = Reading(Schema("BOOLEAN"), lambda cells: [cell == b"1" for cell in cells], False)
 _VECTORS = ("int2vector", "oidvector")
-"""Have elements, and are written without braces."""
+"""Types that have elements, and whose text has no braces."""
 
 
 def _integers(kind: str) -> Reading:

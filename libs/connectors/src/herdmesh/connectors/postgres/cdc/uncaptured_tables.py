@@ -1,7 +1,9 @@
-"""Warnings about tables that a config names, or seems to name, and that are not captured; logged when a run begins.
+"""Warnings about tables that a config names, or seems to name, and that are not captured; logged when
+a run begins.
 
-Owns the warnings about names in `table.include.list` without a table that has changes in the log, and about tables that
-inherit from a captured one: a query of that one finds their rows, but the log has them as the children's own.
+Owns two warnings: about names in `table.include.list` without a table that has changes in the log, and about tables
+that inherit from a captured one: a query of the captured table finds their rows, but the log has them under the
+children's names.
 
 Invariant: changes nothing.
 """
@@ -36,7 +38,7 @@ JOIN pg_catalog.pg_class c ON c.oid = b.oid JOIN pg_catalog.pg_namespace n ON n.
 
 
 def warn_of_left_out(connection: Connection, settings: CdcSettings, captured: Sequence[tuple[str, str]]) -> None:
-    """`captured`: tables, by schema and name. Raises psycopg.Error: the server's."""
+    """Log the warnings. `captured`: tables, by schema and name. Raises psycopg.Error of the server."""
     names = [f"{schema}.{table}" for schema, table in captured]
     include = settings.tables.tables.include
     if empty := [one for one in include if not any(map(Choice((one,)).has, names))]:
