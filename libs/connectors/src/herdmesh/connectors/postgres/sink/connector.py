@@ -1,9 +1,8 @@
 """`PostgresSink`: records as rows of PostgreSQL's tables, each record exactly once.
 
-Owns the connector, which takes the configs of Confluent's JDBC sink. Keys and rules: `settings`; the task:
-`task`.
+Owns the connector, which accepts the configs of Confluent's JDBC sink. Keys and rules: `settings`; the task: `task`.
 
-Invariant: offsets that are altered are altered in the ledger, which decides where a task begins.
+Invariant: altered offsets are written to the ledger, which decides where a task begins.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, Partiti
 
 
 class PostgresSink(SinkConnector):
-    """One table for each topic, one row for each record or key."""
+    """`PostgresSink`: one table for each topic, one row for each record or key."""
 
     class_name = "herdmesh.PostgresSink"
     aliases = (

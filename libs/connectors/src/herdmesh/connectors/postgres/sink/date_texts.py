@@ -1,10 +1,10 @@
 """Dates and timestamps in the text that PostgreSQL reads, for any year.
 
-Owns the texts. PostgreSQL holds dates from 4713 BC to 5874897 and timestamps to 294276, in the Gregorian calendar
-throughout; Python's own dates end at the years 1 and 9999. Dates outside of these are written, too, from the same day
-in another cycle of 400 years, and the server refuses those beyond its type.
+Owns the texts. PostgreSQL has dates from 4713 BC to 5874897 and timestamps to 294276, always in the Gregorian calendar;
+Python's own dates end at the years 1 and 9999. A date outside of these is written by the same day in another cycle of
+400 years, and the server refuses dates beyond its type.
 
-Invariant: the server reads the very day, or timestamp, that was given.
+Invariant: the server reads exactly the given day or timestamp.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from herdmesh.connect.java import DAY_MS
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
-"""Of the years 1 to 9999."""
+"""Days of the years 1 to 9999."""
 _EPOCH_ORDINAL: Final = _EPOCH.toordinal()
 _CYCLE_DAYS: Final = 146_097
 _CYCLE_YEARS: Final = 400
 _LAST_CYCLE: Final = 24
-"""Of those that Python's dates have whole, from 0."""
+"""Cycles of 400 years that Python's dates contain completely, from 0."""
 
 
 def date_texts(milliseconds: Sequence[int]) -> list[str] | None:
-    """`date_text` of each, by the column; None where one is no whole day of the years 1 to 9999."""
+    """Return `date_text` of each, computed by column; None if one is not a whole day of the years 1 to 9999."""
     found = _within_years(milliseconds)
     if found is None or (found % DAY_MS).any():
         return None
@@ -37,7 +37,7 @@ def date_texts(milliseconds: Sequence[int]) -> list[str] | None:
 
 
 def moment_texts(milliseconds: Sequence[int]) -> list[str] | None:
-    """`moment_text` of each in UTC, by the column; None where one is not of the years 1 to 9999."""
+    """Return `moment_text` of each in UTC, computed by column; None if one is outside of the years 1 to 9999."""
     found = _within_years(milliseconds)
     if found is None:
         return None
@@ -57,13 +57,13 @@ def _within_years(milliseconds: Sequence[int]) -> np.ndarray[Any, np.dtype[np.in
 
 
 def date_text(milliseconds: int) -> str:
-    """The day, in UTC, of so many milliseconds since 1970: `2024-02-29`, `10000-01-01`, `0044-03-15 BC`."""
+    """Return the day, in UTC, from milliseconds since 1970: `2024-02-29`, `10000-01-01`, `0044-03-15 BC`."""
     day, era = _day(milliseconds // DAY_MS)
     return day + era
 
 
 def moment_text(milliseconds: int, zone: tzinfo) -> str:
-    """The moment by the zone's clock, with its offset: `2024-02-29 13:00:00.123000+00:00`."""
+    """Return the moment by the zone's clock, with its offset: `2024-02-29 13:00:00.123000+00:00`."""
     try:
         return (_EPOCH + timedelta(milliseconds=milliseconds)).astimezone(zone).isoformat(" ")
     except (OverflowError, ValueError):
@@ -74,7 +74,7 @@ def moment_text(milliseconds: int, zone: tzinfo) -> str:
 
 
 def time_text(of_day_ms: int) -> str:
-    """`13:00:00.123`, and `24:00:00.000`."""
+    """Return `13:00:00.123`, and `24:00:00.000`."""
     seconds, milliseconds = divmod(of_day_ms, 1000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
@@ -82,7 +82,7 @@ def time_text(of_day_ms: int) -> str:
 
 
 def _day(days: int) -> tuple[str, str]:
-    """The text of a day, counted from 1970, and of its era."""
+    """Return the text of a day, counted from 1970, and of its era."""
     ordinal = days + _EPOCH_ORDINAL
     if 0 < ordinal <= _LAST_CYCLE * _CYCLE_DAYS:
         return date.fromordinal(ordinal).isoformat(), ""
@@ -94,7 +94,7 @@ def _day(days: int) -> tuple[str, str]:
 
 
 def _offset(milliseconds: int, zone: tzinfo) -> timedelta:
-    """The zone's offset, by its rules at the same time in a cycle that Python's dates have."""
+    """Return the zone's offset, by its rules at the same time in a cycle within Python's dates."""
     days, of_day_ms = divmod(milliseconds, DAY_MS)
     ordinal = days + _EPOCH_ORDINAL
     cycle, rest = divmod(ordinal, _CYCLE_DAYS)

@@ -1,7 +1,7 @@
-"""Texts of Debezium's semantic types, as PostgreSQL's own types read them.
+"""Texts of Debezium's semantic types, in the forms of PostgreSQL's own types.
 
-Owns which schema goes into which type of column by which text. A sink's other values: `texts`. A semantic type that
-meets a column of another type (an `io.debezium.time.Date` an integer) is written as the plain value it is.
+Owns the text for each pair of a schema and a column type. A sink's other values: `texts`. A semantic type in a column
+of another type (an `io.debezium.time.Date` in an integer column) is written as its plain value.
 
     Date, Timestamp, MicroTimestamp, NanoTimestamp          date, timestamp, timestamptz: any year, BC and infinity
     ZonedTimestamp                                          date, timestamp, timestamptz
@@ -35,18 +35,20 @@ Write = Callable[[Any], str]
 
 _BITS: Final = "io.debezium.data.Bits"
 _DAY_US: Final = 86_400_000_000
-#: Infinity, by a timestamp's unit in microseconds: as the Java driver's milliseconds, or those as microseconds.
+#: Infinity, with the timestamp's unit in microseconds: the Java driver's milliseconds, or the same number as
+#: microseconds.
 _INFINITE_US = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
 _INFINITE_MS = {9_223_372_036_825_200: "infinity", -9_223_372_036_832_400: "-infinity"}
 INFINITE_DAYS: Final = {(1 << 31) - 1: "infinity", -(1 << 31): "-infinity"}
-"""Connect's and Debezium's Date: PostgreSQL has no days there."""
+"""Infinity in Connect's and Debezium's Date: PostgreSQL has no days there."""
 _ZONED = re.compile(r"([+-]?\d{4,})(-\d\d-\d\dT.*)", re.DOTALL)
 _TYPE = re.compile(r"(?:.*\.)?\"?([^\".(]+?)\"?(?:\((\d+)(?:,-?\d+)?\))?(?: with(?:out)? time zone)?(?:\[\])*$")
 
 
 def writer(schema: Schema | None, type: str) -> Write | None:
-    """What writes values of a schema into a column, or an array's elements; `type`: as `format_type` names it. None =
-    they are written as any other value."""
+    """Return the function that writes values of a schema for a column, or for an array's elements; `type`: name from
+    `format_type`. None = they are written like any other value.
+    """
     found = _TYPE.match(type)
     if found is None:
         return None
@@ -64,14 +66,14 @@ def writer(schema: Schema | None, type: str) -> Write | None:
 
 
 def timestamp_text(us: int) -> str:
-    """Microseconds since 1970 as a timestamp in UTC. A column without a zone leaves that out."""
+    """Format microseconds since 1970 as a timestamp in UTC. A column without a zone ignores the zone."""
     days, of_day_us = divmod(us, _DAY_US)
     day, space, era = date_text(days * DAY_MS).partition(" ")
     return f"{day} {time_text(of_day_us)}+00{space}{era}"
 
 
 def time_text(us: int) -> str:
-    """Microseconds since midnight; 24:00 is a time, too."""
+    """Format microseconds since midnight; 24:00 is valid."""
     seconds, us = divmod(us, 1_000_000)
     return f"{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{us:06}"
 
@@ -100,7 +102,9 @@ def _time(unit_ns: int) -> Write:
 
 
 def _zoned(value: str) -> str:
-    """`-0043-03-15T12:00:00Z` is 44 BC to PostgreSQL; `+10000-...` has no sign there."""
+    """Convert a zoned timestamp: `-0043-03-15T12:00:00Z` is 44 BC to PostgreSQL; `+10000-...` has no sign
+    there.
+    """
     found = _ZONED.fullmatch(value)
     if found is None:
         return value
@@ -136,8 +140,9 @@ def _point(value: Struct) -> str:
 
 
 def _hstore(value: Any) -> str:
-    """Of a map, of a JSON object, or of what is an hstore's text already. Raises DataError for one of others than texts
-    and nulls."""
+    """Format a map, a JSON object, or a text that is an hstore already. Raises DataError for members other than texts
+    and nulls.
+    """
     if isinstance(value, str):
         if not value.startswith("{"):
             return value

@@ -1,7 +1,7 @@
 """Shortest texts of 32-bit floats, a column at a time.
 
-Owns the digits of FLOAT32: as a double, the 32-bit number 0.1 has digits that nobody wrote. Which columns need them:
-`texts`. Imported when the first such column is written, so that other sinks need not import pyarrow.
+Owns the digits of FLOAT32: written as a double, the 32-bit number 0.1 would have spurious digits. Which columns need
+them: `texts`. Imported when the first such column is written, so that other sinks need not import pyarrow.
 
 Invariant: a text reads as its 32-bit float, and no shorter one does; it has Python's form of a float: 1.0, 1e+20.
 """
@@ -16,11 +16,11 @@ import pyarrow
 
 _pyarrow: Any = pyarrow
 _PLAIN_MIN, _PLAIN_END = 1e-4, 1e9
-"""Between them neither Arrow nor Python writes an exponent."""
+"""Limits between which neither Arrow nor Python writes an exponent."""
 
 
 def shortest_texts(values: Sequence[float]) -> list[str] | None:
-    """The text of each; None where one of them is not a float of 32 bits."""
+    """Return the text of each value; None if one of them is not a float of 32 bits."""
     wide = np.array(values, np.float64)
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)

@@ -1,12 +1,12 @@
 """Identity of keys: which records of a batch name the same row of a table.
 
-Owns the rule for each type of key column. Asking the database: `tables`; acting on the answer: `rows`.
+Owns the rule for each type of key column. Queries to the database: `tables`; use of the result: `rows`.
 
 The text of a key is not its identity: `AA` and `aa` are one uuid, 1.0 and 1.00 one numeric, `a` and `A` one citext. So
-the texts of a key count as its identity only where a rule here proves, for the column's type and the values at hand,
+the texts of a key count as its identity only if a rule here proves, for the column's type and the present values,
 that two texts are the same if and only if the column holds the same value for both. For all other columns (citext,
 `char(n)`, jsonb, inet, intervals, arrays, ranges, floats, collations that treat two texts as equal, ...) and all other
-values (a number as a string with a leading zero) the database is asked, in the column's own type and collation.
+values (a number as a string with a leading zero) the database is queried, in the column's own type and collation.
 
 Invariant: equal tokens are equal keys, and equal keys equal tokens, also those of records with other schemas. A key
 with a null equals no other.
@@ -31,19 +31,19 @@ Tokens = Sequence[Hashable]
 
 @dataclass(frozen=True, slots=True)
 class KeyType:
-    """The type of a key column, a domain's resolved to what it is made of."""
+    """The type of a key column, with a domain resolved to its base type."""
 
     name: str
-    """As `pg_type` has it, of types of `pg_catalog`; `enum` of an enumeration; empty of any other."""
+    """Name in `pg_type`, for types of `pg_catalog`; `enum` for an enumeration; empty for any other."""
     typmod: int = -1
     """Precision and scale, length, digits of seconds; -1 = none."""
     compares_bytes: bool = True
-    """Its collation takes two texts for one only if they have the same bytes."""
+    """Its collation treats two texts as equal only if they have the same bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A key column, and how its values are written."""
+    """A key column, and the form of its values."""
 
     type: KeyType
     form: Form
@@ -54,15 +54,17 @@ class Keys:
     """The keys of rows."""
 
     identities: Tokens
-    """One for each row; rows with the same are one row of the table."""
+    """One token for each row; rows with equal tokens are one row of the table."""
     images: Tokens
-    """Likewise, among rows of one schema; rows with the same are also stored in the same form: 1.0 and 1.00 are not."""
+    """One token for each row, compared among rows of one schema; rows with equal tokens are also stored in the same
+    form: 1.0 and 1.00 are not.
+    """
 
 
 def proven(columns: Sequence[KeyColumn], values: Sequence[Sequence[Any]], texts: Sequence[Texts]) -> Keys | None:
-    """The keys of rows, by column; None = the database has to be asked.
+    """Return the keys of rows, by column; None = the database must be queried.
 
-    `columns`: none where there is no table; then no row has another's key.
+    `columns`: empty if there is no table; then no two rows have the same key.
     """
     if not columns:
         nobody = range(len(texts[0]))
@@ -80,7 +82,7 @@ def proven(columns: Sequence[KeyColumn], values: Sequence[Sequence[Any]], texts:
 
 
 def without_nulls(tokens: Tokens, texts: Sequence[Texts]) -> Tokens:
-    """The tokens, but one of its own for each row that has a null in its key."""
+    """Replace the token of each row with a null in its key by a unique one."""
     if all(map(are_texts, texts)):
         return tokens
     rows = zip(tokens, *texts, strict=True)
@@ -88,7 +90,7 @@ def without_nulls(tokens: Tokens, texts: Sequence[Texts]) -> Tokens:
 
 
 Rule = Callable[[KeyColumn, Sequence[Any], Texts], "Tokens | None"]
-"""From values and their texts, nulls among both, to a token of each; None = not proven."""
+"""Function from values and their texts, with nulls, to one token each; None = not proven."""
 
 _INTEGERS: Final = frozenset((int, Int8, Int16, Int32, Int64, BigInteger))
 _INTEGER_TYPES: Final = ("INT8", "INT16", "INT32", "INT64")
@@ -118,7 +120,7 @@ def _of_texts(column: KeyColumn, _values: Sequence[Any], texts: Texts) -> Tokens
 
 
 def _of_varchars(column: KeyColumn, _values: Sequence[Any], texts: Texts) -> Tokens | None:
-    """PostgreSQL cuts blanks off a text that is too long."""
+    """Tokens of varchars: PostgreSQL cuts blanks off a text that is too long."""
     is_cut = column.type.typmod != -1 and any(text is not None and text[-1:] == " " for text in texts)
     return texts if column.type.compares_bytes and not is_cut else None
 
@@ -128,7 +130,7 @@ def _of_labels(_column: KeyColumn, _values: Sequence[Any], texts: Texts) -> Toke
 
 
 def _of_uuids(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
-    """All texts that PostgreSQL reads as one uuid differ in capitals, hyphens and braces alone."""
+    """Tokens of uuids: all texts that PostgreSQL reads as one uuid differ only in case, hyphens and braces."""
     if _are_usual_uuids(texts):
         return texts
     if not _are(values, frozenset((str,))):
@@ -137,7 +139,9 @@ def _of_uuids(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens
 
 
 def _are_usual_uuids(texts: Texts) -> bool:
-    """As PostgreSQL writes them. Looks at all texts at once, which takes a tenth of the time of one by one."""
+    """Return whether all have PostgreSQL's form of a uuid. Checks all texts at once, in a tenth of the
+    time of one by one.
+    """
     try:
         joined = "\n".join([*cast("list[str]", texts), ""])
     except TypeError:  # a null
@@ -168,8 +172,9 @@ def _of_booleans(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tok
 
 
 def _of_numerics(column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
-    """Decimals of one scale, that the column does not round. Records of another schema may have another scale: their
-    tokens end without zeros."""
+    """Tokens of decimals with one scale that the column does not round. Records of another schema may have another
+    scale, so the tokens have no trailing zeros.
+    """
     scale_max = shape[1] if (shape := numeric_shape(column.type.typmod)) is not None else None
     if _are(values, _INTEGERS):
         return texts if scale_max is None or scale_max >= 0 else None
@@ -191,7 +196,7 @@ def _of_dates(column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens 
 
 
 def _of_moments(column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens | None:
-    """Where clocks are set back, two moments are one in a column without a zone."""
+    """Tokens of moments. When a clock is set back, two moments are equal in a column without a zone."""
     schema, kept = column.form.schema, column.type.typmod
     are_moments = (schema is None or schema.name == TIMESTAMP) and _are(values, frozenset((JavaDate,)))
     if not are_moments or 0 <= kept < _MILLISECONDS_DIGITS:

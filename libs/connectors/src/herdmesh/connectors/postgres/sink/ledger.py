@@ -4,10 +4,10 @@ Owns creating the ledger table, terminating sessions of finished runs, and alter
 `engine.sql_ledger`.
 
 A session carries its run's name (`application_name`), and a ledger row the run that owns it. So the new owner of a
-partition finds the sessions of the previous run and terminates them: a session paused in a transaction (a frozen
+partition finds the sessions of the previous run and terminates them: a session suspended in a transaction (a frozen
 process, a cut network) would keep the ledger row, and rows of the user's tables, locked.
 
-Invariant: only sessions whose run was fenced before are terminated.
+Invariant: only sessions of runs that are already fenced are terminated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from herdmesh.engine.sink import NOBODY
 from herdmesh.sdk import Config, ConfigError, PartitionId, SqlLedger
 
 LOCK_TIMEOUT = b"SET lock_timeout = '5s'"
-"""Who waits longer tries again: a task must hear that it is to stop."""
+"""Lock timeout; after it the write is retried, so that a task can receive a stop command."""
 _SESSION_BYTES_MAX = 63
 _END_TIMEOUT_MS = 3_000
 
@@ -39,12 +39,14 @@ _log = logging.getLogger(__name__)
 
 
 def session_name(run_id: str) -> str:
-    """The `application_name` of a run's session; the server keeps no more of it."""
+    """Return the `application_name` of a run's session, cut to the server's maximum length."""
     return f"herdmesh-{run_id}"[:_SESSION_BYTES_MAX]
 
 
 def ledger_of(session: Callable[[], Connection], table: TableName, connector: str, owner: str) -> SqlLedger:
-    """The connector's rows. `session`: the connection to ask; it may be another each time."""
+    """Return the connector's ledger. `session`: returns the connection to use, which may change between
+    calls.
+    """
 
     def execute(statement: str, parameters: Sequence[Any]) -> Any:
         return session().execute(statement.encode(), parameters)
@@ -53,11 +55,11 @@ def ledger_of(session: Callable[[], Connection], table: TableName, connector: st
 
 
 def ensure_table(connection: Connection, table: TableName, ledger: SqlLedger) -> None:
-    """Make the ledger's table when there is none.
+    """Create the ledger's table if it is missing.
 
     Raises:
-        ConfigError: for its key, when it can be neither used nor made.
-        psycopg.Error: anything else.
+        ConfigError: for its key, when it can be neither used nor created.
+        psycopg.Error: any other error.
     """
     try:
         ledger.all_owners()
@@ -84,8 +86,9 @@ def _unusable(table: TableName, ledger: SqlLedger, error: psycopg.Error) -> Conf
 
 
 def end_sessions(connection: Connection, runs: Collection[str]) -> None:
-    """End the sessions of these runs, but not this one. Best effort: where the user may not, or does not see them, a
-    lock that one of them holds is waited for, and the wait has an end."""
+    """Terminate the sessions of these runs, except this one. Best effort: if the user lacks the right, or does not see
+    them, a write waits for their locks until the lock timeout.
+    """
     if not runs:
         return
     names = [session_name(run) for run in runs]
@@ -103,12 +106,13 @@ def end_sessions(connection: Connection, runs: Collection[str]) -> None:
 
 
 def alter_ledger(config: Config, offsets: Mapping[PartitionId, int | None]) -> None:
-    """Set or delete the rows of a connector of which no task runs.
+    """Set or delete the ledger rows of a connector without running tasks.
 
     Raises:
         ConfigError: of the connection or the table.
-        RetriableError: the server is away, or a row stays locked: nothing was changed, or, where the connection broke
-            amid the commit, all of it.
+        RetriableError: the server is unreachable, or a row stays locked: nothing was changed, or, if the connection
+        broke
+            during the commit, everything.
     """
     settings = sink_settings(config)
     with connect(connection_settings(config)) as connection, errors_translated("the ledger cannot be altered"):

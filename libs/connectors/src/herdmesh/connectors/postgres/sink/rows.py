@@ -1,13 +1,14 @@
-"""Conversion of a batch of records to rows: which columns a record has, and which rows are written, in which order.
+"""Conversion of a batch of records to rows: the columns of a record, and the rows to write, in which
+order.
 
 Owns `pk.mode`, `pk.fields`, `fields.whitelist`, tombstones, and the order of writes to one row. Pure: knows no
 database; texts of values: `texts`; equal keys: `key_identity`; tables: `tables`.
 
 Records with the same columns are one `Rows`. The result of a batch is as if its records had been written one by one:
-where a row is written several times, the last write counts, and where that is not enough (a row that is deleted and
+if a row is written several times, the last write counts, and if that is not enough (a row that is deleted and
 inserted again, records with different columns), the batch is written in several *waves*.
 
-Invariant: after the writes of a batch every row is as its records, in order, make it.
+Invariant: after the writes of a batch every row is the result of its records in order.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ _COORDINATES = (STRING, INT32, INT64)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that records name."""
+    """A column in the records."""
 
     name: str
     schema: Schema | None
-    """Of its values; None = schemaless."""
+    """Schema of its values; None = schemaless."""
     is_key: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What rows have in common."""
+    """The common form of rows."""
 
     columns: tuple[Column, ...]
-    """Key columns first, of a deletion these alone."""
+    """Key columns first; for a deletion these alone."""
     deletes: bool = False
     keeps: bool = False
-    """Of a row that is there already: the record says that columns which are not named here did not change."""
+    """The rows exist already, and their records mark all columns that are missing here as unchanged."""
 
     @property
     def keys(self) -> tuple[Column, ...]:
@@ -59,14 +60,14 @@ class Rows:
 
     shape: Shape
     places: Sequence[int]
-    """Of each record in its batch, rising."""
+    """Place of each record in its batch, ascending."""
     values: Sequence[Sequence[Any]]
-    """A column of values for each of the shape's."""
+    """One column of values for each column of the shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Rows that one statement writes; no two of them have the same key, unless they are to clash."""
+    """Rows for one statement; no two of them have the same key, unless duplicates must cause an error."""
 
     shape: Shape
     texts: Sequence[Texts]
@@ -74,7 +75,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Columns that come from a key or from a value, and how to take them out of it."""
+    """Columns from a key or a value, and the function that extracts them."""
 
     columns: tuple[Column, ...]
     take: Callable[[Sequence[Any], Sequence[int]], list[Sequence[Any]]]
@@ -82,22 +83,22 @@ class _Part:
 
 
 class Reader:
-    """Reads batches of one task."""
+    """Converter of the batches of one task."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
         self._named: Callable[[str], str] = str.lower if settings.folds_case else str
-        #: parts of struct schemas, which stay the same from batch to batch.
+        #: parts by struct schema, reused from batch to batch.
         self._value_parts: dict[Schema, tuple[_Part, _Part]] = {}
         self._key_parts: dict[Schema, _Part] = {}
         is_kept = settings.placeholder and settings.insert_mode is not InsertMode.INSERT
         self._unchanged = Unchanged(settings.placeholder) if is_kept else None
 
     def read(self, batch: SinkBatch, places: Sequence[int]) -> list[Rows]:
-        """The rows of the records at these places, rising, at least one.
+        """Return the rows of the records at these places, ascending, at least one.
 
         Raises:
-            DataError: a record cannot be a row; asked of it alone, why.
+            DataError: a record cannot be a row; the caller finds it by calling this for one record alone.
             ConfigError: no record can be.
         """
         groups: dict[tuple[Any, Any], list[int]] = {}
@@ -112,7 +113,7 @@ class Reader:
         return [part for form, group in groups.items() for part in self._parted(self._rows(batch, group, *form))]
 
     def _parted(self, rows: Rows) -> list[Rows]:
-        """Rows without the columns that a placeholder says are unchanged."""
+        """Return rows without the columns that a placeholder marks as unchanged."""
         shape, start = rows.shape, len(rows.shape.keys)
         if self._unchanged is None or shape.deletes or start == len(shape.columns):
             return [rows]
@@ -128,11 +129,11 @@ class Reader:
         return parts
 
     def _keys_vary(self, batch: SinkBatch) -> bool:
-        """Whether records of the batch may take their key columns from different forms of keys."""
+        """Return whether records of the batch may have their key columns in keys of different forms."""
         return self._settings.pk_mode is PkMode.RECORD_KEY and (batch.key_schema is None or None in batch.keys)
 
     def _key_form(self, batch: SinkBatch, place: int) -> Any:
-        """What the record's key has to be taken apart by: a struct's schema, a map's names, or nothing."""
+        """Return the form of the record's key: a struct's schema, a map's names, or None."""
         if self._settings.pk_mode is not PkMode.RECORD_KEY:
             return None
         key = batch.keys[place]
@@ -143,7 +144,7 @@ class Reader:
         return _names(cast("Mapping[Any, Any]", key)) if isinstance(key, dict) else None
 
     def _value_form(self, batch: SinkBatch, place: int) -> Any:
-        """Likewise of its value; None = it is a tombstone."""
+        """Return the form of the record's value; None = a tombstone."""
         value = batch.values[place]
         if value is None:
             if not self._settings.deletes:
@@ -198,7 +199,7 @@ class Reader:
         return _Part((Column(self._named(settings.pk_fields[0]), batch.key_schema, True),), _whole)
 
     def _value_parts_of(self, form: Any) -> tuple[_Part, _Part]:
-        """The value's key columns, where `pk.mode` takes them from there, and its others."""
+        """Return the value's key columns, if `pk.mode` uses the value, and its other columns."""
         settings = self._settings
         if isinstance(form, Schema) and (found := self._value_parts.get(form)) is not None:
             return found
@@ -215,7 +216,7 @@ class Reader:
         return made
 
     def _chosen(self, names: Mapping[str, Any] | Sequence[str], where: str) -> Sequence[str]:
-        """The names of key fields. Raises DataError for one that is not there."""
+        """Return the names of key fields. Raises DataError for a missing one."""
         chosen = self._settings.pk_fields or tuple(names)
         if missing := [name for name in chosen if name not in names]:
             raise DataError(f"the record's {where} has no field {', '.join(missing)}, which {PK_FIELDS} names")
@@ -250,8 +251,9 @@ class Reader:
 
 
 def _with_scales(rows: Rows, found: Found) -> Found:
-    """`Unchanged.found`'s answer, with the scales of numbers that did not change, where Flatten made two columns of a
-    number that carries its own (`VariableScaleDecimal`): its placeholder is bytes and the scale 0."""
+    """Add the scales of unchanged numbers to the result of `Unchanged.found`, if Flatten made two columns of a number
+    with its own scale (`VariableScaleDecimal`): its placeholder is bytes and the scale 0.
+    """
     at_of = {column.name: at for at, column in enumerate(rows.shape.columns)}
     scales = {
         at: scale for name, at in at_of.items()
@@ -269,7 +271,7 @@ def _with_scales(rows: Rows, found: Found) -> Found:
 
 
 def _schema_of_all(values: Sequence[Any]) -> Schema | None:
-    """The schema of values that are structs of one; None where they are not, or where it takes a closer look."""
+    """Return the one schema of values that are all structs; None if they are not, or need a check one by one."""
     if isinstance(values, StructColumn):
         return values.schema
     try:
@@ -280,7 +282,7 @@ def _schema_of_all(values: Sequence[Any]) -> Schema | None:
 
 
 def _names(value: Mapping[Any, Any]) -> tuple[str, ...]:
-    """A map's names, in one order for all maps that have the same. Raises DataError."""
+    """Return a map's names, in one order for all maps with the same names. Raises DataError."""
     names = tuple(value)
     if not all(isinstance(name, str) for name in names):
         raise DataError("the fields of a map must have names that are strings")
@@ -296,24 +298,24 @@ def _whole(values: Sequence[Any], places: Sequence[int]) -> list[Sequence[Any]]:
 
 
 def _coordinates(batch: SinkBatch, places: Sequence[int]) -> list[Sequence[Any]]:
-    """Of the records as they were read."""
+    """Return topic, partition and offset of the records in Kafka."""
     count = len(places)
     return [[batch.original_topic] * count, [batch.partition] * count, [batch.offsets[place] for place in places]]
 
 
 @dataclass(slots=True)
 class _Wave:
-    """Writes whose order does not matter: no row is in two of them."""
+    """Writes in any order: no row is in two of them."""
 
     key_names: tuple[str, ...] = ()
     group: int = -1
-    """Of the latest write."""
-    #: by the identity of a row's key: which group has its last write, and at which place there.
+    """Group of the latest write."""
+    #: by key identity: the group and the row in it of the key's last write.
     last: dict[Hashable, tuple[int, int]] = field(default_factory=dict[Hashable, tuple[int, int]])
 
 
 def needs_keys(groups: Sequence[tuple[Rows, Sequence[Texts]]], *, inserts: bool) -> bool:
-    """Whether the order of the writes depends on which rows have the same key."""
+    """Return whether the order of the writes depends on equal keys."""
     return sum(len(rows.places) for rows, _ in groups) > 1 and (
         not inserts or any(rows.shape.deletes for rows, _ in groups)
     )
@@ -322,21 +324,21 @@ def needs_keys(groups: Sequence[tuple[Rows, Sequence[Texts]]], *, inserts: bool)
 def ordered(
     groups: Sequence[tuple[Rows, Sequence[Texts]]], keys: Sequence[Keys], *, inserts: bool, strictly: bool = False
 ) -> list[Write]:
-    """The writes that make of a batch what its records say, in order.
+    """Return the writes whose result is that of the batch's records, in order.
 
     A key that was written in two forms (1.0 and 1.00) is written in both, one after the other: the row keeps the first.
 
     Args:
         groups: rows, each with the texts of its columns.
-        keys: of each group; none where `needs_keys` says so.
-        inserts: two records with the same key clash, as they do for `insert.mode=insert`; else the last one counts.
-        strictly: whether two keys are one is not the whole truth about rows: writes are not reordered at all.
+        keys: of each group; empty if `needs_keys` returns False.
+        inserts: two records with the same key cause an error, as with `insert.mode=insert`; else the last one counts.
+        strictly: rows may be equal although their keys differ: do not reorder writes.
     """
     if not needs_keys(groups, inserts=inserts):
         return [Write(rows.shape, texts) for rows, texts in groups]
     if len(groups) == 1:
         rows, texts = groups[0]
-        # Mostly no key is there twice; a set shows that in half the time of a dict.
+        # In most batches no key occurs twice; a set shows that in half the time of a dict.
         if len(set(keys[0].identities)) == len(rows.places):
             return [Write(rows.shape, texts)]
         last = dict(zip(keys[0].identities, range(len(rows.places)), strict=True))
@@ -362,7 +364,7 @@ def _waves(
             fits = False
         elif before is None:
             fits = True
-        else:  # a deletion leaves nothing of what came before; a write of the same columns leaves none of their values
+        else:  # a deletion discards all earlier writes; a write of the same columns overwrites all their values
             is_rewritten = before[0] == group and keys[group].images[before[1]] == keys[group].images[row]
             fits = not inserts and (shape.deletes or is_rewritten)
         if not fits:

@@ -38,7 +38,7 @@ _WRITES, _MAPPING, _DDL, _RETRIES = "Writes", "Data Mapping", "DDL Support", "Re
 
 
 class InsertMode(StrEnum):
-    """What becomes of a record with a value."""
+    """Statement for a record with a value."""
 
     INSERT = "insert"
     UPSERT = "upsert"
@@ -46,7 +46,7 @@ class InsertMode(StrEnum):
 
 
 class PkMode(StrEnum):
-    """Where the primary key is taken from."""
+    """Source of the primary key."""
 
     NONE = "none"
     KAFKA = "kafka"
@@ -55,7 +55,7 @@ class PkMode(StrEnum):
 
 
 def _one_of(kind: type[StrEnum]) -> Validator:
-    """One of the names, in small letters or in capitals, as Confluent has it."""
+    """Validator of one of the names, in lower or upper case, as in Confluent's connector."""
     choices = [one.value for one in kind]
 
     def check(field: str, value: Any) -> None:
@@ -144,9 +144,9 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
 
 
 _QUOTE_BOOLEAN = "sql.quote.identifiers"
-"""Aiven's, for `quote.sql.identifiers`."""
-#: Keys of Java's JDBC sinks that would write other rows, or to other tables: the values that ask for what is done here
-#: anyway, what that is, and what else to do.
+"""Aiven's key for `quote.sql.identifiers`."""
+#: Keys of Java's JDBC sinks that would write other rows, or to other tables: the values that change nothing, the
+#: behaviour here, and the fix.
 _OTHERWISE: Mapping[str, tuple[tuple[str, ...], str, str]] = {
     "table.name.normalize": (("", "false"), "a topic's name is taken as it is", "rename topics by RegexRouter"),
     "topics.to.tables.mapping": (("",), f"{TABLE_NAME_FORMAT} names the tables", "rename topics by RegexRouter"),
@@ -158,15 +158,17 @@ _OTHERWISE: Mapping[str, tuple[tuple[str, ...], str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table as the config or a topic names it."""
+    """A table's name in the config or a topic."""
 
     schema: str
-    """Empty: the first in the connection's search path that has it, or, to make it, that can."""
+    """Empty: the first schema in the connection's search path that has the table, or, for a new table,
+    that allows it.
+    """
     table: str
 
     @property
     def sql(self) -> str:
-        """As SQL names it."""
+        """Return the table's SQL name."""
         return quoted(self.schema, self.table) if self.schema else quoted(self.table)
 
     def __str__(self) -> str:
@@ -175,7 +177,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """What a sink does with records."""
+    """The sink's settings about records."""
 
     insert_mode: InsertMode
     pk_mode: PkMode
@@ -186,22 +188,22 @@ class SinkSettings:
     auto_create: bool
     auto_evolve: bool
     folds_case: bool
-    """Names of tables and columns are written in small letters."""
+    """Write names of tables and columns in lower case."""
     zone: tzinfo
     table_format: str
     retries_max: int | None
-    """None = without end."""
+    """None = no limit."""
     ledger: TableName
     placeholder: str
-    """Of values that did not change; empty = none is."""
+    """Placeholder of unchanged values; empty = none."""
 
     def table_of(self, topic: str) -> TableName:
-        """The table of a topic. Raises ConfigError where it would be another database's."""
+        """Return the table of a topic. Raises ConfigError if it would be in another database."""
         return _table_name(TABLE_NAME_FORMAT, self.table_format.replace("${topic}", topic), folds=self.folds_case)
 
 
 def sink_settings(config: Config) -> SinkSettings:
-    """Read a sink's settings, but those of its connection. Raises ConfigError."""
+    """Read a sink's settings, except those of its connection. Raises ConfigError."""
     parsed = KEYS.parse(_in_these_words(config))
     for problem in not_built(config):
         raise problem
@@ -225,14 +227,14 @@ def sink_settings(config: Config) -> SinkSettings:
     for problem in _problems(found):
         raise problem
     check_names(PK_FIELDS, found.pk_fields, "write the columns' own names")
-    if not (config.get("transforms") or "").strip():  # which may rename topics
+    if not (config.get("transforms") or "").strip():  # transformations may rename topics
         for topic in filter(None, (one.strip() for one in (config.get("topics") or "").split(","))):
             found.table_of(topic)
     return found
 
 
 def not_built(config: Config) -> list[ConfigError]:
-    """Every key of other JDBC sinks that asks for other rows than this one writes."""
+    """Return an error for every key of other JDBC sinks that asks for other rows than this one writes."""
     return [
         ConfigError.for_value(key, text, f"not built here: {does}", fix=fix)
         for key, (same, does, fix) in _OTHERWISE.items()
@@ -241,7 +243,7 @@ def not_built(config: Config) -> list[ConfigError]:
 
 
 def _in_these_words(config: Config) -> Config:
-    """What Aiven's fork of Confluent's connector calls otherwise, and means the same by."""
+    """Rename the keys and values for which Aiven's fork of Confluent's connector has other names."""
     found = dict(config)
     if (config.get(INSERT_MODE) or "").strip().lower() == "multi":
         found[INSERT_MODE] = InsertMode.INSERT.value
@@ -254,7 +256,7 @@ def _in_these_words(config: Config) -> Config:
 
 
 def warnings(config: Config) -> list[FieldViolation]:
-    """Keys that are there and have no effect, each with why."""
+    """Return warnings about keys without effect, with the reason."""
     own = {*KEYS.keys, *_WITHOUT_EFFECT, *_OTHERWISE, _QUOTE_BOOLEAN}
     return [
         *(FieldViolation(key, f"{key} has no effect: {why}", "leave it out")
@@ -295,8 +297,9 @@ def _zone_of(field: str, value: Any) -> tzinfo:
 
 
 def _parts_of(text: str) -> list[str]:
-    """The parts of a name between dots, of which each may be in quotes, as Java reads it; one that is empty where a
-    quote is not closed, or more stands behind it."""
+    """Split a name at dots; each part may be quoted, as in Java. A part is empty if its quote is not closed, or text
+    follows the quote.
+    """
     parts: list[str] = []
     while found := _PART.match(text):
         in_quotes, plain, dot = found.groups()

@@ -1,4 +1,4 @@
-"""Catalog entry of a table that a sink writes to: its kind, its columns, and how its keys are compared.
+"""Catalog entry of a table that a sink writes to: its kind, its columns, and the comparison of its keys.
 
 Owns the queries of the catalog. Creating and altering tables, and statements: `tables`.
 
@@ -90,58 +90,61 @@ WHERE lower(c.relname) = lower(%s) AND c.relkind IN ('r', 'p', 'v', 'f')
     AND CASE WHEN %s = '' THEN pg_catalog.pg_table_is_visible(c.oid) ELSE lower(n.nspname) = lower(%s) END
 """
 _NO_TABLES = {"S": "a sequence", "i": "an index", "I": "an index", "c": "a composite type", "m": "a materialized view"}
-"""What may have a table's name and takes no rows, by `relkind`."""
+"""Relations that may have a table's name and accept no rows, by `relkind`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column that is there."""
+    """An existing column."""
 
     type: str
-    """As SQL names it."""
+    """The column's SQL name."""
     is_array: bool
     is_always_generated: bool
     """`GENERATED ALWAYS AS IDENTITY`."""
     is_computed: bool
     """`GENERATED ALWAYS AS (expression)`."""
     has_default: bool
-    """Of any kind: rows that do not name the column may get a value that depends on their order."""
+    """An identity of any kind: rows without a value for the column may get one that depends on their order."""
     key: KeyType
-    """What two keys of it have to be compared as."""
+    """Type for comparing two of its keys."""
     collate: str
-    """What its definition says of its collation, as SQL has it; empty = the type's own."""
+    """Its COLLATE clause; empty = the type's default."""
     equals: str
-    """The operator of its type's equality, wherever that is."""
+    """Its type's equality operator, with its schema."""
     base: str
-    """Its type as SQL names it, a domain's what it is made of."""
+    """Its type in SQL, with a domain resolved to its base type."""
     compared_as: str
-    """A cast to that type where the column is of a domain: not all types have operators that take domains of them."""
+    """A cast to that type if the column has a domain type: not all types have operators that accept their
+    domains.
+    """
     delimiter: str
-    """Between the elements, where it is an array."""
+    """Separator of elements, if it is an array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is there."""
+    """An existing table."""
 
     sql: str
-    """As SQL names it, found by the search path."""
+    """The table's SQL name, found by the search path."""
     takes_copy: bool
-    """It is no view, no policy chooses its rows, and no rule puts another statement in an INSERT's place."""
+    """It is no view, has no row security policy, and no rule replaces an INSERT."""
     is_plain: bool
-    """It is neither partitioned nor has triggers but those of its constraints."""
+    """It is not partitioned, and has only the triggers of its constraints."""
     is_strict: bool
-    """Which rows a write finds may depend on more than the equality of keys: a view, a unique index with another
-    equality than its columns' own, a deletion that reaches other rows of the table, or a trigger whose code names the
-    table or, if it may change a row, a column of a key."""
+    """The rows that a write finds may depend on more than equal keys: the table is a view, a unique index has another
+    equality than its columns, a deletion affects other rows of the table, or a trigger's code names the table or, if it
+    may change a row, a key column.
+    """
     columns: Mapping[str, TableColumn]
 
 
 def looked_up(connection: Connection, name: TableName) -> Table | None:
-    """The table of that name, found by the search path; None = there is none.
+    """Return the table of that name, found by the search path; None = it does not exist.
 
     Raises:
-        ConfigError: something else has the name.
+        ConfigError: another kind of object has the name.
         psycopg.Error: the server's.
     """
     row = connection.execute(_TABLE, (name.sql,)).fetchone()
@@ -158,14 +161,17 @@ def looked_up(connection: Connection, name: TableName) -> Table | None:
 
 
 def called_alike(connection: Connection, name: TableName) -> str:
-    """A table whose name has the same letters in another case, as SQL names it; "" = there is none. Raises
-    psycopg.Error."""
+    """Return the SQL name of a table whose name differs only in case; "" = there is none. Raises
+    psycopg.Error.
+    """
     row = connection.execute(_ALIKE, (name.table, name.schema, name.schema)).fetchone()
     return "" if row is None else row[0]
 
 
 def _column(row: Sequence[Any], is_utf8: bool) -> TableColumn:
-    """From a row of `_COLUMNS`, but for the name. A server with another encoding may take two texts for one."""
+    """Build a column from a row of `_COLUMNS`, without the name. A server with another encoding may treat
+    two texts as one.
+    """
     *plain, type_name, typmod, compares_bytes, collate, equals, base, compared_as, delimiter = row
     key = KeyType(type_name, typmod, compares_bytes and is_utf8)
     kind, is_array, is_always_generated, is_computed, has_default = plain

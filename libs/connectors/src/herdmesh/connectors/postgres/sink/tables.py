@@ -1,7 +1,7 @@
 """Tables of a sink: their columns, creating and altering them, and the statements for each shape of rows.
 
-Owns the cache of tables within one session, and the temporary staging tables that rows pass through on their way to a
-merge. Which rows: `rows`; types of created columns: `types`.
+Owns the cache of tables within one session, and the temporary staging tables for merges. Which rows: `rows`; types of
+created columns: `types`.
 
     insert    COPY into the table (through a staging table where PostgreSQL does not copy: views, row security)
     upsert    COPY into a staging table, INSERT ... SELECT ... ON CONFLICT DO UPDATE; or, where no key exists yet, COPY
@@ -43,7 +43,7 @@ from herdmesh.sdk import ConfigError, DataError, RetriableError, Schema
 
 STAGES_MAX = 50
 SHAPES_MAX = 1_000
-"""Of one session: records without schemas may name ever other columns."""
+"""Maximum per session: records without schemas may have new columns all the time."""
 _FLOATS = ("float4", "float8", "_float4", "_float8")
 _TAKES = {
     **dict.fromkeys(("int2", "int4", "int8", "oid"), Takes.INTEGERS),
@@ -51,41 +51,42 @@ _TAKES = {
     **dict.fromkeys(("timetz", "timestamptz"), Takes.ZONED_TIMES),
     "bytea": Takes.BYTES,
 }
-"""By a type's name, as `KeyType` has it."""
+"""By a type's name in `KeyType`."""
 _SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _SORTED_AT_ONCE = ("smallint", "integer", "bigint", "uuid")
-"""Types that are compared without a collation, in a machine word or two."""
+"""Types that are compared without a collation, in one or two machine words."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """How rows of one shape get into one table."""
+    """Statements that write rows of one shape to one table."""
 
     forms: tuple[Form, ...]
-    """Of each column's values."""
+    """Form of each column's values."""
     copy: str = ""
     """Empty: there is nothing to write."""
     merge: str = ""
-    """From the stage to the table; empty = `copy` is into the table."""
+    """From the stage to the table; empty = `copy` writes to the table."""
     clear: str = ""
-    """Empties the stage, which a commit does by itself."""
+    """Empties the stage; a commit does it, too."""
     straight: str = ""
-    """A COPY of the same rows into the table, which does what `copy` and `merge` do if it succeeds after `proof` in the
-    same transaction; empty = there is none."""
+    """A COPY of the same rows to the table, with the result of `copy` and `merge` if it succeeds after `proof` in the
+    same transaction; empty = not possible.
+    """
     proof: str = ""
-    """The merge of no row at all."""
+    """The merge of no row."""
     absent: str = ""
-    """How many of the stage's rows the table has not, where all must be there; empty = they need not be."""
+    """Query for the number of staged rows that the table lacks, if all must exist; empty = they need not."""
     keys: tuple[KeyColumn, ...] = ()
-    """Of the shape's key columns; empty where there is no table."""
+    """The shape's key columns; empty if there is no table."""
     is_strict: bool = False
-    """The table's."""
+    """`is_strict` of the table."""
 
 
 class Tables:
-    """The tables of one session. It may be in a transaction only where all that is asked for is remembered."""
+    """The tables of one session. In a transaction only cached results may be requested."""
 
     def __init__(self, connection: Connection, settings: SinkSettings) -> None:
         self._connection = connection
@@ -95,7 +96,7 @@ class Tables:
         self._stages: dict[tuple[tuple[str, str], ...], str] = {}
 
     def trim(self) -> None:
-        """Forget statements, and drop stages, when they are too many."""
+        """Discard statements, and drop stages, when there are too many."""
         if len(self._statements) > SHAPES_MAX or len(self._stages) > STAGES_MAX:
             self._statements.clear()
             if self._stages:
@@ -103,12 +104,14 @@ class Tables:
                 self._stages.clear()
 
     def statements(self, topic: str, shape: Shape) -> Statements:
-        """How rows of the shape are written into the topic's table, which is made or evolved as the config allows.
+        """Return the statements that write rows of the shape to the topic's table; creates or evolves the
+        table as configured.
 
         Raises:
-            ConfigError: the table is missing, and is not to be made, or cannot be.
-            DataError: it has not all the columns, and is not to get them, or cannot; or no table is called like a
-                topic that a transformation made.
+            ConfigError: the table is missing, and the config forbids creating it, or it is not possible.
+            DataError: columns are missing, and the config forbids adding them, or it is not possible; or a
+            transformation made
+                a topic name that cannot be a table name.
             psycopg.Error: the server's.
         """
         found = self._statements.get((topic, shape))
@@ -122,15 +125,15 @@ class Tables:
         return found
 
     def key_stage(self, topic: str, shape: Shape) -> str:
-        """A temporary table for keys of the shape, in a table that is there: `place`, then `k0`, `k1`, ..."""
+        """Return a temporary table for keys of the shape, in an existing table: `place`, then `k0`, `k1`, ..."""
         columns = [self._tables[topic].columns[column.name] for column in shape.keys]
         kinds = [("place", "integer"), *((f"k{at}", one.type + one.collate) for at, one in enumerate(columns))]
         return self._stage(tuple(kinds))
 
     def same_keys(self, stage: str, keys: Sequence[Texts]) -> Keys:
-        """Which of these keys, a column of texts each, are the same to the database. `stage`: `key_stage`'s.
+        """Find which of these keys, a column of texts each, are equal in the database. `stage`: from `key_stage`.
 
-        Raises psycopg.Error: the server's, as of a text that is none of the column's type.
+        Raises psycopg.Error of the server, for instance for a text that is invalid for the column's type.
         """
         names = ", ".join(f"k{at}" for at in range(len(keys)))
         places: Texts = [str(at) for at in range(len(keys[0]))]
@@ -147,7 +150,7 @@ class Tables:
         return Keys(without_nulls(identities, keys), images)
 
     def _table(self, topic: str, shape: Shape) -> Table | None:
-        """None: it is missing, and is made when there is something to write, not to delete."""
+        """Return the table; None: it is missing, and is created for rows to write, not for rows to delete."""
         table = self._tables.get(topic)
         if table is None:
             name = self._name_of(topic)
@@ -168,7 +171,9 @@ class Tables:
         return table
 
     def _name_of(self, topic: str) -> TableName:
-        """Raises ConfigError; DataError, where only a transformation can have made the topic of the record."""
+        """Return the table's name. Raises ConfigError; DataError if only a transformation can have made the
+        record's topic.
+        """
         try:
             return self._settings.table_of(topic)
         except ConfigError as error:
@@ -208,7 +213,7 @@ class Tables:
         _log.info("made table %s", name)
 
     def _evolved(self, topic: str, table: Table, shape: Shape, missing: Sequence[Column]) -> Table:
-        """The table with these columns. Raises as `statements`."""
+        """Add these columns to the table. Raises like `statements`."""
         names = ", ".join(column.name for column in missing)
         _refuse_other_case(table, shape, missing)
         if not self._settings.auto_evolve:
@@ -269,9 +274,9 @@ class Tables:
         return replace(staged, merge=merge, straight=f"COPY {table.sql} ({columns}) FROM STDIN", proof=proof)
 
     def _kept(self, table: Table, made: Statements, shape: Shape) -> Statements:
-        """Where a record says that some of its columns did not change, an upsert of its others is an update: the row is
-        there, or else nothing can be said of it. (An INSERT is refused for a column that may not be null, even where
-        ON CONFLICT would only update.)"""
+        """If a record marks some of its columns as unchanged, replace an upsert of the others by an update: the row
+        must exist. (An INSERT is refused for a column that may not be null, even where ON CONFLICT would only update.)
+        """
         if not shape.keeps or self._settings.insert_mode is not InsertMode.UPSERT:
             return made
         there = [table.columns[column.name] for column in shape.columns]
@@ -287,7 +292,9 @@ class Tables:
         return replace(made, copy=copy, merge=merge, clear=clear, straight="", proof="", absent=absent)
 
     def _stage(self, columns: tuple[tuple[str, str], ...]) -> str:
-        """A temporary table with these columns, in this order, and no constraint: the table's own decide."""
+        """Return a temporary table with these columns, in this order, and without constraints, which the
+        target table has.
+        """
         stage = self._stages.get(columns)
         if stage is None:
             stage = f"pg_temp.herdmesh_stage_{len(self._stages)}"
@@ -298,7 +305,7 @@ class Tables:
 
 
 def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
-    """Raises DataError for columns that are to be written and take no value."""
+    """Raise DataError for columns to write that do not accept values."""
     written = () if shape.deletes else shape.columns
     named = [
         column.name for column in written
@@ -312,8 +319,9 @@ def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
 
 
 def _refuse_other_case(table: Table, shape: Shape, missing: Sequence[Column]) -> None:
-    """Raises DataError for a column that the table has in other letters: a second one would part its values. Not where
-    the record itself has both."""
+    """Raise DataError for a column that the table has in another case: a second column would divide its values. No
+    error if the record has both.
+    """
     named = {column.name for column in shape.columns}
     others = {name.lower(): name for name in table.columns if name not in named}
     for column in missing:
@@ -335,8 +343,9 @@ def _form(column: Column, known: TableColumn, settings: SinkSettings) -> Form:
 
 
 def _sorting(table: Table, shape: Shape) -> str:
-    """Rows that are merged in their index's order find it in the server's cache: a fifth less of its time for updates
-    of keys at random. Only where sorting costs little, and nothing can tell in which order rows were made."""
+    """Return an ORDER BY for the merge. Rows merged in their index's order find it in the server's cache, which saves a
+    fifth of its time for updates of random keys. Only if sorting is cheap, and nothing depends on the order of inserts.
+    """
     named = {column.name for column in shape.columns}
     tells = not table.is_plain or any(
         column.has_default for name, column in table.columns.items() if name not in named
@@ -347,7 +356,7 @@ def _sorting(table: Table, shape: Shape) -> str:
 
 
 def _merge(table: Table, rows: str, stage: str, shape: Shape, settings: SinkSettings) -> str:
-    """`rows`: what an INSERT selects."""
+    """`rows`: the columns and source of the INSERT's SELECT."""
     columns, keys = _names(shape.columns), _names(shape.keys)
     same = _same(table, shape)
     others = [_name(column) for column in shape.columns if not column.is_key]
@@ -367,7 +376,7 @@ def _merge(table: Table, rows: str, stage: str, shape: Shape, settings: SinkSett
 
 
 def _same(table: Table, shape: Shape) -> str:
-    """That a row of the table has the key of one in the stage."""
+    """Return the condition that a row of the table has the key of a row in the stage."""
     columns = [(_name(one), table.columns[one.name]) for one in shape.keys]
     return " AND ".join(
         f"target.{name}{known.compared_as} {known.equals} stage.{name}{known.compared_as}" for name, known in columns
@@ -375,8 +384,9 @@ def _same(table: Table, shape: Shape) -> str:
 
 
 def _definition(column: Column, zone: tzinfo, *, of_new_table: bool) -> str:
-    """Type, default and constraint of a column that is made. One that is added may be null: of rows that are there it
-    is."""
+    """Return type, default and constraint of a column to create. An added column is nullable, because
+    existing rows have null.
+    """
     schema = column.schema
     assert schema is not None
     _refuse_name(column)

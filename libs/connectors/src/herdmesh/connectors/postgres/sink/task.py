@@ -4,11 +4,11 @@ Owns the session, the transactions, and finding the records of a batch that the 
 text: `texts`; tables and statements: `tables`; when upserts are copied directly: `direct_copy`; the ledger: `ledger`,
 `engine.sql_ledger`.
 
-A batch is first written as a whole. Where the server refuses a value or a constraint, the transaction is restarted and
-the batch is halved, each half under a savepoint, until the refused records are found: they are reported as bad records,
-the others are written, and the ledger moves past all of them.
+A batch is first written as a whole. If the server refuses a value or a constraint, the transaction is restarted and
+the batch is bisected, each half under a savepoint, until the refused records are found: they are reported as bad
+records, the others are written, and the ledger moves past all of them.
 
-Invariant: the rows of a batch and the ledger's row behind it commit together or not at all; a bad record is safe in the
+Invariant: the rows of a batch and the ledger's row after it commit together or not at all; a bad record is safe in the
 dead letter queue before that.
 """
 
@@ -54,10 +54,12 @@ from herdmesh.sdk import (
 )
 
 IDLE_TIMEOUT = b"SET idle_in_transaction_session_timeout = '90s'"
-"""The server ends a session that stands still amid a transaction; dead letters are waited for in one, up to 60 s."""
+"""The server ends a session that is idle in a transaction for this time; waiting for dead letters in
+one takes up to 60 s.
+"""
 PLAIN_MONEY = b"SET lc_monetary = 'C'"
-"""1234.50 is a thousand and more to `money`, and no hundred thousand, whatever the database's language."""
-#: A table is another than it was when this session looked.
+"""1234.50 is 1,234.5 to `money`, and not 123,450, whatever the database's language."""
+#: Errors of a table that changed since this session read its catalog entry.
 _OUTDATED = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidColumnReference)
 
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -66,7 +68,7 @@ _Write = tuple[Write, Statements]
 
 
 class PostgresSinkTask(LedgerSinkTask):
-    """One task, one session."""
+    """One task, with one session."""
 
     _connection: Connection | None = None
 
@@ -74,7 +76,7 @@ class PostgresSinkTask(LedgerSinkTask):
         self._settings = sink_settings(config)
         self._where = connection_settings(config)
         self._run_id = context.run_id
-        # With errors.tolerance=all alone nobody is told of a bad record, and it is left out all the same.
+        # With errors.tolerance=all and no reporter, a bad record is skipped without a report.
         self._reporter = context.reporter or (context.errant if context.tolerates_errors else None)
         self._reader = Reader(self._settings)
         self._ledger = ledger_of(self._current, self._settings.ledger, context.connector, context.run_id)
@@ -92,7 +94,7 @@ class PostgresSinkTask(LedgerSinkTask):
 
     def put(self, batch: SinkBatch) -> None:
         if not len(batch):
-            return  # `advance` moves the row past what was left out
+            return  # `advance` moves the row past filtered records
         with self._session(f"records of {batch.topic} cannot be written") as connection:
             self._tables.trim()
             try:
@@ -117,7 +119,7 @@ class PostgresSinkTask(LedgerSinkTask):
 
     @contextmanager
     def _session(self, doing: str) -> Generator[Connection]:
-        """The session, made anew where it was lost. Errors of the server become errors of Connect's."""
+        """Yield the session, reopened if it was lost. Translates the server's errors to Connect's."""
         try:
             with waits.on(server(self._where), f"no answer yet, without which {doing}"):
                 yield self._connected()
@@ -142,7 +144,7 @@ class PostgresSinkTask(LedgerSinkTask):
             connection.execute(LOCK_TIMEOUT)
             connection.execute(IDLE_TIMEOUT)
             connection.execute(PLAIN_MONEY)
-            # The one before may live on at the server, and hold the row: its transaction is over only when it is.
+            # The previous session may still exist at the server and lock the row; its transaction ends only with it.
             end_sessions(connection, [self._run_id])
             self._connection = connection
             ensure_table(connection, self._settings.ledger, self._ledger)
@@ -155,7 +157,7 @@ class PostgresSinkTask(LedgerSinkTask):
         return connection
 
     def _current(self) -> Connection:
-        """The session as it is: a new one would be outside of the transaction that is under way."""
+        """Return the present session: a new one would be outside of the open transaction."""
         assert self._connection is not None
         return self._connection
 
@@ -179,7 +181,7 @@ class PostgresSinkTask(LedgerSinkTask):
         failpoints.hit("after-target-commit")
 
     def _write_straight(self, connection: Connection, batch: SinkBatch, writes: Sequence[_Write]) -> bool:
-        """False: a key may be there already; nothing was written."""
+        """Write the batch by direct COPY. False: a key may exist already; nothing was written."""
         try:
             self._write_all(connection, batch, writes, {}, straight=True)
         except psycopg.Error as error:
@@ -202,7 +204,9 @@ class PostgresSinkTask(LedgerSinkTask):
             if not self._moved(batch):
                 return
             _run(connection, writes, set(), straight=straight)
-            if refused:  # deferred constraints speak before anybody is told, who would be told again
+            if (
+                refused
+            ):  # check deferred constraints before reporting, because a failure here would lead to a second report
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
             self._give_up(batch, refused)
             failpoints.hit("before-target-commit")
@@ -210,8 +214,9 @@ class PostgresSinkTask(LedgerSinkTask):
     def _write_most(
         self, connection: Connection, batch: SinkBatch, refused: dict[int, Exception], *, deferred: bool
     ) -> None:
-        """Write the batch without the records that the server refuses. `deferred`: constraints that wait for the end
-        wait for it; one that is broken then raises, and does not say by which record."""
+        """Write the batch without the records that the server refuses. `deferred`: deferred constraints are checked at
+        the end; a violation then raises without naming the record.
+        """
         with connection.transaction():
             if not self._moved(batch):
                 return
@@ -225,7 +230,7 @@ class PostgresSinkTask(LedgerSinkTask):
             failpoints.hit("before-target-commit")
 
     def _moved(self, batch: SinkBatch) -> bool:
-        """Move the ledger's row. What the server says of it is never a record's fault."""
+        """Move the ledger's row. Its errors are never attributed to a record."""
         try:
             return self._ledger.move(batch)
         except _OUTDATED:
@@ -241,7 +246,7 @@ class PostgresSinkTask(LedgerSinkTask):
         refused: dict[int, Exception],
         used: set[str],
     ) -> None:
-        """Write the records at these places, all that can be. Those before them are written."""
+        """Write as many of the records at these places as possible. Records before them are written."""
         if not places:
             return
         groups: list[_Group] = []
@@ -260,7 +265,9 @@ class PostgresSinkTask(LedgerSinkTask):
             self._halve(connection, batch, places[middle:], refused, used)
 
     def _prepared(self, batch: SinkBatch, places: Sequence[int], refused: dict[int, Exception]) -> list[_Group]:
-        """The rows of the records at these places, and their texts. Those that cannot be rows go to `refused`."""
+        """Return the rows of the records at these places, and their texts. Records that cannot be rows are
+        added to `refused`.
+        """
         found: list[_Group] = []
         try:
             for rows in self._reader.read(batch, places):
@@ -276,7 +283,7 @@ class PostgresSinkTask(LedgerSinkTask):
         return self._prepared(batch, good, refused) if good else []
 
     def _ordered(self, topic: str, groups: list[_Group]) -> list[_Write]:
-        """Raises psycopg.Error: the server cannot tell which keys are the same."""
+        """Return the writes in order. Raises psycopg.Error if the server cannot determine equal keys."""
         inserts = self._settings.insert_mode is InsertMode.INSERT
         keys = self._keys(topic, groups) if needs_keys(groups, inserts=inserts) else []
         is_strict = any(self._tables.statements(topic, rows.shape).is_strict for rows, _ in groups)
@@ -284,9 +291,9 @@ class PostgresSinkTask(LedgerSinkTask):
         return [(write, self._tables.statements(topic, write.shape)) for write in writes]
 
     def _keys(self, topic: str, groups: list[_Group]) -> list[Keys]:
-        """The keys of each group: by their texts where these are proof, else as the database has them."""
+        """Return the keys of each group: by their texts if these prove identity, else from the database."""
         found: list[Keys] = []
-        #: groups of which one at least has to be asked for, by the names of their key columns.
+        #: groups to query if one of them is not proven, by the names of their key columns.
         asked: dict[tuple[str, ...], list[int]] = {}
         named = [tuple(column.name for column in rows.shape.keys) for rows, _ in groups]
         for (rows, written), names in zip(groups, named, strict=True):
@@ -309,7 +316,7 @@ class PostgresSinkTask(LedgerSinkTask):
         return found
 
     def _give_up(self, batch: SinkBatch, refused: Mapping[int, Exception]) -> None:
-        """Have the records told and put aside. Raises DataError, or RecordError, where the config says to fail."""
+        """Report the refused records. Raises DataError, or RecordError, if the config requires a failure."""
         for place, error in sorted(refused.items()):
             if self._reporter is None:
                 at = f"{batch.original_topic}-{batch.partition} at offset {batch.offsets[place]}"
@@ -320,7 +327,7 @@ class PostgresSinkTask(LedgerSinkTask):
 
 
 def _texts_of(rows: Rows, statements: Statements) -> list[Texts]:
-    """The texts of rows, by column. Raises DataError, with the column, for a value that has none."""
+    """Return the texts of rows, by column. Raises DataError, with the column, for a value without a text."""
     found: list[Texts] = []
     for column, values, form in zip(rows.shape.columns, rows.values, statements.forms, strict=True):
         try:
@@ -331,7 +338,7 @@ def _texts_of(rows: Rows, statements: Statements) -> list[Texts]:
 
 
 def _translated(error: psycopg.Error, doing: str) -> ConnectError:
-    """As `translated`; where the table takes no upsert, with what it has to have for that."""
+    """Like `translated`; if the table does not support the upsert, with the requirement as the fix."""
     found = translated(error, doing, field=TABLE_NAME_FORMAT)
     if not isinstance(found, ConfigError) or "ON CONFLICT" not in str(error):
         return found
@@ -347,7 +354,7 @@ def _may_go_straight(write: _Write) -> bool:
 
 
 def _run(connection: Connection, writes: Sequence[_Write], used: set[str], *, straight: bool) -> None:
-    """`used`: stages that may have rows of this transaction."""
+    """Execute the writes. `used`: stages that may have rows of this transaction."""
     with connection.cursor() as cursor:
         for write, statements in writes:
             if straight and _may_go_straight((write, statements)):
@@ -367,7 +374,7 @@ def _run(connection: Connection, writes: Sequence[_Write], used: set[str], *, st
 
 
 def _require_rows(cursor: psycopg.Cursor[tuple[Any, ...]], absent: str) -> None:
-    """Raises an error of the records where their rows are not there."""
+    """Raise a record error if rows are missing in the table."""
     row = cursor.execute(absent.encode()).fetchone()
     if row is not None and row[0]:
         raise errors.NoDataFound(
@@ -386,7 +393,7 @@ def _is_of_records(error: psycopg.Error) -> bool:
 
 
 def _hint(groups: Sequence[_Group]) -> str:
-    """Of a record that the server refuses for its bytes, which names no column then: where they are."""
+    """Return a hint to a byte that the server refuses: its error does not name the column."""
     named = [
         column.name for rows, written in groups for column, texts in zip(rows.shape.columns, written, strict=False)
         if any(text is not None and _NO_TEXT.search(text) for text in texts)

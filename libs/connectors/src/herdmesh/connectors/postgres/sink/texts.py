@@ -1,8 +1,8 @@
 r"""Texts of Connect values for PostgreSQL's `COPY ... FROM STDIN` (text format).
 
-Owns the text of each kind of value, column by column, and the lines made of columns. The server converts text to a
-column's type, as it does for literals: so a number goes into an `integer`, a `numeric` or a `text` column alike, and
-a value that does not fit is the server's error. Types of created columns: `types`.
+Owns the text of each kind of value, column by column, and the lines of a COPY. The server converts text to a column's
+type, as it does for literals: so a number goes into an `integer`, a `numeric` or a `text` column alike, and a value
+that does not fit is the server's error. Types of created columns: `types`.
 
     numbers, decimals      as they are           bytes       \x6162
     FLOAT32                its shortest text, 0.1, where the column is no float
@@ -11,13 +11,13 @@ a value that does not fit is the server's error. Types of created columns: `type
     arrays                 {1,2,"a b",NULL}      Timestamp   2024-02-29 13:00:00.123+00:00, in `db.timezone`
     structs, maps, lists   JSON
 
-The column's type counts where a text would mean something else to it (`Takes`): a Date or Time in a column with a time
+The column's type matters where it would give a text another meaning (`Takes`): a Date or Time in a column with a time
 zone is UTC, whatever the session's zone; 5.0 and 5.00 in an integer column are 5; a number in a column of dates,
 times or intervals is refused, as the server would read 130000 as 13:00, and any number as seconds; and in a column of
 bytes all but bytes and `\x00ff`, as it would store the characters, of Base64 too.
 
-Values of Debezium's semantic types have texts of their own where the column has the type that they mean
-(`debezium_texts`). A list is an array in a column of an array type, else JSON. A string in a json column is JSON text.
+Values of Debezium's semantic types have texts of their own if the column has the matching type (`debezium_texts`). A
+list is an array in a column of an array type, else JSON. A string in a json column is JSON text.
 
 Invariant: two values with the same text are the same to every column type.
 """
@@ -46,13 +46,13 @@ _KINDS: dict[str, frozenset[type]] = {
     "BOOLEAN": frozenset((bool,)), "BYTES": frozenset((bytes, bytearray, memoryview)),
     "FLOAT32": frozenset((float, Float32)), "FLOAT64": frozenset((float, Float32)),
 }  # fmt: skip
-"""The classes of values by the schema's type."""
+"""The Python classes of values by the schema's type."""
 _INFINITE = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
-"""As the Java driver, and the source (`types`), have them in milliseconds."""
+"""Infinity in milliseconds, as in the Java driver and the source (`types`)."""
 _NORMAL_FLOAT32_MIN = 2.0**-126
-"""From here on a float of 32 bits tells any six digits apart."""
+"""Smallest number from which a float of 32 bits distinguishes all numbers of six digits."""
 _WHOLE_DIGITS_MAX = 40
-"""More than any integer column has."""
+"""More digits than any integer column has."""
 _NULL = "\\N"
 _ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 Texts = list[str | None]
@@ -60,14 +60,14 @@ Texts = list[str | None]
 
 
 class Takes(Enum):
-    """What a column, or its elements, make of a text that may mean something else."""
+    """Kinds of columns, or elements, that give a text another meaning."""
 
     ANYTHING = auto()
     INTEGERS = auto()
     TIMES = auto()
     """Dates, times or intervals."""
     ZONED_TIMES = auto()
-    """Times with a time zone, which is the session's where the text has none."""
+    """Times with a time zone, which is the session's if the text has none."""
     BYTES = auto()
 
 
@@ -76,36 +76,38 @@ _CONVERTED: dict[Takes, frozenset[type]] = {
     Takes.ANYTHING: frozenset(), Takes.INTEGERS: frozenset((float, Float32, Decimal)), Takes.TIMES: _NUMBERS,
     Takes.ZONED_TIMES: _NUMBERS, Takes.BYTES: _NUMBERS | {bool, str},
 }  # fmt: skip
-"""The classes of values that `_converted` is for."""
+"""The Python classes of values that `_converted` handles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the values of one column are written."""
+    """Form of the values of one column."""
 
     schema: Schema | None
-    """Of the values; None = schemaless."""
+    """Schema of the values; None = schemaless."""
     is_array: bool = False
     """The column is of an array type."""
     zone: tzinfo = UTC
-    """Of timestamps."""
+    """Time zone of timestamps."""
     is_float: bool = False
-    """The column, or its elements, are `real` or `double precision`: it reads the same from any text of a number."""
+    """The column, or its elements, are `real` or `double precision`, for which any text of a number is
+    equivalent.
+    """
 
     write: Write | None = None
-    """What writes a value, or an array's element, of a semantic type of Debezium's into this column."""
+    """Function that writes a value, or an array's element, of a semantic type of Debezium's to this column."""
     delimiter: str = ","
-    """Between the elements of an array."""
+    """Separator of the elements of an array."""
     takes: Takes = Takes.ANYTHING
 
     @property
     def narrows(self) -> bool:
-        """Floats are of 32 bits, and have to be written as such."""
+        """True if floats have 32 bits, and must be written so."""
         return self.schema is not None and self.schema.type == "FLOAT32" and not self.is_float
 
 
 def texts(values: Sequence[Any], form: Form) -> Texts:
-    """The text of each value. Raises DataError for one that has none."""
+    """Return the text of each value. Raises DataError for a value without one."""
     if form.write is not None and not form.is_array:
         return [None if value is None else _written(form.write, value) for value in values]
     is_text = form.schema is None or form.schema.type == "STRING"
@@ -135,7 +137,9 @@ def texts(values: Sequence[Any], form: Form) -> Texts:
 
 
 def are_texts(values: Sequence[Any]) -> bool:
-    """Whether all values are texts, and none is null; in a quarter of the time of a look at the type of each."""
+    """Return whether all values are texts without nulls; in a quarter of the time of checking the type of
+    each.
+    """
     try:
         "".join(values)
     except TypeError:
@@ -144,10 +148,10 @@ def are_texts(values: Sequence[Any]) -> bool:
 
 
 def _check(kinds: set[type], values: Sequence[Any], schema: Schema | None) -> None:
-    """Raises DataError for a value that is none of the schema's type, where the column may have room for it.
+    """Raise DataError for a value that does not have the schema's type, because the column might accept it.
 
-    `kinds`: of the values that are not None. The server looks at the size of other integers than bytes, which go into a
-    smallint.
+    `kinds`: classes of the values that are not None. The server checks the range of integers, except bytes, which are
+    written to a smallint.
     """
     if schema is None or schema.name in LOGICAL:
         return
@@ -160,7 +164,7 @@ def _check(kinds: set[type], values: Sequence[Any], schema: Schema | None) -> No
 
 
 def _written(write: Write, value: Any) -> str:
-    """Raises DataError for a value that is none of its schema."""
+    """Return the text. Raises DataError for a value that does not have its schema's type."""
     try:
         return write(value)
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -190,8 +194,9 @@ def _text(value: Any, form: Form) -> str:
 
 
 def _converted(value: float | Decimal | str, takes: Takes) -> float | Decimal | str:
-    """A number, or a text for bytes, as the column has to be told it. Raises DataError for one that does not say what
-    it counts, or which bytes it is."""
+    """Convert a number, or a text for bytes, to what the column needs. Raises DataError for a number without a unit, or
+    a text that does not name its bytes.
+    """
     if takes is Takes.BYTES or isinstance(value, str):
         if isinstance(value, str) and (not value or value.startswith("\\x")):
             return value
@@ -220,7 +225,7 @@ def _decimal(value: Decimal) -> str:
 
 
 def _float32(value: float) -> str:
-    """The shortest text that reads as this 32-bit float; as a double it would have digits that nobody wrote."""
+    """Return the shortest text that reads as this 32-bit float; as a double it would have spurious digits."""
     for digits in range(6 if abs(value) >= _NORMAL_FLOAT32_MIN else 1, 9):
         near = float(f"{value:.{digits}g}")
         if float32(near) == value:
@@ -229,7 +234,7 @@ def _float32(value: float) -> str:
 
 
 def _by_column(values: Sequence[Any], write: Callable[[list[Any]], list[str]]) -> Texts:
-    """The texts that `write` makes of the values that are not None, and None for the others."""
+    """Return the texts that `write` returns for the values that are not None, and None for the others."""
     present = [value for value in values if value is not None]
     written = write(present)
     if len(present) == len(values):
@@ -239,15 +244,15 @@ def _by_column(values: Sequence[Any], write: Callable[[list[Any]], list[str]]) -
 
 
 def _floats32(values: list[float]) -> list[str]:
-    """`_float32` of each, in a quarter of the time."""
+    """Return `_float32` of each, in a quarter of the time."""
     from herdmesh.connectors.postgres.sink.float_texts import shortest_texts
 
     written = shortest_texts(values)
-    return list(map(_float32, values)) if written is None else written  # a double, where the schema says otherwise
+    return list(map(_float32, values)) if written is None else written  # a double, although the schema is FLOAT32
 
 
 def _date_texts(form: Form, values: list[JavaDate]) -> list[str]:
-    """`_date_text` of each, in a quarter of the time where all are of usual years."""
+    """Return `_date_text` of each, in a quarter of the time if all are in the years 1 to 9999."""
     name = None if form.schema is None else form.schema.name
     written: list[str] | None = None
     if name == DATE and form.takes is not Takes.ZONED_TIMES:
@@ -274,7 +279,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
 
 
 def _date_text(value: JavaDate, form: Form) -> str:
-    """By the schema's name; without a schema it is a point in time, as in Java."""
+    """Format a date by the schema's name; without a schema it is a point in time, as in Java."""
     name = None if form.schema is None else form.schema.name
     if value in _INFINITE:
         return _INFINITE[value]
@@ -290,13 +295,13 @@ def _date_text(value: JavaDate, form: Form) -> str:
 
 
 def _inner(form: Form) -> Form:
-    """Of the elements of an array."""
+    """Return the form of an array's elements."""
     _, of_value = Schema.inner(form.schema)
     return replace(form, schema=of_value, is_array=True)
 
 
 def _array(values: Sequence[Any], inner: Form) -> str:
-    """PostgreSQL's array literal; lists in it are further dimensions."""
+    """Return PostgreSQL's array literal; nested lists are further dimensions."""
     return "{" + inner.delimiter.join(_element(value, inner) for value in values) + "}"
 
 
@@ -322,7 +327,7 @@ def _json(value: Any, schema: Schema | None) -> str:
 
 
 def escaped(column: Texts) -> list[str]:
-    """The texts as fields of a line."""
+    """Escape the texts as fields of a line."""
     has_null = None in column
     joined = "".join(text for text in column if text is not None) if has_null else "".join(cast("list[str]", column))
     needed = [pair for pair in _ESCAPED if pair[0] in joined]
@@ -338,25 +343,26 @@ def _replaced(text: str, pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def lines(columns: Sequence[Texts]) -> bytes:
-    """The data of a COPY: a line for each place of the columns, which are of equal length, at least one.
+    """Return the data of a COPY: a line for each place of the columns, which have equal length, at least one.
 
-    What UTF-8 has no bytes for (half a surrogate pair) is written so that the server refuses it.
+    A lone surrogate, which UTF-8 cannot encode, is written so that the server refuses it.
     """
     data = _plain_lines(columns)
-    if data is None:  # with a null, or what is to be escaped
+    if data is None:  # a null, or a character to escape
         data = _joined([escaped(column) for column in columns])
     return data.encode("utf-8", "surrogatepass")
 
 
 def _joined(columns: Sequence[Sequence[str | None]]) -> str:
-    """Raises TypeError for a null."""
+    """Join the columns to lines. Raises TypeError for a null."""
     rows = map("\t".join, cast("Iterator[list[str]]", zip(*columns, strict=True)))
     return "\n".join(rows) + "\n"
 
 
 def _plain_lines(columns: Sequence[Texts]) -> str | None:
-    """The lines where there is nothing in the texts to escape; None where there is. The lines as a whole show that, in
-    a third of the time that it takes to look through each column."""
+    """Return the lines if the texts have nothing to escape, else None. Checking all lines at once takes a third of the
+    time of checking each column.
+    """
     rows, nulls = len(columns[0]), 0
     try:
         data = _joined(columns)

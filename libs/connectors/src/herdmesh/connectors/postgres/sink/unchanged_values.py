@@ -2,11 +2,11 @@
 
 Owns recognizing them. The placeholder: `unchanged_placeholder`. A sink leaves such a column of its row unchanged.
 
-The cost is one look through each column that can have a placeholder, at the speed of C: a hundredth of a millisecond or
+The cost is one search of each column that can have a placeholder, at the speed of C: a hundredth of a millisecond or
 two for a thousand texts. Columns of single numbers, dates and booleans never have one.
 
-Invariant: a value counts as a placeholder only if it equals one that a column of its schema has, or a schemaless value
-that a converter made of such a column.
+Invariant: a value counts as a placeholder only if it equals the placeholder of a column with its schema, or a
+schemaless value that a converter made of such a placeholder.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from herdmesh.connectors.postgres.unchanged_placeholder import Placeholder
 from herdmesh.sdk import Schema
 
 Found = dict[tuple[int, ...], list[int]]
-"""Rows by the columns that are unchanged in them."""
+"""Rows by their unchanged columns."""
 _NUMBERS: Final = frozenset((float, int, NoneType))
 _SCALES: Final = 100
-"""Of decimals that are told as numbers."""
+"""Maximum scale of decimals that are written as JSON numbers."""
 _NUMBER_BYTES_MIN: Final = 16
 _TEXTS: Final = frozenset((str, NoneType))
 _POINT: Final = ("x", "y", "wkb", "srid")
@@ -38,7 +38,7 @@ class Unchanged:
     def __init__(self, configured: str) -> None:
         self._placeholder = placeholder = Placeholder(configured)
         raw = placeholder.raw
-        #: as texts: itself, an hstore's, and what binary.handling.mode and JSON make of bytes.
+        #: as texts: the placeholder, that of an hstore, and the results of binary.handling.mode and JSON for bytes.
         self._texts = list(dict.fromkeys((
             placeholder.text, placeholder.hstore, base64.b64encode(raw).decode(),
             base64.urlsafe_b64encode(raw).decode(), raw.hex(),
@@ -49,8 +49,9 @@ class Unchanged:
         self._schemaless = self._schemaless_by_type()
 
     def found(self, schemas: Sequence[Schema | None], columns: Sequence[Sequence[Any]], start: int) -> Found | None:
-        """The rows that have placeholders, and those that have none (under the empty tuple), each in order; None = no
-        row has one. Columns before `start` are not looked at."""
+        """Return the rows with placeholders, and the rows without (under the empty tuple), each in order; None = no row
+        has one. Columns before `start` are skipped.
+        """
         places: dict[int, list[int]] = {}
         for at in range(start, len(columns)):
             column = columns[at]
@@ -70,7 +71,9 @@ class Unchanged:
         return found
 
     def _has_no_text(self, column: Sequence[Any]) -> bool:
-        """Whether none of the texts is in the column, in half the time of a look for each; False = it is not known."""
+        """Return whether none of the texts is in the column, in half the time of a search for each; False =
+        unknown.
+        """
         try:
             return self._set_of_texts.isdisjoint(column)
         except TypeError:  # a value that does not fit the schema, and is refused later
@@ -100,7 +103,9 @@ class Unchanged:
         return [] if found is None else [found]
 
     def _schemaless_by_type(self) -> dict[type, list[Any]]:
-        """What converters without schemas make of them: bytes and Decimals are Base64 in JSON, structs are maps."""
+        """Return the results of schemaless converters for placeholders: bytes and Decimals are Base64 in JSON,
+        structs are maps.
+        """
         raw = self._placeholder.raw
         encoded = base64.b64encode(raw).decode()
         decimal = {"scale": 0, "value": encoded}
@@ -117,13 +122,14 @@ class Unchanged:
         }
 
     def _lists_of_numbers(self, column: Sequence[Any]) -> list[Any]:
-        """Those of one element that decimal.format=NUMERIC makes of an array of Decimals."""
+        """Return the one-element lists that decimal.format=NUMERIC makes of an array of Decimals."""
         lists: list[list[Any]] = [one for one in column if type(one) is list]
         return [one for one in lists if len(one) == 1 and type(one[0]) in _NUMBERS and one[0] in self._numbers][:1]
 
     def _schemaless_numbers(self) -> frozenset[float]:
-        """What decimal.format=NUMERIC makes of Decimals: their doubles, and of whole ones the last 64 bits. Not of a
-        placeholder so short that it is a number as others."""
+        """Return the results of decimal.format=NUMERIC for placeholders of Decimals: doubles, and for integers the last
+        64 bits. Empty for a placeholder so short that ordinary numbers may equal it.
+        """
         number, found = self._placeholder.number, {float(self._placeholder.of(FLOAT64))}
         if len(self._placeholder.raw) >= _NUMBER_BYTES_MIN:
             found |= {float(f"{number}e-{scale}") for scale in range(_SCALES)} - {math.inf, -math.inf}
