@@ -40,7 +40,7 @@ OWN_KEY, OWN_KEY_PASSWORD = "https.ssl.keystore.location", "https.ssl.key.passwo
 CHECK_HOST = "https.ssl.endpoint.identification.algorithm"
 
 AIVENS, CONFLUENTS = "io.aiven.kafka.connect.http.HttpSinkConnector", "io.confluent.connect.http.HttpSinkConnector"
-"""Class names with Confluent's defaults for batches."""
+"""Class names of Aiven's and Confluent's sinks, under which their defaults for batches apply."""
 BATCH_MAX_DEFAULT = 500
 _CONNECTIONS_MAX = 64
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW

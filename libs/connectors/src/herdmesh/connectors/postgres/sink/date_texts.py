@@ -20,12 +20,12 @@ from herdmesh.connect.java import DAY_MS
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
-"""Days of the years 1 to 9999."""
+"""First and last millisecond of the years 1 to 9999, since 1970."""
 _EPOCH_ORDINAL: Final = _EPOCH.toordinal()
 _CYCLE_DAYS: Final = 146_097
 _CYCLE_YEARS: Final = 400
 _LAST_CYCLE: Final = 24
-"""Cycles of 400 years that Python's dates contain completely, from 0."""
+"""The last complete cycle of 400 years in Python's dates, counted from 0."""
 
 
 def date_texts(milliseconds: Sequence[int]) -> list[str] | None:

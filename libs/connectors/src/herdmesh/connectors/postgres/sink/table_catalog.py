@@ -98,14 +98,14 @@ class TableColumn:
     """An existing column."""
 
     type: str
-    """The column's SQL name."""
+    """Its type in SQL."""
     is_array: bool
     is_always_generated: bool
     """`GENERATED ALWAYS AS IDENTITY`."""
     is_computed: bool
     """`GENERATED ALWAYS AS (expression)`."""
     has_default: bool
-    """An identity of any kind: rows without a value for the column may get one that depends on their order."""
+    """A default of any kind, which may depend on the order of rows without a value for the column."""
     key: KeyType
     """Type for comparing two of its keys."""
     collate: str
@@ -129,7 +129,7 @@ class Table:
     sql: str
     """The table's SQL name, found by the search path."""
     takes_copy: bool
-    """It is no view, has no row security policy, and no rule replaces an INSERT."""
+    """It is no view, no row security policy applies to this user, and no rule replaces an INSERT."""
     is_plain: bool
     """It is not partitioned, and has only the triggers of its constraints."""
     is_strict: bool

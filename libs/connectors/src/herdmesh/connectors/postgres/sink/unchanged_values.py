@@ -26,7 +26,7 @@ Found = dict[tuple[int, ...], list[int]]
 """Rows by their unchanged columns."""
 _NUMBERS: Final = frozenset((float, int, NoneType))
 _SCALES: Final = 100
-"""Maximum scale of decimals that are written as JSON numbers."""
+"""Number of scales, from 0, of decimals that are written as JSON numbers."""
 _NUMBER_BYTES_MIN: Final = 16
 _TEXTS: Final = frozenset((str, NoneType))
 _POINT: Final = ("x", "y", "wkb", "srid")
@@ -127,8 +127,9 @@ class Unchanged:
         return [one for one in lists if len(one) == 1 and type(one[0]) in _NUMBERS and one[0] in self._numbers][:1]
 
     def _schemaless_numbers(self) -> frozenset[float]:
-        """Return the results of decimal.format=NUMERIC for placeholders of Decimals: doubles, and for integers the last
-        64 bits. Empty for a placeholder so short that ordinary numbers may equal it.
+        """Return the results of decimal.format=NUMERIC for placeholders of Decimals: the FLOAT64 placeholder, and,
+        unless the placeholder is so short that ordinary numbers may equal them, doubles by scale, and for integers the
+        last 64 bits.
         """
         number, found = self._placeholder.number, {float(self._placeholder.of(FLOAT64))}
         if len(self._placeholder.raw) >= _NUMBER_BYTES_MIN:
