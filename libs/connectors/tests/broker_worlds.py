@@ -1,4 +1,4 @@
-"""Worlds of the standard suite whose source is a real broker. Owns no test."""
+"""Worlds of the standard suite with a real broker as the source. Owns no test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BrokerWorld(SourceWorld):
 
 
 class OnTheBroker:
-    """The broker that worlds make their topics on."""
+    """Base class of suites that provides the broker of the worlds' topics."""
 
     @pytest.fixture
     def outside(self, kafka_bootstrap: str) -> Kafka:

@@ -1,11 +1,12 @@
-"""A receiver of HTTP requests, real sockets and all: it answers as it is told, counts, and can be killed.
+"""Receiver of HTTP requests on real sockets: it sends configured responses, counts requests, and can
+be killed.
 
-Owns the server and what it remembers. In a test's own process it answers by a function; as a process of its own
-(`python -m libs.connectors.tests.http_receiver FILE [PORT]`) it takes everything, writes each request to the
-file before it answers, and is killed like any other process.
+Owns the server and its log of requests. In the test's process a function returns the responses; as a separate process
+(`python -m libs.connectors.tests.http_receiver FILE [PORT]`) it accepts everything, writes each request to the
+file before it responds, and can be killed like any other process.
 
-Invariant: a request that was answered with success is in `taken`, in the file with the process; one line of the file is
-one request.
+Invariant: a request with a success response is in `taken`, and in the file of the separate process; one line of the
+file is one request.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from typing import Any
 
 WAIT_S = 30.0
 PEM = Path(__file__).parent / "http_receiver.pem"
-"""A certificate for 127.0.0.1 that nobody but these tests trusts, and its key."""
+"""A certificate for 127.0.0.1 that only these tests trust, and its key."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back; `hangs`: nothing at all, until the receiver ends; `breaks`: the connection is closed."""
+    """The response; `hangs`: send nothing until the receiver stops; `breaks`: close the connection."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
@@ -48,28 +49,28 @@ class Received:
     method: str
     path: str
     headers: Mapping[str, str]
-    """Names in small letters."""
+    """Names in lower case."""
     body: bytes
-    """Not compressed any more."""
+    """Decompressed."""
 
     @property
     def offsets(self) -> list[int]:
-        """Of its records, in their order."""
+        """Offsets of the request's records, in order."""
         return offsets_of(self.headers["herdmesh-offsets"])
 
     @property
     def partition(self) -> tuple[str, int]:
-        """Where its records are from."""
+        """Source partition of the request's records."""
         _, topic, number, _ = self.headers["idempotency-key"].split("/")
         return topic, int(number)
 
     def values(self) -> list[Any]:
-        """Of a body of one JSON a line."""
+        """Values in a body with one JSON value per line."""
         return [json.loads(line) for line in self.body.splitlines()]
 
 
 def offsets_of(text: str) -> list[int]:
-    """The offsets of a header `Herdmesh-Offsets`."""
+    """Return the offsets in a header `Herdmesh-Offsets`."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -78,7 +79,7 @@ def offsets_of(text: str) -> list[int]:
 
 
 class Receiver:
-    """In this process. `answer` is called for each request, from any thread."""
+    """Receiver in this process. `answer` is called for each request, from any thread."""
 
     def __init__(
         self, answer: Callable[[Received], Answer] = lambda _: Answer(), *, port: int = 0, tls: bool = False
@@ -87,7 +88,7 @@ class Receiver:
         self.received: list[Received] = []
         self.taken: list[Received] = []
         self.busy_most = 0
-        """How many requests were under way at once, at most."""
+        """Maximum number of concurrent requests so far."""
         self._busy = 0
         self._changed = threading.Condition()
         self._over = threading.Event()
@@ -113,12 +114,12 @@ class Receiver:
         self._thread.join()
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until it holds, looked at with each request."""
+        """Wait until the condition holds; it is checked at each request."""
         with self._changed:
             assert self._changed.wait_for(is_so, WAIT_S), "it did not come"
 
     def exchange(self, request: Received) -> Answer:
-        """Remember a request, and what to answer."""
+        """Store a request, and return its response."""
         with self._changed:
             self.received.append(request)
             self._busy += 1
@@ -167,7 +168,7 @@ def _handler(exchange: Callable[[Received], Answer]) -> type[BaseHTTPRequestHand
 
 
 class ReceiverProcess:
-    """In a process of its own, which can be killed; what it took is in the file, line by line."""
+    """Receiver in a separate process, which can be killed; the file has its requests, line by line."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -175,8 +176,9 @@ class ReceiverProcess:
         self.port = 0
 
     def start(self, most: int = sys.maxsize) -> None:
-        """Begin, on the port of before if there was one; returns when it listens. It takes so many requests, says
-        nothing to the last of them, and hears no more."""
+        """Start the process, on the previous port if there was one; return when it listens. It accepts `most` requests,
+        sends no response to the last of them, and accepts no more.
+        """
         ready = self._file.with_suffix(".port")
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", __name__, str(self._file), str(self.port), str(most)]
@@ -189,7 +191,7 @@ class ReceiverProcess:
         self.port = int(ready.read_text())
 
     def kill(self) -> None:
-        """At once, whatever it does."""
+        """Kill the process at once."""
         if self._child is not None:
             self._child.send_signal(signal.SIGKILL)
             self._child.wait(WAIT_S)
@@ -199,7 +201,7 @@ class ReceiverProcess:
         return f"http://127.0.0.1:{self.port}/in"
 
     def taken(self) -> list[Received]:
-        """All it ever took; a line that was cut off by its death is none."""
+        """Return all requests that it ever accepted, without a line that its death cut off."""
         found: list[Received] = []
         for line in self._file.read_text().splitlines() if self._file.exists() else []:
             try:
@@ -211,7 +213,7 @@ class ReceiverProcess:
 
 
 def main(file: Path, port: int, most: int) -> None:
-    """Take so many requests, until killed."""
+    """Accept `most` requests, until killed."""
     lock, left = threading.Lock(), most
     with file.open("a") as out:
 

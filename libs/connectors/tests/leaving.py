@@ -1,8 +1,9 @@
-"""Values through every sink that writes files or requests, read back and compared with what they were.
+"""Round trip of values through every sink that writes files or requests, and the comparison with the
+originals.
 
-Owns the sinks, each driven without a broker, the readers, and what is the same. Owns no test.
+Owns the sinks, each driven without a broker, the readers, and the comparisons. Owns no test.
 
-Invariant: a comparison is made with plain Python, never with what the sinks themselves use.
+Invariant: a comparison uses plain Python, never the code of the sinks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _parquet: Any = pyarrow.parquet
 
 
 class Refused:
-    """An errant-record reporter that remembers offsets."""
+    """An errant-record reporter that stores offsets."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
@@ -64,7 +65,7 @@ def batch_of(values: Sequence[Any], schema: Schema | None, first: int = 0) -> Si
 
 
 Write = Callable[[Path, Sequence[SinkBatch], TaskContext], list[bytes]]
-"""Puts batches and gives the files, or the bodies of requests, that came of them."""
+"""Puts batches and returns the resulting files, or bodies of requests."""
 
 
 def files(form: str) -> Write:
@@ -128,7 +129,7 @@ def read_parquet(data: list[bytes]) -> list[Any]:
 
 
 def _plain_rows(table: Any) -> list[Any]:
-    """Rows with dates as the numbers that they are: Python's own dates end with the year 9999."""
+    """Return rows with dates as their numbers, because Python's dates end with the year 9999."""
     columns = {name: [_number(value) for value in table.column(name)] for name in table.column_names}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -149,12 +150,12 @@ def _number(scalar: Any) -> Any:
 
 
 def read_csv(data: list[bytes]) -> list[Any]:
-    """Rows of texts; what is not there is the empty text."""
+    """Return rows of texts; a missing value is the empty text."""
     return [row for one in data for row in csv.DictReader(io.StringIO(one.decode(), newline=""))]
 
 
 def same_json(read: Any, value: Any, schema: Schema | None) -> bool:
-    """Whether JSON, read with decimals, has the value."""
+    """Return whether JSON, parsed with decimals, equals the value."""
     if value is None:
         return read is None if schema is None or schema.default is None else same_json(read, schema.default, schema)
     key_schema, value_schema = Schema.inner(schema)
@@ -197,7 +198,7 @@ def _same_float(read: Any, value: float, *, is_single: bool) -> bool:
 
 
 def same_cell(cell: str, value: Any, schema: Schema | None) -> bool:
-    """Whether a cell of CSV has the value."""
+    """Return whether a CSV cell equals the value."""
     if value is None and schema is not None and schema.default is not None:
         value = schema.default
     if value is None:
@@ -216,7 +217,7 @@ def same_cell(cell: str, value: Any, schema: Schema | None) -> bool:
 
 
 def same_arrow(read: Any, value: Any, schema: Schema) -> bool:
-    """Whether a column, read with dates as numbers, has the value."""
+    """Return whether an Arrow value, with dates as numbers, equals the value."""
     value = schema.default if value is None else value
     if value is None or read is None:
         return read is value

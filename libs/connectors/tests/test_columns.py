@@ -1,4 +1,4 @@
-"""Types of Parquet columns: found in the data, widened, and no value changed."""
+"""Tests of types of Parquet columns: inferred from the data, widened, and without changed values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def table(*batches: list[Any]) -> Any:
         ([1, 1.5, False], pa.string()),
     ],
 )
-def test_a_column_gets_the_narrowest_type_that_holds_it(column: list[Any], kind: Any) -> None:
+def test_a_column_has_the_narrowest_type_for_its_values(column: list[Any], kind: Any) -> None:
     assert column_of(column).type == kind
 
 
@@ -69,7 +69,7 @@ def test_types_are_widened_over_the_batches_of_a_file(first: Any, second: Any, k
     assert both.column("f").to_pylist() == read
 
 
-def test_fields_come_and_go() -> None:
+def test_a_field_missing_in_some_rows_is_null_there() -> None:
     found = table([{"a": 1}, {"b": "x", "a": 2}], [{"c": True}])
     assert found.to_pylist() == [
         {"a": 1, "b": None, "c": None},
@@ -78,17 +78,17 @@ def test_fields_come_and_go() -> None:
     ]
 
 
-def test_rows_that_are_no_objects_go_into_a_column_of_their_own() -> None:
+def test_rows_that_are_not_objects_go_to_a_value_column() -> None:
     assert table(["text", None, 5]).to_pylist() == [{"value": "text"}, {"value": None}, {"value": "5"}]
 
 
-def test_a_field_without_any_value_is_left_out_but_no_row_is() -> None:
+def test_a_field_without_values_is_dropped_and_its_rows_are_kept() -> None:
     assert table([{"a": 1, "b": None}], [{"b": None}]).to_pylist() == [{"a": 1}, {"a": None}]
     assert table([None, {"b": None}]).to_pylist() == [{"value": None}, {"value": None}]
 
 
 @given(st.lists(rows, min_size=1, max_size=3))
-def test_every_value_can_be_read_back(batches: list[list[Any]]) -> None:
+def test_every_value_round_trips(batches: list[list[Any]]) -> None:
     found = table(*batches).to_pylist()
     given_rows: list[dict[str, Any]] = [row or {} for batch in batches for row in batch]
     assert len(found) == len(given_rows)
@@ -98,11 +98,11 @@ def test_every_value_can_be_read_back(batches: list[list[Any]]) -> None:
 
 
 def _assert_same(value: Any, read: Any) -> None:
-    """Equal, or the text of the value."""
+    """Check that the value, or its text, was read."""
     if value is None:
         assert read is None
     elif isinstance(read, str) and type(value) is int:
-        # An int may have been a double of the same value before its column became text: "0" or "0.0".
+        # An int may have become an equal double before its column became text: "0" or "0.0".
         assert read in (text_of(value), text_of(float(value)))
     elif isinstance(read, str):
         assert read == text_of(value)
@@ -112,6 +112,6 @@ def _assert_same(value: Any, read: Any) -> None:
         assert (type(read), read) == (type(value), value)
 
 
-def test_two_keys_of_one_name_are_refused() -> None:
+def test_two_keys_with_one_name_are_refused() -> None:
     with pytest.raises(DataError, match="two keys of a map have the name '1'"):
         chunk_of([{1: "a", "1": "b"}])

@@ -1,4 +1,4 @@
-"""`Datagen`: what its configuration says, when records are due, and a run that is killed and gone on with."""
+"""Tests of `Datagen`: its config, the schedule of records, and continuing after a kill."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ BASE = {"kafka.topic": "t", "quickstart": "users"}
         ({**BASE, "random.seed": "x"}, "random.seed"),
     ],
 )
-def test_what_cannot_be_used_is_named_by_its_key(config: dict[str, str], field: str) -> None:
+def test_invalid_configs_are_refused_by_key(config: dict[str, str], field: str) -> None:
     connector = Datagen()
     problems = connector.validate(config)
     assert [problem.field for problem in problems] == [field]
 
 
-def test_confluents_class_name_and_a_file(tmp_path: Path) -> None:
+def test_confluents_class_name_and_a_schema_file_are_accepted(tmp_path: Path) -> None:
     file = tmp_path / "schema.avsc"
     file.write_text(SCHEMA)
     connector = PluginRegistry([describe(Datagen)]).find(JAVA).load()
@@ -57,7 +57,7 @@ def test_confluents_class_name_and_a_file(tmp_path: Path) -> None:
     assert [one["task.id"] for one in connector.task_configs(3)] == ["0", "1", "2"]
 
 
-def test_offsets_are_looked_at() -> None:
+def test_altered_offsets_are_validated() -> None:
     partition = {"task.id": 0}
     assert Datagen().alter_offsets(BASE, [(partition, None), (partition, {"current.iteration": 7})])
     wrong: list[tuple[dict[str, Any] | None, dict[str, Any] | None]] = [
@@ -68,7 +68,7 @@ def test_offsets_are_looked_at() -> None:
             Datagen().alter_offsets(BASE, [bad])
 
 
-def test_a_seed_is_the_one_written_or_one_of_the_name() -> None:
+def test_the_seed_is_configured_or_derived_from_the_name() -> None:
     unset = settings_of(BASE)
     assert seed_of(unset, "one") == seed_of(unset, "one") != seed_of(unset, "two")
     assert seed_of(settings_of({**BASE, "random.seed": "-5"}), "one") == -5
@@ -99,7 +99,7 @@ def task_of(config: dict[str, str], offset: dict[str, Any] | None = None, poll_m
     return task
 
 
-def test_a_task_ends_with_its_iterations_and_asks_not_to_be_woken_soon() -> None:
+def test_a_task_ends_after_its_iterations_with_a_long_wake_time() -> None:
     task = task_of({**BASE, "max.interval": "0", "iterations": "7"}, {"current.iteration": 3}, poll_max=3)
     batches = [task.poll(), task.poll()]
     assert [(len(one), one.source_offset) for one in batches if one is not None] == [
@@ -110,7 +110,7 @@ def test_a_task_ends_with_its_iterations_and_asks_not_to_be_woken_soon() -> None
     assert task.wake_after_ms() > 3_600_000
 
 
-def test_an_offset_of_javas_is_gone_on_from() -> None:
+def test_a_task_continues_from_javas_offset() -> None:
     java = {"task.generation": 4, "current.iteration": 1_000, "random.seed": -123}
     batch = task_of({**BASE, "max.interval": "0"}, java, poll_max=1).poll()
     assert batch is not None
@@ -130,7 +130,7 @@ def broker(kafka_bootstrap: str) -> Kafka:
 
 
 def specs(broker: Kafka, name: str, topic: str, more: dict[str, str], *, tasks: int = 1) -> list[RunSpec]:
-    """As the worker makes them: through the connector."""
+    """Return the run specs of the connector's tasks."""
     config = {"kafka.topic": topic, "quickstart": "orders", "max.interval": "0", "iterations": "12000", **more}
     connector = Datagen()
     assert not connector.validate(config)
@@ -151,7 +151,7 @@ def by_number(broker: Kafka, topic: str) -> list[tuple[bytes | None, Any]]:
 
 
 @pytest.mark.kafka
-def test_a_killed_run_is_gone_on_from_with_the_very_records_of_one_that_was_not(
+def test_a_killed_run_continues_with_the_same_records_as_an_uninterrupted_one(
     broker: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     calm, rough = broker.create_topic(tmp_topic("calm"), 1), broker.create_topic(tmp_topic("rough"), 1)
@@ -177,7 +177,7 @@ def test_a_killed_run_is_gone_on_from_with_the_very_records_of_one_that_was_not(
 
 
 @pytest.mark.kafka
-def test_tasks_share_a_topic_and_no_record(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_tasks_share_a_topic_without_equal_records(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic = broker.create_topic(tmp_topic(), 1)
     name = tmp_topic("gen")
     for spec in specs(broker, name, topic, {"quickstart": "stock_trades", "iterations": "500"}, tasks=2):

@@ -1,4 +1,6 @@
-"""What datagen makes of a schema: values that fit it and its properties, the same in whatever company, and refusals."""
+"""Tests of values generated from a schema: valid for the schema and its properties, independent of other values, and of
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def typed(kind: str, **properties: Any) -> dict[str, Any]:
 
 
 def column(kind: Any, asked: Numbers | None = None, *names: object) -> list[Any]:
-    """Values of a field of that type, each looked at whether it fits."""
+    """Return values of a field of that type, each checked against its schema."""
     columns = columns_of(schema_of(kind), *names)
     values = list(columns.makers[0](numbers() if asked is None else asked))
     field = columns.schema.fields[0].schema
@@ -84,7 +86,7 @@ EVERYTHING = json.dumps(
 
 
 def as_single(value: float) -> float:
-    """The nearest number of 32 bits."""
+    """Return the nearest 32-bit number."""
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
@@ -95,7 +97,7 @@ def rows_of(columns: Columns, asked: Numbers) -> list[list[Any]]:
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**62), st.integers(1, 20), st.integers(0, 3), st.integers(0, 2**31))
-def test_record_n_is_the_same_in_whatever_company(first: int, count: int, task: int, seed: int) -> None:
+def test_record_n_is_the_same_alone_and_in_a_batch(first: int, count: int, task: int, seed: int) -> None:
     columns = columns_of(EVERYTHING, seed, task)
     whole = rows_of(columns, numbers(first, count))
     again = columns_of(EVERYTHING, seed, task)
@@ -105,7 +107,7 @@ def test_record_n_is_the_same_in_whatever_company(first: int, count: int, task: 
             check_value(field.schema, value)
 
 
-def test_seeds_and_tasks_have_records_of_their_own() -> None:
+def test_seeds_and_tasks_have_different_records() -> None:
     text = schema_of("long")
     seen = [
         tuple(columns_of(text, seed, task).makers[0](numbers(0, 50))) for seed in range(3) for task in range(3)
@@ -114,7 +116,7 @@ def test_seeds_and_tasks_have_records_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", QUICKSTARTS)
-def test_a_quickstart_is_made_of_what_it_says(name: str) -> None:
+def test_each_quickstart_generates_valid_records_with_a_key(name: str) -> None:
     columns = columns_of(QUICKSTARTS[name].schema, 1, 0)
     structs = StructColumn(columns.schema, [make(numbers()) for make in columns.makers], MANY)
     for one in structs:
@@ -126,7 +128,7 @@ def test_a_quickstart_is_made_of_what_it_says(name: str) -> None:
 # --- properties
 
 
-def test_whole_numbers_are_of_their_range_and_of_all_of_it() -> None:
+def test_integers_cover_exactly_their_range() -> None:
     assert set(column(typed("int", range={"min": -2, "max": 3}))) == {-2, -1, 0, 1, 2}
     assert all(value >= 2**62 for value in column(typed("long", range={"min": 2**62})))
     assert all(value < -(2**30) for value in column(typed("int", range={"max": -(2**30)})))
@@ -136,7 +138,7 @@ def test_whole_numbers_are_of_their_range_and_of_all_of_it() -> None:
     assert set(column(typed("int", more={"connect.type": "int8"}, range={"min": 126}))) == {126, 127}
 
 
-def test_numbers_with_a_point_are_below_the_end_of_their_range() -> None:
+def test_floats_are_below_the_end_of_their_range() -> None:
     for kind in ("float", "double"):
         values = column(typed(kind, range={"min": 0.1, "max": 0.3}))
         assert all(0.0999 < value < 0.3 for value in values)
@@ -175,7 +177,7 @@ def test_iterations_of_other_types() -> None:
     assert column(asked, numbers(0, 2)) == [JavaDate(86_400_000), JavaDate(172_800_000)]
 
 
-def test_odds_nulls_and_options_come_as_often_as_they_should() -> None:
+def test_odds_nulls_and_options_have_the_expected_frequencies() -> None:
     assert 0.85 < sum(column(typed("boolean", odds=0.9))) / MANY < 0.95
     assert set(column(typed("boolean", odds=1.0))) == {True}
     assert 0.45 < column(["null", "int"]).count(None) / MANY < 0.55
@@ -184,7 +186,7 @@ def test_odds_nulls_and_options_come_as_often_as_they_should() -> None:
     assert max(counts.values()) < 1.3 * min(counts.values())
 
 
-def test_lengths_are_from_min_to_below_max() -> None:
+def test_lengths_are_from_min_inclusive_to_max_exclusive() -> None:
     assert {len(value) for value in column("string")} == set(range(8, 16))
     assert {len(value) for value in column(typed("bytes", length={"min": 1, "max": 3}))} == {1, 2}
     assert {len(value) for value in column(typed("string", length=4))} == {4}
@@ -196,7 +198,7 @@ def test_lengths_are_from_min_to_below_max() -> None:
     assert {frozenset(value) for value in named} == {frozenset("p"), frozenset("q"), frozenset("pq")}
 
 
-def test_decimals_and_times_are_what_connect_has_for_them() -> None:
+def test_decimals_and_times_are_connects_values() -> None:
     decimals = column({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2})
     assert all(isinstance(one, Decimal) and 0 <= one < 100 for one in decimals)
     assert {one.as_tuple().exponent for one in decimals} == {-2}
@@ -249,12 +251,12 @@ def test_decimals_and_times_are_what_connect_has_for_them() -> None:
         ("r", "contains itself"),
     ],
 )
-def test_what_is_not_built_is_refused_by_name_and_place(kind: Any, told: str) -> None:
+def test_unsupported_properties_are_refused_by_name_and_place(kind: Any, told: str) -> None:
     with pytest.raises(SchemaError, match=re.escape(told)):
         columns_of(schema_of(kind))
 
 
-def test_a_schema_that_is_none_is_refused() -> None:
+def test_an_invalid_schema_is_refused() -> None:
     for text, told in (
         ("{", "Not an Avro schema"),
         ('"int"', "the schema is of type int, and a record's"),
@@ -276,7 +278,7 @@ counts = st.sampled_from(["", "", "?", "*", "+", "{3}", "{0}", "{1,}", "{2,4}"])
 def _grouped(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     chains = st.lists(parts, min_size=1, max_size=4).map("".join)
     groups = st.lists(chains, min_size=1, max_size=3).map("|".join)
-    few = st.sampled_from(["", "?", "{2}", "{0,2}"])  # more within each other, and matching takes for ever
+    few = st.sampled_from(["", "?", "{2}", "{0,2}"])  # more nesting makes matching exponentially slow
     return st.tuples(groups, few).map(lambda one: f"({one[0]}){one[1]}")
 
 
@@ -293,7 +295,7 @@ def test_every_text_matches_its_pattern(pattern: str) -> None:
     assert made[:5] == [text_maker(pattern, "p")(numbers(at, 1))[0] for at in range(5)]
 
 
-def test_a_part_with_few_texts_has_all_of_them() -> None:
+def test_a_part_with_few_texts_generates_all_of_them() -> None:
     assert set(text_maker("^User_[1-9]$")(numbers())) == {f"User_{digit}" for digit in range(1, 10)}
     assert len(set(text_maker("[0-9]{2}(a|b)")(numbers()))) == 200
 
@@ -302,13 +304,13 @@ def test_a_part_with_few_texts_has_all_of_them() -> None:
     "pattern", ["(", ")", "a)", "[", "[]", "a**", "a+?", "*", "a{2,1}", "a{x}", "a{9999}", "a^b", "\\b", "\\1", "(?i)a",
                 "[a&&b]", "[[a]]", "[z-a]", "a\\", "((a{1000}){1000}){1000}", pytest.param("(" * 5_000, id="deep")],
 )  # fmt: skip
-def test_a_pattern_that_is_not_built_is_refused(pattern: str) -> None:
+def test_an_unsupported_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError, match="the pattern "):
         text_maker(pattern)
 
 
-def test_values_stay_what_they_are_from_version_to_version() -> None:
-    """Who goes on with an offset of an older version goes on with the same data."""
+def test_generated_values_are_stable_between_versions() -> None:
+    """A task that continues from an older version's offset must continue with the same data."""
     columns = columns_of(EVERYTHING, 42, 1)
     row = rows_of(columns, numbers(1_000_000, 1))[0]
     assert [str(value) for value in row[:20]] == [

@@ -1,5 +1,6 @@
-"""The standard suite that authors are given, applied to `Datagen`, which reads nothing: what is "written" is how many
-records each task is to make."""
+"""The standard suite for authors, applied to `Datagen`, which reads nothing: "written" means the number of records that
+each task generates.
+"""
 
 from __future__ import annotations
 

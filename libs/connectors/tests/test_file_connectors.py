@@ -1,4 +1,6 @@
-"""The file connectors against a real broker: a file through a topic into a file, resumed and in Connect's bytes."""
+"""Tests of the file connectors with a real broker: a file through a topic to a file, resumed and in
+Connect's bytes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ STRINGS = {"value.converter": "org.apache.kafka.connect.storage.StringConverter"
 
 
 def spec_of(kafka: Kafka, name: str, connector_class: str, config: dict[str, str]) -> RunSpec:
-    """As the worker makes it: through the connector."""
+    """Return the run spec of the connector's task."""
     plugin = PluginRegistry.discover().find(connector_class)
     connector = plugin.load()
     assert not connector.validate(config)
@@ -30,7 +32,7 @@ def spec_of(kafka: Kafka, name: str, connector_class: str, config: dict[str, str
 
 
 @pytest.mark.kafka
-def test_lines_travel_once_and_in_order(kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path) -> None:
+def test_lines_arrive_once_and_in_order(kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path) -> None:
     kafka = Kafka(kafka_bootstrap)
     topic, source, sink = kafka.create_topic(tmp_topic(), 1), tmp_topic("source"), tmp_topic("sink")
     read, written = tmp_path / "in.txt", tmp_path / "out.txt"

@@ -1,4 +1,4 @@
-"""Lines in and out of files, without Kafka."""
+"""Tests of reading and writing lines of files, without Kafka."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def source(path: Path, position: int | None = None, more: Mapping[str, str] | No
 
 
 def everything(task: FileStreamSourceTask) -> tuple[list[Any], int | None]:
-    """All values there are now, and the position after them."""
+    """Return all present values, and the position after them."""
     values: list[Any] = []
     position = None
     while (batch := task.poll()) is not None:
@@ -55,7 +55,7 @@ def test_complete_lines_are_sent_and_the_position_is_after_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("data", ["\u00e9\n\nb\n", "a\r\nb\rc\r\r\n\n", "a\x0bb\x85\u2028c\n"])
-def test_lines_are_texts_without_their_ends(tmp_path: Path, data: str) -> None:
+def test_values_are_lines_without_line_ends(tmp_path: Path, data: str) -> None:
     path = tmp_path / "in.txt"
     path.write_bytes(b"bad \xe2\x82\n" + data.encode())
     values, position = everything(source(path))
@@ -69,7 +69,7 @@ def test_lines_are_texts_without_their_ends(tmp_path: Path, data: str) -> None:
     st.integers(1, 5),
     st.integers(1, 8),
 )
-def test_every_line_is_sent_once_with_its_bytes_whatever_a_read_and_a_batch_have(
+def test_every_line_is_sent_once_unchanged_for_any_read_and_batch_size(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], ends: list[str], read_bytes: int, batch: int
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "in.txt"
@@ -89,7 +89,7 @@ def test_every_line_is_sent_once_with_its_bytes_whatever_a_read_and_a_batch_have
     assert at == sum(map(len, data))
 
 
-def test_a_source_goes_on_from_its_position(tmp_path: Path) -> None:
+def test_a_source_continues_from_its_position(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text("a\nb\nc\n")
     task = source(path, position=2)
@@ -97,7 +97,7 @@ def test_a_source_goes_on_from_its_position(tmp_path: Path) -> None:
     task.stop()
 
 
-def test_batches_are_at_most_as_large_as_told_and_know_their_place(tmp_path: Path) -> None:
+def test_batches_respect_the_maximum_and_have_their_own_offset(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text("".join(f"{number}\n" for number in range(10)))
     task = source(path, more={"batch.size": "4"})
@@ -108,7 +108,7 @@ def test_batches_are_at_most_as_large_as_told_and_know_their_place(tmp_path: Pat
     task.stop()
 
 
-def test_a_file_that_does_not_exist_is_waited_for(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_wait(tmp_path: Path) -> None:
     path = tmp_path / "later.txt"
     task = source(path)
     assert task.poll() is None
@@ -117,7 +117,7 @@ def test_a_file_that_does_not_exist_is_waited_for(tmp_path: Path) -> None:
     task.stop()
 
 
-def test_a_truncated_file_is_a_loss_or_read_anew(tmp_path: Path) -> None:
+def test_a_truncated_file_fails_or_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text("a\n")
     task = source(path, position=100)
@@ -136,7 +136,7 @@ def test_a_position_of_the_wrong_type_is_refused(tmp_path: Path) -> None:
         task.start({"file": str(tmp_path / "x"), "topic": "t"}, context)
 
 
-def test_the_sign_changes_when_the_file_does(tmp_path: Path) -> None:
+def test_the_sign_changes_with_the_file(tmp_path: Path) -> None:
     connector, config = FileStreamSource(), {"file": str(tmp_path / "in.txt"), "topic": "t"}
     absent = connector.sign(config)
     (tmp_path / "in.txt").write_text("a\n")
@@ -147,7 +147,7 @@ def test_the_sign_changes_when_the_file_does(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=30).map(lambda data: re.sub(rb"[^\r\n]", b"x", data)), st.integers(0, 30))
-def test_lines_do_not_depend_on_where_a_read_ends(data: bytes, at: int) -> None:
+def test_lines_do_not_depend_on_the_read_size(data: bytes, at: int) -> None:
     first, left = split_lines(data[:at])
     second, rest = split_lines(left + data[at:])
     whole, remainder = split_lines(data)
@@ -156,7 +156,7 @@ def test_lines_do_not_depend_on_where_a_read_ends(data: bytes, at: int) -> None:
     assert b"".join(whole) + remainder == data
 
 
-def test_a_line_is_text_as_it_is_and_json_otherwise() -> None:
+def test_strings_are_written_unchanged_and_other_values_as_json() -> None:
     def lines_of(values: list[Any]) -> bytes:
         return lines.lines_of(values, None, payloads())
 
@@ -183,8 +183,8 @@ def test_a_sink_file_must_be_writable(tmp_path: Path) -> None:
         assert problem.field == "file"
 
 
-def test_a_sink_writes_to_a_pipe_also_when_it_is_flushed_before_the_first_record(tmp_path: Path) -> None:
-    """What is no file cannot be made durable: the system answers EINVAL, and a commit would fail the task."""
+def test_a_sink_on_a_pipe_can_flush_before_the_first_record(tmp_path: Path) -> None:
+    """A pipe cannot be made durable: fsync fails with EINVAL, and the commit would fail the task."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""What connectors' threads wait for is said: a look that finds nothing, and what fails again and again."""
+"""Tests of waits of connectors' threads: a discovery that finds nothing, and repeated failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S = 30.0
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits are shown as after 5 s."""
+    """Show waits at once, as if after 5 s."""
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
 
 
@@ -31,7 +31,7 @@ def until(context: ConnectorContext, holds: Callable[[Wait | None], bool]) -> Wa
     return wait
 
 
-def test_a_table_list_that_matches_nothing_is_a_wait_until_a_table_comes() -> None:
+def test_an_empty_discovery_is_a_wait_until_a_table_appears() -> None:
     asked: queue.SimpleQueue[None] = queue.SimpleQueue()
     context = ConnectorContext(lambda: asked.put(None))
     found: list[str] = []
@@ -49,7 +49,7 @@ def test_a_table_list_that_matches_nothing_is_a_wait_until_a_table_comes() -> No
         looking.close()
 
 
-def test_a_look_that_fails_is_a_wait_for_what_it_looks_at() -> None:
+def test_a_failing_discovery_is_a_wait_for_its_source() -> None:
     context, away = ConnectorContext(lambda: None), list[str]()
 
     def look() -> list[str]:

@@ -1,4 +1,6 @@
-"""One attempt against a real receiver: what each outcome means, authorization, TLS, and that no secret is told."""
+"""Tests of one attempt against a real receiver: the meaning of each outcome, authorization, TLS, and
+secrets in messages.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ NOW_S = 1_000_000.0
 
 
 def send(config: dict[str, str], *, key: str = "k") -> None:
-    """One record, once."""
+    """Send one record, once."""
     settings = settings_of(config)
     batch = SinkBatch("t", 0, 5, 5, [{"a": 1}], [key], [5], [None], original_topic="t")
     client = HttpClient(settings, "c")
@@ -47,7 +49,7 @@ def answering(status: int, **headers: str) -> Callable[[Received], Answer]:
     return lambda _request: Answer(status, named, b"because  \n of that")
 
 
-def test_a_request_arrives_as_it_was_meant() -> None:
+def test_a_request_has_the_configured_method_headers_and_body() -> None:
     with Receiver() as receiver:
         send(
             {
@@ -72,7 +74,7 @@ def test_a_request_arrives_as_it_was_meant() -> None:
     assert "authorization" not in request.headers
 
 
-def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     with Receiver() as proxy, Receiver() as receiver:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("http_proxy", proxy.url)
@@ -83,13 +85,13 @@ def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 207])
-def test_success_is_success(status: int) -> None:
+def test_a_2xx_status_is_success(status: int) -> None:
     with Receiver(answering(status)) as receiver:
         send({"http.url": receiver.url})
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
-def test_what_may_work_later_is_busy(status: int) -> None:
+def test_retriable_statuses_raise_busy(status: int) -> None:
     with Receiver(answering(status, Retry_After="17")) as receiver, pytest.raises(Busy, match=f"{status}") as busy:
         send({"http.url": receiver.url + "?token=secret"})
     assert busy.value.wait_s == 17
@@ -98,7 +100,7 @@ def test_what_may_work_later_is_busy(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 413, 415, 422, 451])
-def test_another_4xx_refuses_the_record_which_is_named(status: int) -> None:
+def test_another_4xx_status_refuses_the_record_by_name(status: int) -> None:
     with Receiver(answering(status)) as receiver, pytest.raises(RequestRefused, match="record t-0@5") as refused:
         send({"http.url": receiver.url + "/${key}"})
     assert refused.value.too_large == (status == 413)
@@ -116,7 +118,7 @@ def test_another_4xx_refuses_the_record_which_is_named(status: int) -> None:
         (410, "http.url"),
     ],
 )
-def test_what_no_record_can_help_names_a_key(status: int, field: str) -> None:
+def test_statuses_that_need_another_config_name_its_key(status: int, field: str) -> None:
     with Receiver(answering(status, Location="http://127.0.0.1:9/")) as receiver:
         with pytest.raises(ConfigError) as failed:
             send({"http.url": receiver.url})
@@ -124,7 +126,7 @@ def test_what_no_record_can_help_names_a_key(status: int, field: str) -> None:
     assert failed.value.field == field
 
 
-def test_nobody_there_no_answer_and_a_broken_one_are_busy() -> None:
+def test_a_refused_connection_a_timeout_and_a_broken_connection_raise_busy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(Busy, match="no answer"):
@@ -151,12 +153,12 @@ def test_nobody_there_no_answer_and_a_broken_one_are_busy() -> None:
         (formatdate(NOW_S + 86_400, usegmt=True), RETRY_AFTER_MAX_S),
     ],
 )
-def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
+def test_retry_after_is_parsed_as_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
     assert retry_after_s(text, NOW_S) == seconds
 
 
 @pytest.mark.parametrize("mode", ["HEADER", "URL"])
-def test_a_token_is_fetched_once_and_anew_when_it_is_not_taken(mode: str) -> None:
+def test_a_token_is_fetched_once_and_again_when_refused(mode: str) -> None:
     given: list[str] = []
 
     def answer(request: Received) -> Answer:
@@ -201,7 +203,7 @@ def test_a_token_is_fetched_once_and_anew_when_it_is_not_taken(mode: str) -> Non
         (Answer(breaks=True), Busy, ""),
     ],
 )
-def test_without_a_token_nothing_is_sent(answer: Answer, raised: type[Exception], field: str) -> None:
+def test_nothing_is_sent_without_a_token(answer: Answer, raised: type[Exception], field: str) -> None:
     with Receiver(lambda _: answer) as receiver:
         with pytest.raises(raised) as failed:
             send(
@@ -218,7 +220,7 @@ def test_without_a_token_nothing_is_sent(answer: Answer, raised: type[Exception]
     assert "geheim-4" not in str(failed.value)
 
 
-def test_a_certificate_is_trusted_when_its_authority_is_named() -> None:
+def test_a_certificate_is_trusted_with_its_authority_configured() -> None:
     with Receiver(tls=True) as receiver:
         with pytest.raises(ConfigError) as failed:
             send({"http.url": receiver.url})
@@ -228,7 +230,7 @@ def test_a_certificate_is_trusted_when_its_authority_is_named() -> None:
         assert len(receiver.taken) == 1
 
 
-def test_a_file_that_is_no_pem_is_named_by_its_key(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_file_that_is_not_pem_is_refused_by_its_key(tmp_path_factory: pytest.TempPathFactory) -> None:
     store = tmp_path_factory.mktemp("tls") / "store.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed")
     for key in ("https.ssl.truststore.location", "https.ssl.keystore.location"):

@@ -1,4 +1,4 @@
-"""The HTTP sink's configuration: what it comes to, under Aiven's names and Confluent's, and what is refused by name."""
+"""Tests of the HTTP sink's config under Aiven's names and Confluent's, and of refusals by key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ URL = "https://receiver:8443/in"
 
 
 def of(**config: str) -> dict[str, str | None]:
-    """Keys with _ for a dot, and the URL unless it is given."""
+    """Return a config: _ in names stands for a dot, and the URL has a default."""
     named: dict[str, str | None] = {name.replace("_", "."): value for name, value in config.items()}
     return named if "http.api.url" in named else {"http.url": URL, **named}
 
@@ -85,7 +85,7 @@ def of(**config: str) -> dict[str, str | None]:
         ({"http.url": URL, "kafka.retry.backoff.ms": "5"}, "kafka.retry.backoff.ms"),
     ],
 )
-def test_what_cannot_be_used_is_named_by_its_key(config: dict[str, str | None], field: str) -> None:
+def test_invalid_configs_are_refused_by_key(config: dict[str, str | None], field: str) -> None:
     (problem,) = HttpSink().validate(config)
     assert problem.field == field
     assert "geheim-0" not in str(problem)
@@ -94,13 +94,13 @@ def test_what_cannot_be_used_is_named_by_its_key(config: dict[str, str | None], 
         HttpSink().start(config)
 
 
-def test_one_class_answers_to_both_java_connectors() -> None:
+def test_one_class_serves_both_java_connectors() -> None:
     registry = PluginRegistry([describe(HttpSink)])
     for name in ("HttpSink", "io.aiven.kafka.connect.http.HttpSinkConnector"):
         assert registry.find(name) is registry.find("io.confluent.connect.http.HttpSinkConnector")
 
 
-def test_aivens_configuration_means_what_it_means_there() -> None:
+def test_aivens_config_has_the_same_meaning() -> None:
     settings = settings_of(
         of(
             http_authorization_type="static",
@@ -128,7 +128,7 @@ def test_aivens_configuration_means_what_it_means_there() -> None:
     assert redacted("it was tok-123456") == "it was ***"
 
 
-def test_confluents_configuration_means_what_it_means_there() -> None:
+def test_confluents_config_has_the_same_meaning() -> None:
     settings = settings_of(
         of(
             http_api_url="http://h/${topic}?id=${key}",
@@ -165,7 +165,7 @@ def test_confluents_configuration_means_what_it_means_there() -> None:
             {"batching.enabled": "true", "request.body.format": "string", "batch.separator": r"\\|\t|"},
             500, (b"", b"\\|\t|", b"\n"), "text/plain; charset=utf-8",
         ),
-        # Under the Java connectors' names their defaults hold.
+        # The Java connectors' class names select their defaults.
         ({"connector.class": CONFLUENTS, "batch.max.size": "9"}, 9, (b"", b",", b""), "application/json"),
         (
             {"connector.class": CONFLUENTS, "batch.max.size": "9", "batch.prefix": "[", "batch.suffix": "]"},
@@ -175,7 +175,7 @@ def test_confluents_configuration_means_what_it_means_there() -> None:
         ({"connector.class": AIVENS, "batching.enabled": "true"}, 500, (b"", b"\n", b"\n"), "application/x-ndjson"),
     ],
 )  # fmt: skip
-def test_how_records_share_a_request(
+def test_batching_of_records_by_config(
     config: dict[str, str], records_max: int, framing: tuple[bytes, bytes, bytes], content_type: str
 ) -> None:
     settings = settings_of({"http.url": URL, **config})
@@ -184,11 +184,11 @@ def test_how_records_share_a_request(
     assert settings.headers["Content-Type"] == content_type
 
 
-def test_statuses_are_numbers_and_ranges() -> None:
+def test_statuses_are_numbers_or_ranges() -> None:
     assert statuses_of("k", "429, 500-502,998-") == {429, 500, 501, 502, 998, 999}
 
 
-def test_keys_without_effect_are_warned_of_and_secrets_are_marked() -> None:
+def test_keys_without_effect_have_warnings_and_secrets_are_passwords() -> None:
     warned = warnings_of(of(behavior_on_error="log", batch_separator=";", reporter_bootstrap_servers="b:1"))
     assert {one.field for one in warned} == {"behavior.on.error", "batch.separator", "reporter.bootstrap.servers"}
     assert warnings_of(of(batching_enabled="true", batch_separator=";")) == []
@@ -220,7 +220,7 @@ def test_keys_without_effect_are_warned_of_and_secrets_are_marked() -> None:
         "http://me:1#hunter2@h/${topik}",
     ],
 )
-def test_what_is_wrong_with_a_url_is_told_without_its_password(key: str, url: str) -> None:
+def test_errors_about_a_url_do_not_show_its_password(key: str, url: str) -> None:
     (found,) = HttpSink().validate({"topics": "t", key: url})
     assert found.field == key
     assert re.search("hun|ter2", str(found) + found.fix) is None

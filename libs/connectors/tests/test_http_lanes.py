@@ -1,4 +1,6 @@
-"""Lanes: order within a partition, company between them, tries, halves, and what happens when there is no room."""
+"""Tests of lanes: order within a partition, concurrency between partitions, retries, halving, and lack
+of room.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ Send = Callable[[HttpRequest], None]
 
 
 def requests(partition: int, first: int, *sizes: int) -> list[HttpRequest]:
-    """Requests of so many records each, from that offset on."""
+    """Return requests with these numbers of records, from an offset on."""
     total = sum(sizes)
     offsets = list(range(first, first + total))
     batch = SinkBatch("t", partition, first, first + total - 1, offsets, offsets, offsets, offsets, original_topic="t")
@@ -57,7 +59,7 @@ def lanes(
 
 
 class Target:
-    """What takes requests: refuses those with a bad record, is busy so often for each first offset."""
+    """Receiver that refuses requests with a bad record, and is busy a number of times for each first offset."""
 
     def __init__(self, bad: set[tuple[int, int]], busy: dict[tuple[int, int], int]) -> None:
         self._bad, self._busy = bad, dict(busy)
@@ -111,7 +113,7 @@ def test_all_but_the_bad_records_arrive_once_and_in_order(
         assert [offset for one, offset in refused if one == partition] == wrong
 
 
-def test_a_refused_batch_stays_whole_where_it_is_not_to_be_split() -> None:
+def test_a_refused_batch_is_not_halved_without_splitting() -> None:
     target = Target({(0, 1)}, {})
     with lanes(target, splits=False) as made:
         made.give(requests(0, 0, 3, 2))
@@ -121,7 +123,7 @@ def test_a_refused_batch_stays_whole_where_it_is_not_to_be_split() -> None:
     assert target.taken[0] == [3, 4]
 
 
-def test_a_body_that_is_too_large_is_halved_all_the_same() -> None:
+def test_a_body_that_is_too_large_is_halved_even_without_splitting() -> None:
     taken: list[list[int]] = []
 
     def send(request: HttpRequest) -> None:
@@ -135,7 +137,7 @@ def test_a_body_that_is_too_large_is_halved_all_the_same() -> None:
     assert taken == [[0, 1], [2], [3, 4]]
 
 
-def test_without_somebody_to_take_it_the_first_bad_record_is_the_end() -> None:
+def test_the_first_bad_record_ends_the_run_without_a_reporter() -> None:
     target = Target({(0, 3)}, {})
     with lanes(target, keeps=False) as made:
         made.give(requests(0, 0, 8))
@@ -146,7 +148,7 @@ def test_without_somebody_to_take_it_the_first_bad_record_is_the_end() -> None:
     assert target.taken[0] == [0, 1, 2]
 
 
-def test_what_the_configuration_has_wrong_ends_it_all() -> None:
+def test_a_config_error_ends_the_run() -> None:
     def send(request: HttpRequest) -> None:
         raise ConfigError("no", field="http.url")
 
@@ -156,11 +158,11 @@ def test_what_the_configuration_has_wrong_ends_it_all() -> None:
             made.drain()
 
 
-def test_partitions_go_beside_each_other_as_far_as_there_are_threads() -> None:
+def test_partitions_are_sent_concurrently_up_to_the_thread_limit() -> None:
     begun = threading.Barrier(3)
 
     def send(_request: HttpRequest) -> None:
-        begun.wait(WAIT_S)  # breaks unless three are here at once
+        begun.wait(WAIT_S)  # breaks unless three threads arrive at the same time
 
     with lanes(send, threads=3) as made:
         for partition in range(3):
@@ -168,7 +170,7 @@ def test_partitions_go_beside_each_other_as_far_as_there_are_threads() -> None:
         made.drain()
 
 
-def test_a_lane_that_waits_holds_no_thread_and_a_drain_tells_of_it() -> None:
+def test_a_retrying_lane_occupies_no_thread_and_drain_reports_it() -> None:
     sent: list[int] = []
     all_sent = threading.Event()
 
@@ -188,7 +190,7 @@ def test_a_lane_that_waits_holds_no_thread_and_a_drain_tells_of_it() -> None:
     assert sent == [0, 1, 2]
 
 
-def test_a_request_is_not_sent_again_before_the_receiver_said() -> None:
+def test_a_request_is_not_retried_before_the_requested_delay() -> None:
     sent_s: list[float] = []
 
     def send(_request: HttpRequest) -> None:
@@ -202,7 +204,7 @@ def test_a_request_is_not_sent_again_before_the_receiver_said() -> None:
     assert sent_s[1] - sent_s[0] >= 0.3
 
 
-def test_a_lane_goes_on_by_itself_once_its_receiver_is_back() -> None:
+def test_a_lane_recovers_by_itself_once_its_receiver_is_reachable() -> None:
     back, taken = threading.Event(), threading.Event()
 
     def send(_request: HttpRequest) -> None:
@@ -219,7 +221,7 @@ def test_a_lane_goes_on_by_itself_once_its_receiver_is_back() -> None:
         made.drain()
 
 
-def test_there_is_room_for_so_many_records_and_the_receiver_is_named_when_there_is_none() -> None:
+def test_a_full_lane_raises_with_the_receivers_name() -> None:
     tried = threading.Event()
 
     def send(_request: HttpRequest) -> None:
@@ -231,10 +233,10 @@ def test_there_is_room_for_so_many_records_and_the_receiver_is_named_when_there_
         assert tried.wait(WAIT_S)
         with pytest.raises(RetriableError, match="away for good"):
             made.give(requests(0, partition_lanes.LANE_RECORDS_MAX, 1))
-        made.give(requests(1, 0, 1))  # other partitions have room of their own
+        made.give(requests(1, 0, 1))  # each partition has its own room
 
 
-def test_a_receiver_that_is_only_slow_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_lane_reports_a_slow_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_lanes, "ROOM_WAIT_S", 0.05)
     go_on = threading.Event()
 
@@ -251,7 +253,7 @@ def test_a_receiver_that_is_only_slow_is_said_to_be(monkeypatch: pytest.MonkeyPa
         made.drain()
 
 
-def test_a_batch_larger_than_the_room_is_taken_when_nothing_else_waits() -> None:
+def test_a_batch_larger_than_the_room_is_accepted_when_nothing_else_waits() -> None:
     target = Target(set(), {})
     with lanes(target, threads=1) as made:
         made.give(requests(0, 0, 3 * partition_lanes.LANE_RECORDS_MAX))
@@ -259,10 +261,10 @@ def test_a_batch_larger_than_the_room_is_taken_when_nothing_else_waits() -> None
     assert len(target.taken[0]) == 3 * partition_lanes.LANE_RECORDS_MAX
 
 
-def test_a_receiver_that_fails_or_does_not_answer_is_named_though_nothing_is_drained(
+def test_a_failing_or_hanging_receiver_is_shown_as_a_wait_without_a_drain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A loop that has records drains once a minute."""
+    """A loop with records drains only once a minute."""
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
     waits.current().clear()
     answer: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
@@ -289,8 +291,8 @@ def test_a_receiver_that_fails_or_does_not_answer_is_named_though_nothing_is_dra
         assert waits.current().shown() is None
 
 
-def test_a_drain_says_what_it_waits_for_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The receiver is busy until the wait has its reason; then it takes the request, and nothing waits any more."""
+def test_a_drain_reports_its_wait_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver is busy until the wait has its reason; then it accepts the request, and the wait ends."""
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
     waits.current().clear()
     seen: list[waits.Wait] = []

@@ -1,4 +1,6 @@
-"""From batches to requests: every record once and in order, each request with the offsets it holds."""
+"""Tests of converting batches to requests: every record once and in order, each request with the
+offsets it holds.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def batch_of(
 
 
 class Refused:
-    """Remembers what no request could be made of."""
+    """Stores the records that no request could be built for."""
 
     def __init__(self) -> None:
         self.all: list[tuple[int, str]] = []
@@ -80,16 +82,16 @@ def test_each_record_is_in_one_request_in_order(
         ]
         if by_key:
             assert {request.url} == {f"http://h/{batch.keys[place]}" for place in request.places}
-    if not by_key:  # and none is smaller than it need be
+    if not by_key:  # all requests but the last are full
         assert all(len(request.places) == most for request in made[:-1])
 
 
 @given(st.lists(st.integers(0, 60), unique=True).map(sorted))
-def test_ranges_say_which_offsets(offsets: list[int]) -> None:
+def test_ranges_round_trip(offsets: list[int]) -> None:
     assert not offsets or offsets_of(ranges_text(offsets)) == offsets
 
 
-def test_a_header_of_offsets_stays_short() -> None:
+def test_the_offsets_header_stays_short() -> None:
     offsets = list(range(0, 4 * RANGES_MAX, 2))
     made = requests_of(
         batch_of(list(offsets), offsets=offsets), settings(batching_enabled="true", batch_max_size="9999"), never
@@ -103,7 +105,7 @@ def test_a_header_of_offsets_stays_short() -> None:
     assert len(largest) < 4_000
 
 
-def test_a_request_says_who_it_is_by_what_was_read() -> None:
+def test_a_request_is_identified_by_its_original_topic_and_offsets() -> None:
     batch = batch_of([1, 2, 3, 4], offsets=[7, 8, 10, 11])
     whole, rest = requests_of(batch, settings_of({"http.url": "http://h/${topic}", **BATCHED}), never)
     assert whole.url == "http://h/renamed"
@@ -141,7 +143,7 @@ def test_a_request_says_who_it_is_by_what_was_read() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_a_body_looks_like(
+def test_the_body_has_the_configured_framing(
     config: dict[str, str], values: list[Any], schema: Schema | None, bodies: list[bytes]
 ) -> None:
     chosen = settings_of({"http.url": "http://h/in", **config})
@@ -149,7 +151,7 @@ def test_what_a_body_looks_like(
     assert [request.body(chosen) for request in made] == bodies
 
 
-def test_a_compressed_body_is_the_same_bytes_each_time() -> None:
+def test_a_compressed_body_has_the_same_bytes_each_time() -> None:
     chosen = settings(http_compression="gzip")
     (request,) = requests_of(batch_of([{"a": 1}]), chosen, never)
     assert request.body(chosen) == request.body(chosen)
@@ -161,7 +163,9 @@ def test_a_compressed_body_is_the_same_bytes_each_time() -> None:
     ("choice", "sent", "refused"),
     [("ignore", ["PUT"], []), ("delete", ["PUT", "DELETE", "DELETE"], []), ("fail", ["PUT"], [1, 2])],
 )
-def test_a_record_without_a_value(choice: str, sent: list[str], refused: list[int]) -> None:
+def test_a_record_without_a_value_is_ignored_refused_or_deleted(
+    choice: str, sent: list[str], refused: list[int]
+) -> None:
     heard = Refused()
     chosen = settings_of(
         {"http.url": "http://h/${key}", "request.method": "PUT", "behavior.on.null.values": choice, **BATCHED}
@@ -174,7 +178,7 @@ def test_a_record_without_a_value(choice: str, sent: list[str], refused: list[in
         assert made[1].body(chosen) == b""
 
 
-def test_a_key_stands_in_a_url_quoted_or_not_at_all() -> None:
+def test_a_key_is_quoted_in_the_url_or_refused() -> None:
     heard = Refused()
     keys: list[Any] = ["a/b?c&d", b"\xff", 7, {"x": 1}, None, "", "..", "ok"]
     made = requests_of(batch_of(list(range(8)), keys=keys), settings_of({"http.url": "http://h/${key}"}), heard)
@@ -189,7 +193,7 @@ def test_a_key_stands_in_a_url_quoted_or_not_at_all() -> None:
     ("topic", "url"),
     [("a b", "http://h/a%20b/x"), ("\ud800", "http://h/%3F/x"), ("..", ""), (".", ""), ("", "")],
 )
-def test_a_topic_that_a_transformation_made_stands_in_a_url_quoted_or_not_at_all(topic: str, url: str) -> None:
+def test_a_transformed_topic_is_quoted_in_the_url_or_refused(topic: str, url: str) -> None:
     heard = Refused()
     batch = batch_of([1])
     batch.topic = topic

@@ -1,4 +1,6 @@
-"""`HttpSink` from a real broker to a real receiver: nothing lost, doubles that can be told, order, bad records."""
+"""Tests of `HttpSink` from a real broker to a real receiver: no loss, detectable duplicates, order,
+bad records.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def sink(broker: Kafka, name: str, topic: str, url: str, **more: str) -> RunSpec
 
 
 def once(taken: Iterable[Received]) -> dict[tuple[str, int], list[tuple[int, Any]]]:
-    """By partition, what a receiver has that discards what it had: offset and value, in the order of arrival."""
+    """Return by partition the offsets and values, in order of arrival, that a deduplicating receiver has."""
     seen: dict[tuple[str, int], list[tuple[int, Any]]] = defaultdict(list)
     for request in taken:
         have = {offset for offset, _ in seen[request.partition]}
@@ -60,7 +62,7 @@ def produce(broker: Kafka, topic: str, numbers: range, partitions: int = 2) -> N
 
 
 def ids_of(taken: Iterable[Received], topic: str, partitions: int = 2) -> list[list[int]]:
-    """Ids by partition, doubles discarded; a partition's offsets arrive in order."""
+    """Return the ids by partition without duplicates; checks that a partition's offsets arrive in order."""
     found = once(taken)
     for records in found.values():
         offsets = [offset for offset, _ in records]
@@ -84,7 +86,7 @@ def test_each_record_arrives_once_and_in_order(broker: Kafka, tmp_topic: Callabl
 
 
 @pytest.mark.parametrize("harm", ["kill", "wake"])
-def test_nothing_is_lost_and_doubles_can_be_told_whatever_happens_to_an_owner(
+def test_nothing_is_lost_and_duplicates_are_detectable_after_a_kill_or_freeze(
     broker: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, harm: str
 ) -> None:
     points = ("before-write", "after-write", "after-offset-commit")
@@ -101,7 +103,7 @@ def test_nothing_is_lost_and_doubles_can_be_told_whatever_happens_to_an_owner(
             run_here(sink(broker, name, topic, receiver.url))
             if harm == "wake":
                 ended = process.resume()
-                # After the commit it may have had nothing more to do.
+                # After the commit the resumed owner may have had nothing more to do.
                 may_rest = point == "after-offset-commit" and ended.get("reason") == "QUIET"
                 assert may_rest or ended.get("error_class") == "FENCED", (point, ended)
             taken = [request for request in receiver.taken if request.partition[0] == topic]
@@ -110,7 +112,7 @@ def test_nothing_is_lost_and_doubles_can_be_told_whatever_happens_to_an_owner(
                 assert sum(len(request.offsets) for request in taken) > RECORDS + 10, point
 
 
-def test_a_receiver_that_is_killed_gets_what_it_missed_when_it_is_back(
+def test_a_killed_receiver_gets_the_missed_records_after_its_restart(
     broker: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, name = broker.create_topic(tmp_topic()), tmp_topic("sink")
@@ -139,7 +141,7 @@ def test_a_receiver_that_is_killed_gets_what_it_missed_when_it_is_back(
     assert broker.committed(f"connect-{name}", (topic, 0), (topic, 1)) == [RECORDS // 2, RECORDS // 2]
 
 
-def test_a_busy_receiver_is_asked_again_with_the_same_request(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_busy_receiver_gets_a_retry_of_the_same_request(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, left = broker.create_topic(tmp_topic(), 1), [429, 503, 500]
     broker.produce_ids(topic, range(30))
 
@@ -152,7 +154,7 @@ def test_a_busy_receiver_is_asked_again_with_the_same_request(broker: Kafka, tmp
         assert ids_of(receiver.taken, topic, 1) == [list(range(30))]
 
 
-def test_a_receiver_that_stays_away_fails_the_run_which_can_be_tried_again(
+def test_a_receiver_that_stays_unreachable_fails_the_run_retriably(
     broker: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name, statuses = broker.create_topic(tmp_topic(), 1), tmp_topic("sink"), [503]
@@ -169,7 +171,7 @@ def test_a_receiver_that_stays_away_fails_the_run_which_can_be_tried_again(
         assert ids_of(receiver.taken, topic, 1) == [list(range(10))]
 
 
-def test_a_run_that_is_told_to_stop_hears_it_while_the_receiver_is_away(
+def test_a_stop_command_is_obeyed_while_the_receiver_is_unreachable(
     broker: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name, statuses = broker.create_topic(tmp_topic(), 1), tmp_topic("sink"), [200]
@@ -195,12 +197,12 @@ def test_a_run_that_is_told_to_stop_hears_it_while_the_receiver_is_away(
 
 
 def _without_sevens(request: Received) -> Answer:
-    """Refuses a request with an id that ends in 7."""
+    """Refuse a request with an id that ends in 7."""
     bad = [value["id"] for value in request.values() if value["id"] % 10 == 7]
     return Answer(422, body=b"no seven, please") if bad else Answer()
 
 
-def test_refused_records_go_to_the_dead_letters_and_all_others_arrive(
+def test_refused_records_become_dead_letters_and_all_others_arrive(
     broker: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -221,7 +223,7 @@ def test_refused_records_go_to_the_dead_letters_and_all_others_arrive(
     assert outcome.progress.errors.dead_letters == RECORDS // 10
 
 
-def test_a_refused_record_that_is_not_tolerated_is_never_passed(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_refused_record_without_tolerance_is_never_passed(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("sink")
     broker.produce_ids(topic, range(30))
     queue = {"errors.deadletterqueue.topic.name": f"{name}-dlq", **QUEUE}
@@ -233,7 +235,7 @@ def test_a_refused_record_that_is_not_tolerated_is_never_passed(broker: Kafka, t
             assert broker.committed(f"connect-{name}", (topic, 0))[0] <= 7
 
 
-def test_without_a_reporter_the_run_ends_and_names_the_record(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_without_a_reporter_the_run_fails_and_names_the_record(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("sink")
     broker.produce_ids(topic, range(30))
     with Receiver(_without_sevens) as receiver:
@@ -244,7 +246,7 @@ def test_without_a_reporter_the_run_ends_and_names_the_record(broker: Kafka, tmp
     assert 0 <= broker.committed(f"connect-{name}", (topic, 0))[0] <= 7
 
 
-def test_a_url_that_is_wrong_is_a_bad_config(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_wrong_url_is_a_bad_config(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic = broker.create_topic(tmp_topic(), 1)
     broker.produce_ids(topic, range(3))
     with Receiver(lambda _: Answer(404)) as receiver, pytest.raises(Exception, match="HTTP 404") as failed:

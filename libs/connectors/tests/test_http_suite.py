@@ -1,4 +1,4 @@
-"""The standard suite that authors are given, applied to `HttpSink`: records one by one, and several in a request."""
+"""The standard suite for authors, applied to `HttpSink`: records one by one, and several in a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from libs.connectors.tests.http_receiver import Receiver
 
 
 class OneByOne(SinkWorld):
-    """A receiver that takes everything."""
+    """A receiver that accepts everything."""
 
     forms = (RecordForm.MAP, RecordForm.STRUCT, RecordForm.TEXT)
 
@@ -35,7 +35,7 @@ class OneByOne(SinkWorld):
 
 
 class Batched(OneByOne):
-    """The same, several records in a request."""
+    """The same receiver, with several records in a request."""
 
     def config(self) -> dict[str, str]:
         return {**super().config(), "batch.max.size": "2"}

@@ -1,4 +1,6 @@
-"""What validation says of each key of a config: works (silent), no effect here, not built, or unknown; all at once."""
+"""Tests of validation for each key of a config: it works, or is reported as without effect,
+unsupported or unknown.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ CONFIGS: Mapping[str, dict[str, str]] = {
 
 
 def said(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """(warnings with their fixes, errors), by key."""
+    """Return (warnings with their fixes, errors), by key."""
     worker = WorkerSettings().worker_config()
     found = validate({"name": "v", **config}, _REGISTRY, worker, ConfigProviders.of(worker))
     warnings = {one.name: f"{one.message} ({one.fix})" for one in found.warnings}
@@ -64,18 +66,20 @@ def said(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_plain_config_has_nothing_said_of_it(name: str) -> None:
+def test_a_plain_config_has_no_warnings_or_errors(name: str) -> None:
     warnings, errors = said(CONFIGS[name])
     away = {"connection.url", "file", "store.url", "hdfs.url", "s3.bucket.name"}
     assert set(errors) <= away, "no server and no file is there"
     assert warnings == {}
 
 
-def test_the_page_of_known_keys_says_what_validation_says() -> None:
-    """Of published keys of every definition (all in the soak, here each tenth), and none is called unknown."""
+def test_the_known_keys_page_matches_validation() -> None:
+    """For published keys of every definition (all in the soak, here each tenth); validation calls none of
+    them unknown.
+    """
     written = PAGE.read_text(encoding="utf-8")
     lines = iter(written.splitlines())
-    rows = {  # by definition and key, as they are written
+    rows = {  # lines of the page, by definition and key
         (name, key): next(line for line in lines if line.startswith(f"| `{key.replace('|', '&#124;')}` |"))
         for name in TITLES
         for key in sorted(published()[name])
@@ -86,8 +90,8 @@ def test_the_page_of_known_keys_says_what_validation_says() -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_no_key_of_what_stands_beside_it_is_called_unknown(name: str) -> None:
-    """All of them in one config: each is told of."""
+def test_keys_of_a_related_connector_are_not_called_unknown(name: str) -> None:
+    """All of them are in one config, and each must have its own warning."""
     keys = {key for owner in FAMILIES.get(name, ()) if owner != name for key in published()[owner]}
     warnings, _ = said({**dict.fromkeys(sorted(keys), "1"), **CONFIGS[name]})
     for key in keys:
@@ -95,7 +99,7 @@ def test_no_key_of_what_stands_beside_it_is_called_unknown(name: str) -> None:
         assert "no such setting" not in warnings.get(key, ""), key
 
 
-def test_each_property_of_a_worker_is_read_or_told_of() -> None:
+def test_each_worker_property_is_read_or_has_a_warning() -> None:
     assert NOT_READ.keys().isdisjoint(READ)
     assert NOT_READ.keys() | READ == WORKER_KEYS
     settings = WorkerSettings(worker_properties=SecretStr("rest.advertised.port=1,session.timeout.ms=5,foo.bar=1"))
@@ -106,7 +110,7 @@ def test_each_property_of_a_worker_is_read_or_told_of() -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_misspelt_key_is_told_with_the_key_that_is_meant(name: str) -> None:
+def test_a_misspelt_key_is_reported_with_the_right_one(name: str) -> None:
     warnings, _ = said({**CONFIGS[name], "task.max": "1"})
     assert (
         warnings["task.max"] == "task.max has no effect: this connector has no such setting (did you mean tasks.max?)"
@@ -151,7 +155,7 @@ def test_a_misspelt_key_is_told_with_the_key_that_is_meant(name: str) -> None:
         ("file-sink", "transform", "did you mean transforms?"),
     ],
 )
-def test_each_key_that_nobody_reads_has_its_next_step(of: str, key: str, text: str) -> None:
+def test_each_unread_key_has_a_fix(of: str, key: str, text: str) -> None:
     warnings, _ = said({**CONFIGS[of], key: "1"})
     assert text in warnings[key]
 
@@ -177,7 +181,7 @@ def test_keys_of_converters_transformations_and_predicates_are_known_by_their_cl
         assert key == "transforms.d.type" or f"did you mean {bad[key]}?" in warnings[key]
 
 
-def test_all_that_is_not_built_and_all_that_is_unknown_is_told_at_once() -> None:
+def test_all_unsupported_and_unknown_keys_are_reported_at_once() -> None:
     not_built = {"message.key.columns": "a", "converters": "b", "heartbeat.action.query": "c", "column.mask.hash": "d"}
     warnings, errors = said({**CONFIGS["debezium-postgres"], **not_built, "slot.nam": "x", "errors.tolerence": "all"})
     assert set(errors) == set(not_built)
@@ -188,8 +192,8 @@ def test_all_that_is_not_built_and_all_that_is_unknown_is_told_at_once() -> None
     assert "batch.seperator" in warnings
 
 
-def test_an_empty_separator_is_taken_where_names_are_kept() -> None:
-    """Java 4.3.1 takes it."""
+def test_an_empty_separator_is_accepted_with_the_identity_policy() -> None:
+    """Java 4.3.1 accepts it."""
     empty = {"replication.policy.separator": ""}
     for name in ("mirror-source", "mirror-checkpoint"):
         identity = {"replication.policy.class": f"{_MM}IdentityReplicationPolicy"}
@@ -212,7 +216,7 @@ def test_an_empty_separator_is_taken_where_names_are_kept() -> None:
         ("file-sink", {"value.converter": "org.apache.kafka.connect.json.JsonConvertor", "tasks.max": "x"}),
     ],
 )
-def test_all_mistakes_are_told_at_once_each_with_a_fix(of: str, mistakes: dict[str, str]) -> None:
+def test_all_mistakes_are_reported_at_once_each_with_a_fix(of: str, mistakes: dict[str, str]) -> None:
     worker = WorkerSettings().worker_config()
     found = validate({"name": "v", **CONFIGS[of], **mistakes}, _REGISTRY, worker, ConfigProviders.of(worker))
     told = {one.name: list(zip(one.errors, one.fixes, strict=True)) for one in found.fields if one.errors}
@@ -231,10 +235,10 @@ def test_all_mistakes_are_told_at_once_each_with_a_fix(of: str, mistakes: dict[s
         ("http-sink", {"batching.enabled": "si"}, {"headers": "a:b", "regex.patterns": "x", "http.proxy.host": "h"}),
     ],
 )  # fmt: skip
-def test_keys_that_are_not_built_are_told_beside_values_that_are_malformed(
+def test_unsupported_keys_are_reported_beside_malformed_values(
     of: str, malformed: dict[str, str], not_built: dict[str, str]
 ) -> None:
-    """They were told one round later: once every value was well-formed."""
+    """Earlier they were reported one round later, once every value was well-formed."""
     together = said({**CONFIGS[of], **malformed, **not_built})[1]
     assert together.keys() >= {*malformed, *not_built}
     assert said({**CONFIGS[of], **not_built})[1].keys() == not_built.keys()
@@ -255,13 +259,13 @@ def test_keys_that_are_not_built_are_told_beside_values_that_are_malformed(
         ("debezium-postgres", {"snapshot.mode": "sometimes"}),
     ],
 )
-def test_a_key_that_nobody_reads_is_told_beside_a_mistake(name: str, mistake: dict[str, str]) -> None:
+def test_an_unread_key_is_reported_beside_a_mistake(name: str, mistake: dict[str, str]) -> None:
     warnings, errors = said({**CONFIGS[name], **mistake, "task.max": "1"})
     assert errors
     assert "did you mean tasks.max?" in warnings["task.max"]
 
 
-def test_a_file_sinks_key_that_nobody_reads_is_told_beside_a_mistake() -> None:
+def test_an_unread_key_of_a_file_sink_is_reported_beside_a_mistake() -> None:
     config = {"connector.class": "FileSink", "topics": "t", "directory": "/nowhere/x", "format": "xml", "task.max": "1"}
     warnings, errors = said(config)
     assert "format" in errors

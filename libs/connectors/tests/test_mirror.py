@@ -1,4 +1,6 @@
-"""The mirror against a real broker that is its own source: byte for byte, resumed after a kill, in Java's offsets."""
+"""Tests of the mirror with a real broker that is its own source: byte for byte, resumed after a kill,
+with Java's offsets.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from libs.core.tests.engine.harness import Kafka, Link, make_spec, processes, ru
 pytestmark = pytest.mark.kafka
 RECORDS = 600
 YESTERDAY_MS = int(time.time() - 86_400) * 1000
-"""Of the past, and not so old that the broker deletes the records while a test runs."""
+"""In the past, but recent enough that the broker does not delete the records during a test."""
 Copied = tuple[int | None, bytes | None, bytes | None, Any, tuple[int, int]]
 """Partition, key, value, headers, and time with its kind."""
 
@@ -42,7 +44,7 @@ def broker(kafka_bootstrap: str) -> Kafka:
 
 
 def config_of(broker: Kafka, topics: str, **more: str) -> dict[str, str]:
-    """As somebody has it who runs Java's."""
+    """Return a config like one for Java's connector."""
     return {
         "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
         "source.cluster.alias": "a",
@@ -56,7 +58,7 @@ def config_of(broker: Kafka, topics: str, **more: str) -> dict[str, str]:
 
 
 def specs_of(broker: Kafka, name: str, config: dict[str, str], tasks_max: int = 1) -> list[RunSpec]:
-    """As the worker makes them: through the connector."""
+    """Return the run specs of the connector's tasks."""
     plugin = PluginRegistry.discover().find(config["connector.class"])
     connector = plugin.load()
     assert not connector.validate(config)
@@ -75,8 +77,9 @@ def specs_of(broker: Kafka, name: str, config: dict[str, str], tasks_max: int = 
 
 
 def write(broker: Kafka, topic: str, numbers: range, partitions: int = 2) -> None:
-    """Records with every odd thing a record can have: no key, no value, headers without a value or twice, old times,
-    bytes that are no text."""
+    """Write records with every odd property: no key, no value, headers without a value or twice, old times, bytes that
+    are no text.
+    """
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     headers: Iterator[list[tuple[str, str | bytes | None]]] = cycle([[], [("h", b"\xfe"), ("h", None)], [("é", b"")]])
     for number, header in zip(numbers, headers, strict=False):
@@ -92,7 +95,7 @@ def write(broker: Kafka, topic: str, numbers: range, partitions: int = 2) -> Non
 
 
 def seen(broker: Kafka, topic: str, partitions: int = 2) -> list[Copied]:
-    """All that a reader of committed records is given of a topic, by partition."""
+    """Return everything that a reader of committed records gets from a topic, by partition."""
     found = sorted(broker.messages(topic, partitions), key=lambda one: (one.partition() or 0, one.offset() or 0))
     return [(one.partition(), one.key(), one.value(), one.headers(), one.timestamp()) for one in found]
 
@@ -117,7 +120,7 @@ def test_every_byte_of_every_record_is_copied_to_the_same_partition(
     assert broker.topic_config(f"a.{two}", "retention.ms") == broker.topic_config(two, "retention.ms") != "99999999999"
 
 
-def test_a_topic_that_grew_grows_at_the_target_too(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_an_added_partition_is_added_at_the_target(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
     write(broker, topic, range(10), partitions=1)
     config = config_of(broker, topic)
@@ -147,8 +150,8 @@ def test_a_killed_run_is_gone_on_from_with_nothing_lost_or_doubled(
     assert copied == seen(broker, topic)
 
 
-def test_offsets_are_javas_and_gone_on_from(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """The record that Java's MirrorSourceTask leaves (a HashMap's order) says which record was the last."""
+def test_a_mirror_continues_from_javas_offsets_and_stores_them(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """The offset of Java's MirrorSourceTask (with a HashMap's order) names the last copied record."""
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
     write(broker, topic, range(20), partitions=1)
     broker.create_topic(f"{name}-offsets", 1, **{"cleanup.policy": "compact"})
@@ -162,7 +165,7 @@ def test_offsets_are_javas_and_gone_on_from(broker: Kafka, tmp_topic: Callable[.
     assert (stored_key, stored) == (key, b'{"offset":19,"topic_id":"%s"}' % topic_id.encode())
 
 
-def test_records_that_were_deleted_before_they_were_copied_are_a_loss_to_tell(
+def test_records_deleted_before_they_were_copied_are_reported_as_lost(
     broker: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
@@ -177,7 +180,7 @@ def test_records_that_were_deleted_before_they_were_copied_are_a_loss_to_tell(
     assert run_here(spec).progress.records_in == 5
 
 
-def test_aborted_records_are_copied_only_where_that_is_asked_for(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_aborted_records_are_copied_only_with_read_uncommitted(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
     producer.init_transactions()
@@ -196,7 +199,7 @@ def test_aborted_records_are_copied_only_where_that_is_asked_for(broker: Kafka, 
     assert counts == {"": 1, "read_committed": 1, "read_uncommitted": 2}
 
 
-def test_what_the_brokers_refuse_is_told_with_the_key(
+def test_a_refusal_of_the_brokers_is_reported_with_the_key(
     broker: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
@@ -210,14 +213,14 @@ def test_what_the_brokers_refuse_is_told_with_the_key(
         away.start({**config_of(broker, topic), "source.cluster.bootstrap.servers": "127.0.0.1:1"})
 
 
-def test_an_idle_task_is_woken_by_the_ends_of_its_partitions(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_the_ends_of_its_partitions_wake_an_idle_task(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic = broker.create_topic(tmp_topic(), 2)
     (spec,) = specs_of(broker, tmp_topic("mirror"), config_of(broker, topic))
     write(broker, topic, range(3))
     topic_id = settings_of(config_of(broker, topic)).source.topic_ids([topic])[topic]
     assert MirrorSourceConnector().sign(spec.task_config) == f"{topic}-0:2 {topic}-1:1 {topic}={topic_id}"
     write(broker, topic, range(2))
-    # looks are kept for a moment, by config
+    # signs are cached for a short time, by config
     later = MirrorSourceConnector().sign({**spec.task_config, "name": "another"})
     assert later == f"{topic}-0:3 {topic}-1:2 {topic}={topic_id}"
 
@@ -225,8 +228,8 @@ def test_an_idle_task_is_woken_by_the_ends_of_its_partitions(broker: Kafka, tmp_
 LATEST = {"source.consumer.auto.offset.reset": "latest"}
 
 
-def test_latest_begins_at_the_end_once(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """Also where there is no record yet: what comes while the task is idle, or first wakes it, is copied."""
+def test_latest_is_resolved_once(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """Also in an empty partition: records that arrive while the task is idle, or first wake it, are copied."""
     topic, name = broker.create_topic(tmp_topic(), 2), tmp_topic("mirror")
     write(broker, topic, range(5), partitions=1)
     (spec,) = specs_of(broker, name, config_of(broker, topic, **LATEST))
@@ -240,17 +243,17 @@ def test_latest_begins_at_the_end_once(broker: Kafka, tmp_topic: Callable[..., s
 
 
 def polled(task: MirrorSourceTask) -> SourceBatch | None:
-    """As the loop does: a topic that was just made has no leader at once."""
+    """Poll like the loop, with retries: a topic that was just created has no leader at once."""
     while True:
         with suppress(RetriableError):
             return task.poll()
 
 
 def no_topic(_name: str, _partitions: int, _replicas: int, _config: Mapping[str, str]) -> None:
-    """Made by nobody."""
+    """Create nothing."""
 
 
-def test_a_partition_that_begins_anew_takes_no_other_to_its_end(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_reset_partition_does_not_move_another_to_its_end(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic = broker.create_topic(tmp_topic(), 2)
     more = {"herdmesh.offsets.missing": "reset", "topics.exclude": "", **LATEST}
     (spec,) = specs_of(broker, tmp_topic("mirror"), config_of(broker, topic, **more))
@@ -276,7 +279,7 @@ def test_a_partition_that_begins_anew_takes_no_other_to_its_end(broker: Kafka, t
         task.stop()
 
 
-def test_a_run_waits_for_a_source_that_is_away(
+def test_a_run_waits_for_an_unreachable_source(
     broker: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
@@ -297,7 +300,7 @@ def test_a_run_waits_for_a_source_that_is_away(
     assert run_here(spec).progress.records_in == 5
 
 
-def test_a_topic_whose_state_the_source_does_not_know_is_not_taken_for_deleted(
+def test_a_topic_in_an_unknown_state_is_not_treated_as_deleted(
     broker: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = broker.create_topic(tmp_topic(), 1)
@@ -317,7 +320,7 @@ def test_a_topic_whose_state_the_source_does_not_know_is_not_taken_for_deleted(
         source.partition_counts()
 
 
-def test_the_ends_of_other_partitions_are_told_when_a_topic_is_gone(
+def test_the_ends_of_other_partitions_are_returned_when_a_topic_is_gone(
     broker: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic = broker.create_topic(tmp_topic(), 1)
@@ -325,10 +328,10 @@ def test_the_ends_of_other_partitions_are_told_when_a_topic_is_gone(
     assert source.ends([(topic, 0), (f"{topic}-gone", 0)]) == {(topic, 0): 0}
 
 
-def test_a_mirror_is_rewound_by_the_times_of_the_records_at_the_source(
-    broker: Kafka, tmp_topic: Callable[..., str]
-) -> None:
-    """Right before the first that is not older; not forward, not where there is none, and not another source's."""
+def test_a_mirror_is_rewound_by_record_timestamps_at_the_source(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """To right before the first record that is not older; never forward, and never for missing partitions
+    or another source's.
+    """
     topic = broker.create_topic(tmp_topic(), 2)
     write(broker, topic, range(20))
     connector, config = MirrorSourceConnector(), config_of(broker, topic)
@@ -345,7 +348,7 @@ def test_a_mirror_is_rewound_by_the_times_of_the_records_at_the_source(
     assert connector.offsets_at(config, 0, committed) == [at(0, -1), at(1, -1)]
 
 
-def test_looking_for_new_topics_outlives_whatever_a_look_raises(
+def test_topic_discovery_survives_any_exception(
     broker: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = broker.create_topic(tmp_topic(), 1)
@@ -370,7 +373,9 @@ def test_looking_for_new_topics_outlives_whatever_a_look_raises(
 
 
 def test_copies_follow_the_settings_of_their_topics(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """What is set at the source later is set for the copy, and what is not any more is taken back there too."""
+    """A setting that is changed at the source is changed for the copy, and one that is removed there is
+    removed.
+    """
     topic = broker.create_topic(tmp_topic(), 1, **{"retention.ms": "99999999999", "segment.ms": "77777777"})
     config = config_of(broker, topic, **{"sync.topic.configs.interval.seconds": "1"})
     (spec,) = specs_of(broker, tmp_topic("mirror"), config)

@@ -1,5 +1,5 @@
-"""The mirror's offset syncs and the checkpoint connector on a real broker that is source and target: what a group of
-the source has read it does not read again at the target, and what it has not it does.
+"""Tests of the mirror's offset syncs and the checkpoint connector with a real broker as source and target: at the
+target a group skips no unread record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def broker(kafka_bootstrap: str) -> Kafka:
 
 
 class World:
-    """A topic of the source, its mirror, and groups; the aliases are its own, and so are MirrorMaker's topics."""
+    """A topic of the source, its mirror, and groups; each world has its own aliases and MirrorMaker topics."""
 
     def __init__(self, broker: Kafka, name: str) -> None:
         self.broker, self.name = broker, name
@@ -41,7 +41,7 @@ class World:
         self.at: list[int] = []
 
     def write(self, values: range) -> None:
-        """In transactions, so that offsets of the source have gaps of their own."""
+        """Write in transactions, so that offsets of the source have gaps."""
         producer = Producer({"bootstrap.servers": self.broker.bootstrap, "transactional.id": f"{self.name}-writer"})
         producer.init_transactions()
         for value in values:
@@ -93,7 +93,7 @@ class World:
             consumer.close()
 
     def rest_of(self, group: str, count: int) -> list[bytes]:
-        """The first records that a consumer of the group reads at the target."""
+        """Return the first records that a consumer of the group reads at the target."""
         with self.consumer(group) as consumer:
             consumer.subscribe([self.copy])
             found: list[bytes] = []
@@ -119,26 +119,26 @@ def ids(values: range) -> list[bytes]:
     return [b"%d" % value for value in values]
 
 
-def test_consumers_go_on_at_the_target_where_they_were_at_the_source(world: World) -> None:
-    """Failover: the group's consumers read no record twice that it had committed at a sync, and miss none."""
+def test_consumers_continue_at_the_target_from_their_source_position(world: World) -> None:
+    """Failover: a group that committed at a sync reads no record twice, and misses none."""
     world.write(range(20))
     world.mirror()
     half, end, before = (f"{world.name}-g-{name}" for name in ("half", "end", "before"))
     world.write(range(20, 30))
     world.mirror()
-    # Of 20 records with gaps between them all that is known of the first is that it is not later than so.
+    # For 20 records with gaps between them only the first record's latest possible offset is known.
     assert [(one.upstream, one.downstream) for one in world.syncs(world.target)] == [
         (world.at[19] - 19, 0), (world.at[19], 19), (world.at[29] - 9, 21), (world.at[29], 30),
     ]  # fmt: skip
     world.commit(half, world.topic, world.at[20], "beside")  # behind record 19
     world.commit(end, world.topic, world.at[29] + 2)  # behind the last marker
-    world.commit(before, world.topic, world.at[5])  # before all that is known
+    world.commit(before, world.topic, world.at[5])  # before all known syncs
     spec = world.checkpoint_spec()
     assert run_here(spec).progress.records_in == 2
     told = {one.group: one for one in world.checkpoints()}
     assert told == {
         half: Checkpoint(half, (world.copy, 0), world.at[20], 20, "beside"),
-        end: Checkpoint(end, (world.copy, 0), world.at[29] + 2, 31),  # a marker lies before the ten
+        end: Checkpoint(end, (world.copy, 0), world.at[29] + 2, 31),  # a marker is before the ten
     }
     assert world.rest_of(half, 10) == ids(range(20, 30))
     assert world.broker.committed(end, (world.copy, 0)) == [31]
@@ -149,7 +149,7 @@ def test_consumers_go_on_at_the_target_where_they_were_at_the_source(world: Worl
     world.write(range(30, 33))
     world.mirror()
     world.commit(end, world.topic, world.at[31])
-    world.commit(half, world.topic, world.at[0])  # gone back, to where nothing is known
+    world.commit(half, world.topic, world.at[0])  # moved back, to before all known syncs
     assert run_here(replace(spec, run_id="more")).progress.records_in == 1
     assert world.broker.committed(end, (world.copy, 0)) == [32], "record 30 once more"
     world.commit(end, world.topic, world.at[32] + 1)
@@ -158,8 +158,8 @@ def test_consumers_go_on_at_the_target_where_they_were_at_the_source(world: Worl
     assert world.broker.committed(half, (world.copy, 0)) == [20], "never set back"
 
 
-def test_syncs_may_be_kept_at_the_target(world: World) -> None:
-    """And a group that is consumed with there is left alone until it is not."""
+def test_offset_syncs_can_be_kept_at_the_target(world: World) -> None:
+    """In addition, a group with active consumers at the target is not moved until they leave."""
     where = {"offset-syncs.topic.location": "target"}
     world.write(range(3))
     world.mirror(**where)
@@ -177,7 +177,7 @@ def test_syncs_may_be_kept_at_the_target(world: World) -> None:
     assert world.broker.committed(group, (world.copy, 0)) == [3]
 
 
-def test_copying_goes_on_where_no_syncs_can_be_written(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_copying_continues_when_no_syncs_can_be_written(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.write(range(3))
     world.mirror(**{"offset-syncs.topic.replication.factor": "2"})
     assert len(world.broker.records(world.copy)) == 3
@@ -223,7 +223,7 @@ def test_new_groups_are_found(world: World) -> None:
         ({"source.admin.security.protocol": "TLS"}, "source.admin.security.protocol", "must be one of"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_its_key(more: dict[str, str], field: str, text: str) -> None:
+def test_invalid_configs_are_refused_by_key(more: dict[str, str], field: str, text: str) -> None:
     (error,) = MirrorCheckpointConnector().validate({**BASE, **more})
     assert error.field == field
     assert text in str(error)
@@ -246,7 +246,7 @@ def test_every_key_without_effect_is_named_once(key: str, value: str) -> None:
     assert not warnings_of({**BASE, "name": "c", "topics": "t", "source.cluster.client.id": "x"})
 
 
-def test_groups_and_their_topics_are_chosen_as_in_java() -> None:
+def test_groups_and_their_topics_are_selected_as_in_java() -> None:
     settings = settings_of({**BASE, "groups": "one,t.*", "groups.exclude": "two", "topics": "orders"})
     assert [one for one in ("one", "one2", "two", "three") if settings.has_group(one)] == ["one", "three"]
     assert settings.selection.has("orders")

@@ -1,4 +1,4 @@
-"""A mirror's names, filters, dealing out and config, without Kafka."""
+"""Tests of a mirror's names, filters, assignment of partitions and config, without Kafka."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ PARTITIONS = st.lists(
         ("orders.replica", False),
     ],
 )
-def test_what_came_from_the_target_or_is_internal_is_never_copied(topic: str, copied: bool) -> None:
+def test_topics_from_the_target_and_internal_topics_are_never_copied(topic: str, copied: bool) -> None:
     assert settings_of(BASE).selection.has(topic) is copied
 
 
-def test_names_and_regexes_choose_and_excludes_win() -> None:
+def test_names_and_regexes_select_and_excludes_win() -> None:
     chosen = settings_of({**BASE, "topics": "one, t.*", "topics.exclude": "two"}).selection
     assert [topic for topic in ("one", "one2", "two", "three", "heartbeats") if chosen.has(topic)] == [
         "one", "three", "heartbeats",
@@ -60,22 +60,20 @@ def test_names_and_regexes_choose_and_excludes_win() -> None:
         ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy", ".", "t", "a.heartbeats"),
     ],
 )
-def test_a_policy_names_the_copy(policy: str, separator: str, remote: str, heartbeats: str) -> None:
+def test_the_policy_names_the_copy(policy: str, separator: str, remote: str, heartbeats: str) -> None:
     config = {**BASE, "replication.policy.class": policy, "replication.policy.separator": separator}
     naming = settings_of(config).naming
     assert (naming.remote("t"), naming.remote("heartbeats")) == (remote, heartbeats)
 
 
-def test_the_same_names_cannot_tell_a_cycle_but_for_heartbeats() -> None:
+def test_the_identity_policy_detects_cycles_only_for_heartbeats() -> None:
     naming = Naming("a", "b", keeps_names=True)
     assert not naming.is_cycle("b.orders")
     assert naming.is_cycle("b.heartbeats")
 
 
 @given(PARTITIONS, st.integers(1, 9))
-def test_every_partition_is_one_tasks_and_tasks_differ_by_one_at_most(
-    partitions: list[tuple[str, int]], tasks_max: int
-) -> None:
+def test_partitions_are_divided_evenly_among_tasks(partitions: list[tuple[str, int]], tasks_max: int) -> None:
     dealt = topic_naming.split(partitions, tasks_max)
     assert sorted(one for task in dealt for one in task) == sorted(partitions)
     sizes = [len(task) for task in dealt]
@@ -85,7 +83,7 @@ def test_every_partition_is_one_tasks_and_tasks_differ_by_one_at_most(
     assert [topic_naming.read(topic_naming.written(task)) for task in dealt] == dealt
 
 
-def test_partitions_come_from_what_the_source_has() -> None:
+def test_partitions_follow_the_counts_of_the_source() -> None:
     chosen = Selection(Naming("a", "b"), ("t.*",), (), heartbeats=False)
     assert chosen.partitions({"t2": 1, "t1": 2, "b.t": 9, "x": 3}) == [("t1", 0), ("t1", 1), ("t2", 0)]
 
@@ -113,7 +111,7 @@ def test_partitions_come_from_what_the_source_has() -> None:
         ("source.consumer.fetch.min.bytes", "many", "Not a number"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_its_key(key: str, value: str | None, text: str) -> None:
+def test_invalid_configs_are_refused_by_key(key: str, value: str | None, text: str) -> None:
     config = {name: one for name, one in {**BASE, key: value}.items() if one is not None}
     with pytest.raises(ConfigError, match=text) as caught:
         settings_of(config)
@@ -122,12 +120,12 @@ def test_what_cannot_be_used_is_refused_by_its_key(key: str, value: str | None, 
 
 
 @pytest.mark.parametrize(("seconds", "refresh_s"), [("1", 1), ("-1", None)])
-def test_new_topics_are_never_looked_for_where_the_interval_is_negative(seconds: str, refresh_s: int | None) -> None:
-    """As in Java, whose scheduler leaves out what has a negative interval."""
+def test_a_negative_interval_disables_topic_discovery(seconds: str, refresh_s: int | None) -> None:
+    """As in Java, whose scheduler skips a task with a negative interval."""
     assert settings_of({**BASE, "refresh.topics.interval.seconds": seconds}).refresh_s == refresh_s
 
 
-def test_the_last_of_three_places_says_how_the_source_is_read() -> None:
+def test_the_last_of_three_prefixes_wins_for_the_source_client() -> None:
     config = {
         **BASE,
         "source.cluster.fetch.min.bytes": "1",
@@ -172,7 +170,7 @@ def test_every_key_without_effect_is_named_once(key: str, value: str) -> None:
     assert warning.fix
 
 
-def test_what_asks_for_nothing_else_is_no_warning() -> None:
+def test_harmless_values_have_no_warning() -> None:
     quiet = {
         "sync.topic.configs.enabled": "false",
         "emit.offset-syncs.enabled": "false",
@@ -196,7 +194,7 @@ TARGET = {"target.cluster.bootstrap.servers": "h:2"}
         ({"replication.policy.separator": "_"}, "mm2-offset-syncs_b_internal", "h:1"),
     ],
 )
-def test_offset_syncs_are_written_where_the_target_is_known(more: dict[str, str], topic: str, brokers: str) -> None:
+def test_offset_syncs_are_written_when_the_target_is_known(more: dict[str, str], topic: str, brokers: str) -> None:
     side = "target" if brokers == "h:2" else "source"
     config = {**BASE, **TARGET, **more, f"{side}.producer.compression.type": "zstd", "target.admin.client.id": "me"}
     syncs = settings_of(config).syncs
@@ -218,16 +216,16 @@ def test_offset_syncs_are_written_where_the_target_is_known(more: dict[str, str]
         ({"errors.tolerance": "all"}, ["errors.tolerance"]),
     ],
 )
-def test_offset_syncs_are_not_written_where_they_might_be_wrong(more: dict[str, str], blamed: list[str]) -> None:
+def test_offset_syncs_are_not_written_when_they_might_be_wrong(more: dict[str, str], blamed: list[str]) -> None:
     assert settings_of({**BASE, **TARGET, **more}).syncs is None
     assert [warning.field for warning in warnings_of({**BASE, **TARGET, **more})] == blamed
-    alone = {**BASE, **TARGET, **more, "sync.topic.configs.enabled": "false"}  # then nobody asks the target
+    alone = {**BASE, **TARGET, **more, "sync.topic.configs.enabled": "false"}  # then nothing queries the target
     assert [warning.field for warning in warnings_of(alone)] == [*blamed, "target.cluster.bootstrap.servers"]
     quiet = {**BASE, **more, "emit.offset-syncs.enabled": "false"}
     assert not warnings_of(quiet)
 
 
-def test_copies_follow_the_settings_of_their_topics_where_the_target_is_known() -> None:
+def test_copies_follow_topic_settings_when_the_target_is_known() -> None:
     settings = settings_of({**BASE, **TARGET, "sync.topic.configs.interval.seconds": "30"})
     assert settings.configs_s == 30
     assert settings.target is not None
@@ -242,7 +240,7 @@ def test_copies_follow_the_settings_of_their_topics_where_the_target_is_known() 
     assert "target.cluster.bootstrap.servers" in warning.message
 
 
-def test_a_setting_is_changed_or_taken_back_and_never_one_that_is_excluded() -> None:
+def test_settings_are_changed_or_removed_except_excluded_ones() -> None:
     wanted = {"retention.ms": "5", "cleanup.policy": "compact", "min.insync.replicas": "2"}
     there = {"retention.ms": "7", "cleanup.policy": "compact", "segment.ms": "9", "unclean.leader.election.enable": "1"}
     excluded = r"min\.insync\.replicas|unclean.*"
@@ -260,7 +258,7 @@ def test_a_setting_is_changed_or_taken_back_and_never_one_that_is_excluded() -> 
         ({"cluster": "a", "topic": "t", "partition": 0}, {"position": 1}),
     ],
 )
-def test_offsets_that_are_none_of_a_mirrors_are_refused(
+def test_offsets_of_other_connectors_are_refused(
     partition: dict[str, object] | None, offset: dict[str, object] | None
 ) -> None:
     with pytest.raises(ConfigError):
@@ -284,14 +282,14 @@ _BAD_CLIENTS = {
 
 
 @pytest.mark.parametrize("key", _BAD_CLIENTS)
-def test_each_client_setting_that_a_run_would_end_with_is_refused_by_its_own_key(key: str) -> None:
+def test_each_failing_client_setting_is_refused_by_its_own_key(key: str) -> None:
     (found,) = MirrorSourceConnector().validate({**BASE, **TARGET, key: _BAD_CLIENTS[key]})
     assert (found.field, bool(found.fix)) == (key, True)
     assert key in str(found)
     assert "override" not in str(found)
 
 
-def test_all_client_settings_that_a_run_would_end_with_are_refused_at_once() -> None:
+def test_all_failing_client_settings_are_refused_at_once() -> None:
     found = MirrorSourceConnector().validate({**BASE, **TARGET, **_BAD_CLIENTS})
     assert {one.field for one in found} == set(_BAD_CLIENTS)
     config = {**BASE, **TARGET, "sync.group.offsets.enabled": "true", **_BAD_CLIENTS}

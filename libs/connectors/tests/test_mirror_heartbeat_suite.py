@@ -1,5 +1,5 @@
-"""The standard suite that authors are given, applied to the mirror's heartbeats, whose source is the clock; and what it
-does not ask: Java's bytes, how often, and that a mirror copies them.
+"""The standard suite for authors, applied to the mirror's heartbeats, whose source is the clock, and further tests:
+Java's bytes, the interval, and that a mirror copies heartbeats.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ BEGUN_S = 1_700_000_000
 
 
 class Beats(SourceWorld):
-    """A record is told by its time, and the first time seen is record 0. The topic is the same for all, so each world
-    has its own by a transformation."""
+    """A record is identified by its time, and the first time seen is record 0. All heartbeats have the same topic, so
+    each world gets its own by a transformation.
+    """
 
     patience_s = 20.0
     silence_s = 0.0
@@ -60,7 +61,7 @@ class Beats(SourceWorld):
         ]
 
     def write(self, numbers: range) -> None:
-        """Time passes anyway."""
+        """Do nothing: time passes anyway."""
 
     def number_of(self, value: bytes) -> int:
         if value not in self._seen:
@@ -72,7 +73,7 @@ class Beats(SourceWorld):
 
 
 class Clock:
-    """The task's."""
+    """The task's clock."""
 
     def __init__(self) -> None:
         self.now_s = float(BEGUN_S)
@@ -95,7 +96,7 @@ class TestHeartbeats(SourceSuite):
 
     @pytest.fixture(autouse=True)
     def waits(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whenever the suite waits a second passes."""
+        """Let a second pass whenever the suite waits."""
 
         def sleep(_seconds: float) -> None:
             clock.now_s += 1
@@ -105,7 +106,7 @@ class TestHeartbeats(SourceSuite):
 
 @pytest.fixture
 def broker(kafka_bootstrap: str) -> Iterator[Kafka]:
-    """Without heartbeats at the end, and copies of them: mirrors of other tests would copy those."""
+    """Delete heartbeats and their copies at the end, because mirrors of other tests would copy them."""
     kafka = Kafka(kafka_bootstrap)
     yield kafka
     naming = settings_of_mirror({**BASE, "source.cluster.bootstrap.servers": "-"}).naming
@@ -131,11 +132,11 @@ def task_of(offset: dict[str, Any] | None, **more: str) -> MirrorHeartbeatTask:
 
 
 def _make_nothing(_name: str, _partitions: int, _replicas: int, _config: Mapping[str, str]) -> None:
-    """There is no Kafka."""
+    """Create nothing: there is no Kafka."""
 
 
 def times_of(task: MirrorHeartbeatTask, clock: Clock, seconds: int) -> list[int]:
-    """In which seconds there were heartbeats, asked twice in each."""
+    """Return the seconds with heartbeats; polls twice in each."""
     found: list[int] = []
     for second in range(seconds):
         for _ in range(2):
@@ -146,7 +147,7 @@ def times_of(task: MirrorHeartbeatTask, clock: Clock, seconds: int) -> list[int]
     return found
 
 
-def test_there_is_one_in_each_interval_whatever_the_clock_says(clock: Clock) -> None:
+def test_there_is_one_heartbeat_per_interval_for_any_clock(clock: Clock) -> None:
     task = task_of(None, **{"emit.heartbeats.interval.seconds": "3"})
     assert times_of(task, clock, 4) == [0, 3]
     assert task.wake_after_ms() == 2_000
@@ -157,31 +158,33 @@ def test_there_is_one_in_each_interval_whatever_the_clock_says(clock: Clock) -> 
 @pytest.mark.parametrize(
     ("last_ms", "first"),
     [
-        (None, 0),  # of a Java connector's offset
+        (None, 0),  # a Java connector's offset
         ((BEGUN_S - 1) * 1000, 2),
-        ((BEGUN_S - 60) * 1000, 0),  # what was missed is not made up for
+        ((BEGUN_S - 60) * 1000, 0),  # missed heartbeats are not made up for
         ((BEGUN_S + 60) * 1000, 0),  # the clock was set back
         (True, 0),
         ("soon", 0),
     ],
 )
-def test_a_run_goes_on_with_the_last_ones_interval(clock: Clock, last_ms: object, first: int) -> None:
+def test_a_run_continues_the_interval_of_the_previous_one(clock: Clock, last_ms: object, first: int) -> None:
     offset = {"offset": 0} if last_ms is None else {"offset": 0, "timestamp": last_ms}
     task = task_of(offset, **{"emit.heartbeats.interval.seconds": "3"})
     assert times_of(task, clock, 3) == [first]
 
 
 def test_a_heartbeat_has_the_bytes_of_javas_schemas() -> None:
-    """`HeartbeatFormatter` of 4.3.1 prints of them `Heartbeat{sourceClusterAlias=é, targetClusterAlias=us,
-    timestamp=1}`."""
+    """`HeartbeatFormatter` of 4.3.1 prints them as `Heartbeat{sourceClusterAlias=é, targetClusterAlias=us,
+    timestamp=1}`.
+    """
     one = Heartbeat("é", "us", 1)
     assert one.key() == b"\0\2\xc3\xa9\0\2us"
     assert one.value() == b"\0\0" + b"\0" * 7 + b"\1"
 
 
-def test_heartbeats_are_javas_and_copied_by_a_mirror(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """Into a compacted topic of one partition, with Java's source partition and offset; a mirror that is to copy
-    nothing else copies them."""
+def test_heartbeats_have_javas_form_and_a_mirror_copies_them(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """They go to a compacted topic of one partition, with Java's source partition and offset; a mirror with no other
+    topics copies them.
+    """
     name = tmp_topic("beats")
     config = {"connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector", **BASE}
     ones = {"heartbeats.topic.replication.factor": "1"}
@@ -210,7 +213,7 @@ def test_heartbeats_are_javas_and_copied_by_a_mirror(broker: Kafka, tmp_topic: C
     assert broker.records(f"{name}.{HEARTBEATS}", 1) == [(key, value)]
 
 
-def test_more_replicas_than_brokers_are_told_with_the_key(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_more_replicas_than_brokers_are_refused_with_the_key(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     config = {"connector.class": "MirrorHeartbeat", **BASE}
     (spec,) = specs_of(broker, tmp_topic("beats"), config)
     with pytest.raises(ConfigError, match="replication factor") as caught:

@@ -1,4 +1,4 @@
-"""Names of topics by MirrorMaker's own policies and connector, as recorded from the Java classes, and by ours."""
+"""Tests of topic names against recorded results of MirrorMaker's own policies and connector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _called(vector: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("vector", RECORDED, ids=_called)
-def test_names_are_as_javas_own_classes_have_them(vector: dict[str, Any]) -> None:
+def test_names_match_the_java_classes(vector: dict[str, Any]) -> None:
     settings = settings_of(vector["config"])
     naming, wrong = settings.naming, list[Any]()
     assert (naming.offset_syncs(at_target=False), naming.checkpoints()) == (

@@ -1,4 +1,4 @@
-"""A mirror's offsets: MirrorMaker's bytes, what is translated to what, and which offset syncs there are to write."""
+"""Tests of a mirror's offsets: MirrorMaker's bytes, the translation, and which offset syncs are written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_checkpoint_has_the_bytes_of_javas_schemas() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(b"", b""), (b"\0\5abc", b"\0" * 16), (b"\0\1t\0\0", b"\0" * 16), (b"\0\1t\0\0\0\0", b"\0")]
 )
-def test_other_bytes_are_no_sync_and_no_checkpoint(key: bytes, value: bytes) -> None:
+def test_other_bytes_are_refused_as_sync_and_checkpoint(key: bytes, value: bytes) -> None:
     for read in (read_sync, read_checkpoint):
         with pytest.raises(ValueError, match=r"no offset sync|no checkpoint|a text of"):
             read(key, value)
@@ -65,21 +65,21 @@ def test_other_bytes_are_no_sync_and_no_checkpoint(key: bytes, value: bytes) -> 
 @pytest.mark.parametrize(
     ("upstream", "downstream"),
     [
-        (9, None),  # before all that is known
-        (10, 100),  # at a sync: there
-        (11, 101),  # behind it: one further, whatever lies between
+        (9, None),  # before all known syncs
+        (10, 100),  # at a sync: its offset
+        (11, 101),  # after it: the next offset, whatever lies between
         (19, 101),
         (20, 110),
         (21, 111),  # the end of the source
         (10_000, 111),
     ],
 )
-def test_a_group_goes_on_at_the_last_sync_before_it_or_one_further(upstream: int, downstream: int | None) -> None:
+def test_a_group_continues_at_the_last_sync_before_it_or_one_further(upstream: int, downstream: int | None) -> None:
     assert translation((10, 100), (20, 110)).of(ORDERS, upstream) == downstream
     assert translation((10, 100), (20, 110)).of(("orders", 4), upstream) is None
 
 
-def test_a_topic_that_was_made_anew_leaves_nothing_of_before() -> None:
+def test_a_recreated_topic_discards_earlier_syncs() -> None:
     assert translation((10, 10), (20, 20), (5, 25)).of(ORDERS, 4) is None
     assert translation((10, 10), (20, 20), (5, 25)).of(ORDERS, 20) == 26
     assert translation((10, 10), (20, 20), (30, 0)).of(ORDERS, 29) is None, "the copy was made anew"
@@ -87,9 +87,10 @@ def test_a_topic_that_was_made_anew_leaves_nothing_of_before() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 9)), min_size=1, max_size=700), st.data())
-def test_nothing_is_passed_over_however_many_syncs_there_are(steps: list[tuple[int, int]], data: st.DataObject) -> None:
-    """Records lie densely at the source and thinner at the target, where markers and others' records lie between. What
-    is known gets coarser with the distance from the end, never wrong, and grows with the offset."""
+def test_no_record_is_skipped_for_any_number_of_syncs(steps: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Records are dense at the source and sparse at the target, where markers and other writers' records lie between.
+    The translation is coarser with the distance from the end, never wrong, and increases with the offset.
+    """
     at: list[int] = []  # the downstream offset of each upstream one
     known = Translation()
     for records, others in steps:
@@ -118,18 +119,18 @@ def test_nothing_is_passed_over_however_many_syncs_there_are(steps: list[tuple[i
         ((5, 50), (5, 50), False),
         ((6, 50), (5, 50), False),  # further at the source, and not known to be at the target
         ((6, 51), (5, 50), True),
-        ((6, 49), (5, 50), False),  # syncs got coarser
+        ((6, 49), (5, 50), False),  # the syncs became sparser
         ((4, 49), (5, 50), True),  # the group went back
         ((4, 50), (5, 50), True),
     ],
 )
-def test_a_checkpoint_is_told_when_it_is_first_further_or_the_group_went_back(
+def test_a_checkpoint_is_written_when_it_is_first_or_further_or_the_group_went_back(
     found: tuple[int, int], last: tuple[int, int] | None, news: bool
 ) -> None:
     assert is_news(Checkpoint("g", ORDERS, *found), last and Checkpoint("g", ORDERS, *last)) is news
 
 
-def test_a_group_is_only_set_forward() -> None:
+def test_a_group_is_only_moved_forward() -> None:
     told = [Checkpoint("g", ("t", number), 9, 10) for number in range(4)]
     assert to_set(told, {("t", 0): 9, ("t", 1): 10, ("t", 2): 11}) == [told[0], told[3]]
 
@@ -137,7 +138,7 @@ def test_a_group_is_only_set_forward() -> None:
 # --- which syncs are written
 
 
-def test_a_commit_makes_a_sync_of_its_last_record_and_a_run_one_of_its_first() -> None:
+def test_a_commit_has_a_sync_of_its_last_record_and_a_run_one_of_its_first() -> None:
     syncing = Syncing(100)
     syncing.begin({ORDERS: 7})
     syncing.took(ORDERS, 2, 41)
@@ -154,7 +155,7 @@ def test_a_commit_makes_a_sync_of_its_last_record_and_a_run_one_of_its_first() -
     assert syncing.told({ORDERS: 15}) == [OffsetSync(ORDERS, 50, 13)]
 
 
-def test_batches_of_a_commit_are_told_of_by_the_lag() -> None:
+def test_syncs_within_a_commit_follow_the_maximum_lag() -> None:
     syncing = Syncing(100)
     syncing.begin({ORDERS: 0})
     for number in range(1, 11):
@@ -175,11 +176,12 @@ def test_batches_of_a_commit_are_told_of_by_the_lag() -> None:
     st.integers(0, 5),
     st.integers(1, 4),
 )
-def test_no_group_passes_over_a_record_whoever_else_writes(
+def test_no_group_skips_a_record_despite_other_writers(
     commits: list[tuple[int, list[int], int, bool]], lag_max: int, batch: int
 ) -> None:
-    """Each commit: others' records before, ours with gaps between their offsets at the source, others' after; then it
-    is looked at, or not in time."""
+    """Each commit has other writers' records before, ours with gaps between their offsets at the source, and others'
+    after; then the ends are read, or not in time.
+    """
     syncing, known = Syncing(lag_max), Translation()
     end, upstream = 0, -1
     copies: dict[int, int] = {}  # downstream by upstream
@@ -205,7 +207,7 @@ def test_no_group_passes_over_a_record_whoever_else_writes(
         assert found is None or found <= min(rest, default=end)
 
 
-def test_one_writer_s_copies_are_told_exactly() -> None:
+def test_syncs_of_a_single_writer_are_exact() -> None:
     syncing, known = Syncing(0), Translation()
     syncing.begin({ORDERS: 5})
     syncing.took(ORDERS, 10, 9)
@@ -215,8 +217,10 @@ def test_one_writer_s_copies_are_told_exactly() -> None:
     assert [known.of(ORDERS, group) for group in (0, 1, 9, 10)] == [5, 6, 14, 15]
 
 
-def test_what_is_owed_for_long_is_taken_for_one_batch() -> None:
-    """While the target does not say where its copies end. Two commits' markers lie in between: not exact, and right."""
+def test_long_pending_batches_are_merged_to_one() -> None:
+    """While the ends of the copies are unknown. Two commits' markers lie between, so the sync is correct
+    and not exact.
+    """
     syncing = Syncing(0)
     syncing.begin({ORDERS: 0})
     for number in range(2_000):
@@ -228,7 +232,7 @@ def test_what_is_owed_for_long_is_taken_for_one_batch() -> None:
     assert len(told) <= 1_002
 
 
-def test_a_copy_that_was_made_again_is_told_of_from_where_it_ends_then() -> None:
+def test_a_recreated_copy_has_syncs_from_its_new_end() -> None:
     syncing, one = Syncing(0), ("t", 0)
     syncing.begin({one: 50})
     syncing.took(one, 5, 104)
@@ -241,8 +245,8 @@ def test_a_copy_that_was_made_again_is_told_of_from_where_it_ends_then() -> None
 
 
 @pytest.mark.parametrize("end", [2, 900], ids=["shorter", "longer"])
-def test_a_reader_forgets_the_copy_before_however_long_the_new_one_is(end: int) -> None:
-    """By a sync that goes back: of the same record at the beginning of the copy."""
+def test_a_reader_discards_syncs_of_the_earlier_copy_whatever_the_new_length(end: int) -> None:
+    """A sync that goes back causes it: the same record at the beginning of the copy."""
     syncing, known, one = Syncing(0), Translation(), ("t", 0)
     syncing.begin({one: 50})
     syncing.took(one, 5, 104)

@@ -1,4 +1,6 @@
-"""Where a mirror begins, and what it makes of a source topic that was deleted and made again, against a broker."""
+"""Tests of a mirror's start positions, and of a source topic that was deleted and recreated, with a
+broker.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,10 @@ def stored(broker: Kafka, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("count", [2, 9], ids=["fewer", "more"])
-def test_a_topic_made_again_between_two_runs_is_copied_from_its_start(
+def test_a_topic_recreated_between_two_runs_is_copied_from_its_start(
     broker: Kafka, tmp_topic: Callable[..., str], count: int
 ) -> None:
-    """Also where it has more records by then than were copied: their offsets were those of others before."""
+    """Even if it has more records by then than were copied: the stored offsets belong to its predecessor."""
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
     write(broker, topic, "old", 5)
     run_here(spec_of(broker, name, topic))
@@ -75,11 +77,12 @@ def test_a_topic_made_again_between_two_runs_is_copied_from_its_start(
 
 
 @pytest.mark.parametrize("count", [2, 9], ids=["fewer", "more"])
-def test_a_topic_made_again_under_a_run_is_copied_once_from_its_start(
+def test_a_topic_recreated_during_a_run_is_copied_once_from_its_start(
     broker: Kafka, tmp_topic: Callable[..., str], count: int
 ) -> None:
-    """Without a look between the two topics: it shows by a place beyond the end, or when the records are to be
-    committed."""
+    """Without a check between the two topics: a position beyond the end, or the commit of the records,
+    reveals it.
+    """
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
     write(broker, topic, "old", 5)
     new = [f"new-{number}" for number in range(count)]
@@ -93,7 +96,7 @@ def test_a_topic_made_again_under_a_run_is_copied_once_from_its_start(
 
     spec = replace(spec_of(broker, name, topic), linger_ms=int(WAIT_S * 1_000))
     ends = [run_here(spec, Link(say)).reason]
-    while ends[-1] is RunEnd.YIELDED:  # what was read was given up: the worker runs it again at once
+    while ends[-1] is RunEnd.YIELDED:  # the records read were discarded, and the worker runs the task again at once
         ends.append(run_here(spec_of(broker, name, topic)).reason)
     assert ends == ([RunEnd.STOPPED] if count < 5 else [RunEnd.YIELDED, RunEnd.QUIET])
     assert copies(broker, topic)[5:] == new
@@ -102,7 +105,7 @@ def test_a_topic_made_again_under_a_run_is_copied_once_from_its_start(
 
 @dataclass
 class _Ids:
-    """A source that is asked for ids alone."""
+    """A source that only has topic ids."""
 
     ids: dict[str, str]
     name = "a"
@@ -124,7 +127,7 @@ def _reading(ids: _Ids, *topics: str) -> Places:
     return places
 
 
-def test_records_are_vouched_for_by_the_ids_of_their_topics_after_they_were_read() -> None:
+def test_topic_ids_are_checked_after_records_were_read() -> None:
     ids = _Ids({"t": "1", "u": "1"})
     places = _reading(ids, "t", "u")
     asked = ids.asked
@@ -138,7 +141,7 @@ def test_records_are_vouched_for_by_the_ids_of_their_topics_after_they_were_read
     assert places.offset(("u", 0), 7) == {"offset": 7, "topic_id": "2"}
 
 
-def test_a_topic_that_is_gone_or_a_source_that_is_away_holds_no_commit_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_deleted_topic_or_an_unreachable_source_does_not_block_a_commit(caplog: pytest.LogCaptureFixture) -> None:
     ids = _Ids({"t": "1"})
     places = _reading(ids, "t")
     places.read_of("t")
@@ -153,7 +156,7 @@ def test_a_topic_that_is_gone_or_a_source_that_is_away_holds_no_commit_up(caplog
     assert not places.vouched(), "asked for again, though nothing more was read"
 
 
-def test_what_was_read_before_a_place_beyond_the_end_is_of_the_topic_before() -> None:
+def test_records_read_before_a_position_beyond_the_end_are_of_the_earlier_topic() -> None:
     ids = _Ids({"t": "1", "u": "1"})
     places = _reading(ids, "t", "u")
     for topic in "tu":
@@ -164,9 +167,7 @@ def test_what_was_read_before_a_place_beyond_the_end_is_of_the_topic_before() ->
     assert places.vouched()
 
 
-def test_by_duration_and_none_begin_a_partition_as_their_names_say(
-    broker: Kafka, tmp_topic: Callable[..., str]
-) -> None:
+def test_reset_by_duration_and_none_for_a_new_partition(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name, now_ms = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror"), int(time.time() * 1000)
     for which, age_s in (("old", 9_000), ("young", 5)):
         broker.produce(topic, [which.encode()], partition=0, timestamp=now_ms - age_s * 1000)
@@ -181,9 +182,7 @@ def test_by_duration_and_none_begin_a_partition_as_their_names_say(
     assert copies(broker, topic) == ["young", "next"]
 
 
-def test_java_s_offset_without_an_id_counts_and_no_other_kind_does(
-    broker: Kafka, tmp_topic: Callable[..., str]
-) -> None:
+def test_javas_offset_without_an_id_is_accepted_and_no_other_form(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic = broker.create_topic(tmp_topic(), 1)
     source = settings_of(config_of(broker, topic)).source
 

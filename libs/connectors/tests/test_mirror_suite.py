@@ -1,5 +1,5 @@
-"""The standard suite that authors are given, applied to the mirror's connectors: a real broker is their source, and
-their target too.
+"""The standard suite for authors, applied to the mirror's connectors: a real broker is their source
+and target.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from libs.core.tests.engine.harness import Kafka
 
 
 class TopicWorld(BrokerWorld):
-    """The topic is copied."""
+    """A topic that is copied."""
 
     patience_s = 10.0
     silence_s = 0.5
@@ -46,7 +46,7 @@ class TopicWorld(BrokerWorld):
 
 
 class GroupsWorld(BrokerWorld):
-    """A record is a group of its own, at that offset of a topic whose first offset is known at the target."""
+    """A record is a consumer group at that offset of a topic whose first offset is known at the target."""
 
     patience_s = 2.0
     silence_s = 0.5
@@ -77,7 +77,7 @@ class GroupsWorld(BrokerWorld):
 
     def write(self, numbers: range) -> None:
         left = {f"{self.name}-{number:02}": [TopicPartition(self.name, 0, number)] for number in numbers}
-        while left:  # a broker that has just started does not know its groups yet
+        while left:  # a broker that has just started does not list its groups yet
             asked = [ConsumerGroupTopicPartitions(*one) for one in left.items()]
             answers = [self._broker.admin.alter_consumer_group_offsets([one]) for one in asked]
             for one, answer in zip(asked, answers, strict=True):

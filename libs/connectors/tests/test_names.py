@@ -1,4 +1,4 @@
-"""Connectors whose names hold what Connect allows in names: no name ends a run, and none repeats records."""
+"""Tests of connectors with names that Connect allows: no name fails a run, and none repeats records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def name(request: pytest.FixtureRequest, tmp_topic: Callable[..., str]) -> str:
 
 
 @pytest.mark.parametrize("task", ["file_stream.sink.task:FileStreamSinkTask", "files.task:FileSinkTask"])
-def test_a_sink_goes_on_where_the_run_before_ended_whatever_its_name(
+def test_a_sink_with_any_name_continues_where_its_last_run_ended(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, name: str, task: str
 ) -> None:
     kafka, out = Kafka(kafka_bootstrap), tmp_path / "out"
@@ -33,7 +33,7 @@ def test_a_sink_goes_on_where_the_run_before_ended_whatever_its_name(
     assert read == [3, 0]
 
 
-def test_a_source_goes_on_where_the_run_before_ended_whatever_its_name(
+def test_a_source_with_any_name_continues_where_its_last_run_ended(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "in").write_text("1\n2\n")

@@ -1,4 +1,4 @@
-"""`ParquetSink` against a real broker: exact rows, whatever is killed or frozen in between."""
+"""Tests of `ParquetSink` with a real broker: exact rows, with kills and freezes at each step."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def staged(folder: Path) -> list[str]:
 
 
 def ids(folder: Path) -> list[int]:
-    """The field `id` of every row of every published file."""
+    """Return the field `id` of every row of every published file."""
     return sorted(row for name in published(folder) for row in pq.read_table(folder / name)["id"].to_pylist())
 
 
 @pytest.mark.kafka
-def test_rows_are_exact_and_files_say_which_offsets_they_hold(
+def test_rows_are_exact_and_file_names_have_their_offsets(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic()), tmp_topic("sink")
@@ -69,10 +69,12 @@ def test_rows_are_exact_and_files_say_which_offsets_they_hold(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("harm", ["kill", "wake"])
-def test_each_record_is_in_one_file_once_whatever_happens_to_an_owner(
+def test_each_record_is_in_one_file_once_after_a_kill_or_freeze(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, harm: str
 ) -> None:
-    """For each failpoint: freeze an owner there, kill it or let a second one work and wake it, and count the rows."""
+    """For each failpoint: freeze an owner there, kill it or let a second one work and wake it, and count
+    the rows.
+    """
     cases = [(point, kafka_topics.create_topic(tmp_topic()), tmp_topic("sink"), tmp_path / point) for point in NAMES]
     for _, topic, _, _ in cases:
         kafka_topics.produce_ids(topic, range(RECORDS))
@@ -97,7 +99,7 @@ def test_each_record_is_in_one_file_once_whatever_happens_to_an_owner(
 
 
 @pytest.mark.kafka
-def test_a_committed_file_that_vanished_is_a_loss_until_told_to_go_on(
+def test_a_missing_committed_file_fails_the_run_until_offsets_may_be_reset(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, name, folder = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), tmp_path / "out"
@@ -128,7 +130,7 @@ def test_tombstones_and_changing_fields_become_rows(
     ]  # fmt: skip
 
 
-def test_a_folder_that_cannot_be_used_is_named_by_its_field(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_refused_by_its_field(tmp_path: Path) -> None:
     connector = ParquetSink()
     (tmp_path / "file").write_text("")
     assert connector.validate({"directory": str(tmp_path / "new" / "folder")}) == []

@@ -1,4 +1,6 @@
-"""Values as JSON: what JsonConverter writes, and the like of it for what JsonConverter refuses."""
+"""Tests of values as JSON: JsonConverter's output, and the counterpart for values that JsonConverter
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ values = st.recursive(
 )
 
 
-def test_structs_are_objects_with_dates_and_decimals_as_connect_writes_them() -> None:
+def test_structs_are_objects_with_connects_dates_and_decimals() -> None:
     order = Struct(ORDER, [7, JavaDate(86_400_000), Decimal("1.50"), Struct(POINT, [1, None])])
     assert texts_of([order, None], ORDER) == [b'{"id":7,"at":1,"price":1.50,"where":{"x":1,"note":null}}', b"null"]
     assert payloads().lines([order, None], ORDER) == b"%b\nnull\n" % texts_of([order], ORDER)[0]
@@ -42,7 +44,7 @@ def test_structs_are_objects_with_dates_and_decimals_as_connect_writes_them() ->
 
 
 @pytest.mark.parametrize(("defaults", "written"), [(True, b'"UNKNOWN"'), (False, b"null")])
-def test_nulls_stand_for_defaults_as_the_converter_was_told(defaults: bool, written: bytes) -> None:
+def test_nulls_become_defaults_as_configured(defaults: bool, written: bytes) -> None:
     schema = Schema("STRUCT", fields=[("a", STRING.replace(optional=True, default="UNKNOWN"))])
     assert payloads(defaults=defaults).lines([Struct(schema, [None])], schema) == b'{"a":%b}\n' % written
 
@@ -55,7 +57,7 @@ def test_a_value_that_does_not_fit_is_an_error() -> None:
 @given(st.lists(st.text(st.characters(codec="utf-8") | st.sampled_from('\x7f"\\\n\x00\u2028\U0001f600'))))
 @example(["\ud800", 'a"\n'])
 @example(["a\x7fb", ""])
-def test_texts_are_lines_whether_written_as_one_or_one_by_one(texts: list[str]) -> None:
+def test_texts_give_the_same_lines_written_together_or_one_by_one(texts: list[str]) -> None:
     found = payloads().lines(texts, STRING)
     assert [json.loads(line) for line in found.split(b"\n")[:-1]] == texts
     assert found == payloads().lines(texts, None)
@@ -67,7 +69,7 @@ def test_texts_are_lines_whether_written_as_one_or_one_by_one(texts: list[str]) 
 
 
 @pytest.mark.parametrize("odd", [None, b"\xff"])
-def test_texts_that_were_not_read_may_be_null_or_malformed(odd: bytes | None) -> None:
+def test_undecoded_texts_may_be_null_or_malformed(odd: bytes | None) -> None:
     unread = UnreadTexts([odd], lambda data: [None if one is None else one.decode("utf-8", "replace") for one in data])
     assert payloads().lines(unread, OPTIONAL_STRING) == (b"null\n" if odd is None else '"\ufffd"\n'.encode())
 
@@ -90,7 +92,7 @@ def _same(read: Any, value: Any) -> bool:
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=3), values, max_size=4), max_size=4))
-def test_what_has_no_schema_reads_back_whether_written_quickly_or_with_care(rows: list[Any]) -> None:
+def test_schemaless_values_round_trip_on_the_fast_and_the_careful_path(rows: list[Any]) -> None:
     """One odd value must not change how the others are written."""
     lines = payloads().lines(rows, None).splitlines()
     for row, line, text in zip(rows, lines, payloads().texts(rows, None), strict=True):

@@ -1,4 +1,6 @@
-"""Names that Kafka or PostgreSQL has nothing of are refused at creation, by their key, with the reason."""
+"""Tests of names that Kafka or PostgreSQL cannot have: they are refused at creation, by their key,
+with the reason.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def errors(connector: type[Connector], config: Mapping[str, str | None]) -> dict
         (FileStreamSource, _FILE_SOURCE, "offsets.storage.topic"),
     ],
 )
-def test_a_name_that_kafka_has_no_topic_of_is_refused_by_its_key(
+def test_an_invalid_topic_name_is_refused_by_its_key(
     connector: type[Connector], base: dict[str, str | None], key: str, name: str
 ) -> None:
     found = errors(connector, {**base, key: name})
@@ -71,7 +73,7 @@ def test_a_name_that_kafka_has_no_topic_of_is_refused_by_its_key(
         (PostgresSourceConnector, {**_READ, "incrementing.column.name": "t"}, "timestamp.column.name"),
     ],
 )
-def test_a_name_that_postgresql_would_cut_off_is_refused_with_its_bytes(
+def test_a_name_that_postgresql_would_truncate_is_refused_with_its_bytes(
     connector: type[Connector], base: dict[str, str | None], key: str, name: str
 ) -> None:
     found = errors(connector, {**base, key: name})

@@ -1,4 +1,4 @@
-"""The table of sample values is what it says of itself."""
+"""Tests of the table of sample values against its own descriptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_values_fit_their_schemas(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", UNFIT, ids=str)
-def test_javas_own_converter_refuses_what_does_not_fit(sample: Sample) -> None:
+def test_javas_converter_refuses_values_that_do_not_fit(sample: Sample) -> None:
     converter = JsonConverter()
     converter.configure({"schemas.enable": "false"}, "value")
     with pytest.raises(DataError):

@@ -1,7 +1,8 @@
-"""Every connector that is shipped passes the standard suite: no entry point is without its tests, none of which is
-switched off in every world, but for what `ONLY_IN_THE_SOAK` names.
+"""Check that every shipped connector passes the standard suite: every entry point has its tests, none of which is
+switched off in every world, except those that `ONLY_IN_THE_SOAK` names.
 
-Suites of connectors are in files named `test_*_suite.py` below this folder. What is skipped says why (`pytest.skip`).
+Suites of connectors are in files named `test_*_suite.py` below this folder. A skipped test has its reason
+(`pytest.skip`).
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ _NEEDED = {
     SourceConnector: (SourceSuite, SourceRunSuite),
     SinkConnector: (SinkSuite, SinkRunSuite),
 }
-"""Of each kind: the suite that drives tasks in this process, and the one that kills real runs."""
+"""For each kind: the suite that drives tasks in this process, and the one that kills real runs."""
 ONLY_IN_THE_SOAK: dict[type[Connector], str] = {
     SparkStreamSource: "of the formats it reads, kafka and iceberg have no jars for Spark 4.3 yet, and Spark 4.1 is "
     "490 MB; rate-micro-batch, which comes with Spark, has no end, and a world of the suite has one (of that format, "
     "`spark/test_stream_source.py` ends runs after each poll)",
 }
-"""Connectors whose suites are skipped in `make test`, each with why."""
+"""Connectors whose suites are skipped in `make test`, each with the reason."""
 
 
 def shipped() -> list[type[Connector]]:
-    """The connectors that our distributions register. Not what is installed: that may be of an earlier day."""
+    """Return the connectors that our distributions register in the source; installed metadata may be
+    outdated.
+    """
     found: list[type[Connector]] = []
     for project in ROOT.glob("*/*/pyproject.toml"):
         groups = tomllib.loads(project.read_text())["project"].get("entry-points", {})
@@ -49,7 +52,7 @@ def shipped() -> list[type[Connector]]:
 
 
 def suites() -> list[type[Any]]:
-    """Every test class in a file of suites."""
+    """Return every test class in a file of suites."""
     files = sorted(Path(__file__).parent.rglob("test_*_suite.py"))
     modules = [importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts)) for path in files]
     return [one for module in modules for name, one in vars(module).items() if name.startswith("Test")]
@@ -58,7 +61,9 @@ def suites() -> list[type[Any]]:
 def missing(
     connectors: Iterable[type[Connector]], there: Iterable[type[Any]], excused: Iterable[type[Connector]] = ()
 ) -> list[str]:
-    """What is not tested, in words. `excused`: their tests may be switched off, but have to be there."""
+    """Return messages about missing tests. `excused`: connectors whose tests may be switched off, but must
+    exist.
+    """
     known = list(there)
     found: list[str] = []
     for connector in connectors:
@@ -69,12 +74,12 @@ def missing(
             tests = [name for name in dir(suite) if name.startswith("test_")]
             off = [[f"{one.__name__} leaves out {name}" for name in tests if _is_off(one, name)] for one in ours]
             if off and connector not in excused:
-                found += min(off, key=len)  # one of its worlds is asked everything
+                found += min(off, key=len)  # one of its worlds must run all tests
     return found
 
 
 def _is_off(suite: type[Any], test: str) -> bool:
-    """A test of the suite's that does not run as it is written there: it was replaced, or is skipped by a mark."""
+    """Return whether a test of the suite does not run as written: it was replaced, or is skipped by a mark."""
     places = [sys.modules[suite.__module__], *suite.__mro__]
     marks = {mark.name for place in places for mark in _marks(place)}
     standard = next(base for base in suite.__mro__ if base.__module__.startswith("herdmesh.sdk.testing"))
@@ -82,24 +87,26 @@ def _is_off(suite: type[Any], test: str) -> bool:
 
 
 def _marks(place: ModuleType | type[Any]) -> Iterator[pytest.MarkDecorator]:
-    """Those that a module or a class has itself, for all tests in it."""
+    """Return the marks that a module or a class itself has, for all tests in it."""
     given: pytest.MarkDecorator | list[pytest.MarkDecorator] = vars(place).get("pytestmark", [])
     yield from given if isinstance(given, list) else [given]
 
 
-def test_every_connector_that_is_shipped_has_its_suites() -> None:
+def test_every_shipped_connector_has_its_suites() -> None:
     connectors = shipped()
     assert len(connectors) >= 11, "the entry points are not where they were"
     assert missing(connectors, suites(), ONLY_IN_THE_SOAK) == []
 
 
 @pytest.mark.parametrize("connector", ONLY_IN_THE_SOAK)
-def test_nothing_is_excused_without_need(connector: type[Connector]) -> None:
+def test_no_excuse_is_unnecessary(connector: type[Connector]) -> None:
     assert missing([connector], suites()), f"{connector.__name__} has a world that is not skipped: excuse it no longer"
 
 
-def test_a_connector_without_a_suite_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one whose tests are switched off: one, those of a class or of its base, those of a module."""
+def test_a_connector_without_a_suite_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a connector with tests switched off: a single one, those of a class or of its base, those of a
+    module.
+    """
     here = {"connector": ParquetSink}
     whole = [type("TestWhole", (SinkSuite,), here), type("TestWholeRuns", (SinkRunSuite,), here)]
     assert missing([ParquetSink], whole) == []

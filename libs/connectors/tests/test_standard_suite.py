@@ -1,5 +1,6 @@
-"""The standard suite that authors are given, applied to connectors that need no server. Every connector that is shipped
-has such tests (`test_shipped_suites`)."""
+"""The standard suite for authors, applied to connectors that need no server. Every shipped connector has such tests
+(`test_shipped_suites`).
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class TestFileStreamSourceRuns(SourceRunSuite):
 
 
 class AppendedWorld(SinkWorld):
-    """A text file to which lines are appended; the number is in each, whatever else is."""
+    """A text file to which lines are appended; each has its number, beside other text."""
 
     forms = (RecordForm.MAP, RecordForm.STRUCT, RecordForm.TEXT)
 

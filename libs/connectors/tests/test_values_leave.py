@@ -1,7 +1,8 @@
-"""How values leave in every sink that writes files or requests: the right value, or that record alone refused.
+"""Tests of values in every sink that writes files or requests: the right value, or that record alone
+refused.
 
-The samples are `tests.support.sample_values`'. What each becomes is checked against plain Python;
-docs/reference/values.md shows it all.
+The samples are from `tests.support.sample_values`. Each result is checked against plain Python;
+docs/reference/values.md shows them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from tests.support.sample_values import FIELD, SCHEMALESS, UNFIT, WITH_SCHEMA, S
 pa: Any = pyarrow
 _parquet: Any = pyarrow.parquet
 TOO_LARGE = "Decimal of 90 digits"
-"""The one sample that Parquet has no type for."""
+"""The one sample that has no Parquet type."""
 
 
 @pytest.mark.parametrize("sink", OF_JSON)
@@ -105,8 +106,8 @@ def test_csv_has_the_value(sample: Sample, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sink", SINKS)
 @pytest.mark.parametrize("sample", UNFIT, ids=str)
-def test_a_value_that_does_not_fit_is_refused_and_no_other(sink: str, sample: Sample, tmp_path: Path) -> None:
-    """JsonSchemaConverter gives a record without a field that is required; any transformation may do likewise."""
+def test_a_value_that_does_not_fit_is_refused_alone(sink: str, sample: Sample, tmp_path: Path) -> None:
+    """JsonSchemaConverter reads a record without a required field; a transformation may do the same."""
     fine = Sample(
         "fine", {"INT32": 5, "INT64": 5, "STRING": "x", "INT8": 5, "ARRAY": [1]}[_type(sample)], sample.schema
     )
@@ -129,7 +130,7 @@ def _type(sample: Sample) -> str:
 
 
 @pytest.mark.parametrize("sink", ["parquet", "spark"])
-def test_a_decimal_that_no_type_holds_is_refused(sink: str, tmp_path: Path) -> None:
+def test_a_decimal_too_large_for_every_type_is_refused(sink: str, tmp_path: Path) -> None:
     (large,) = [one for one in WITH_SCHEMA if one.name == TOO_LARGE]
     value, schema = in_struct(large)
     refused = Refused()
@@ -140,7 +141,7 @@ def test_a_decimal_that_no_type_holds_is_refused(sink: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("sink", [one for one in SINKS if one != "http"])
 @pytest.mark.parametrize("sample", [one for one in WITH_SCHEMA if "default" in one.name and one.schema], ids=str)
-def test_nulls_stay_nulls_where_defaults_are_off(sink: str, sample: Sample, tmp_path: Path) -> None:
+def test_nulls_stay_null_without_defaults(sink: str, sample: Sample, tmp_path: Path) -> None:
     value, schema = in_struct(sample)
     refused = Refused()
     found = SINKS[sink](tmp_path / "out", [batch_of([value], schema)], context_of(refused, defaults=False))
@@ -154,7 +155,7 @@ def test_nulls_stay_nulls_where_defaults_are_off(sink: str, sample: Sample, tmp_
     assert "UNKNOWN" not in text
 
 
-def test_a_connector_says_whether_nulls_are_defaults() -> None:
+def test_the_config_decides_whether_nulls_become_defaults() -> None:
     own = {"value.converter": "x", "value.converter.replace.null.with.default": "false"}
     assert has_defaults({}, "value.converter") is True
     assert has_defaults(own, "value.converter") is False
@@ -169,7 +170,7 @@ NEXT = Schema("STRUCT", name="Next", fields=[("id", INT32), ("extra", OPTIONAL_S
 FIRST = Schema("STRUCT", name="First", fields=[("id", INT32), ("name", STRING)])
 
 
-def test_a_schema_that_changes_and_changes_back_has_a_file_each(tmp_path: Path) -> None:
+def test_each_schema_of_an_alternating_sequence_has_one_file(tmp_path: Path) -> None:
     batches = [
         batch_of([None], None, 0),
         batch_of([Struct(FIRST, [1, "a"])], FIRST, 1),
@@ -208,7 +209,7 @@ def test_a_struct_without_fields_is_refused_by_parquet(tmp_path: Path) -> None:
     assert "field e: a struct without fields" in str(refused.errors[0])
 
 
-def test_values_without_a_schema_keep_their_digits_in_columns(tmp_path: Path) -> None:
+def test_schemaless_values_keep_their_digits_in_columns(tmp_path: Path) -> None:
     rows = [
         {
             "price": Decimal("123456789012345678.90"),
@@ -227,8 +228,8 @@ def test_values_without_a_schema_keep_their_digits_in_columns(tmp_path: Path) ->
     assert text == (f'"price","rate","n","x"\n123456789012345678.900,0.1,"{2**70}",NaN\n0.001,,"1",1.5\n'.encode())
 
 
-def test_a_refused_record_is_found_by_halves() -> None:
-    """The cost of a bad record is the logarithm of its batch."""
+def test_a_refused_record_is_found_by_bisection() -> None:
+    """The cost of a bad record is logarithmic in the size of its batch."""
     tries = 0
 
     def convert(batch: SinkBatch) -> int:
@@ -245,14 +246,14 @@ def test_a_refused_record_is_found_by_halves() -> None:
     assert (refused.offsets, tries <= 25) == ([700], True)
 
 
-def test_the_page_shows_what_sinks_write() -> None:
+def test_the_values_page_shows_what_sinks_write() -> None:
     """`python -m libs.connectors.tests.values_page` writes it."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
 @pytest.mark.parametrize("sink", OF_JSON)
-def test_numbers_of_json_without_a_schema_that_no_java_number_holds(sink: str, tmp_path: Path) -> None:
-    """A double that is infinite once it is read is so in the JSON, beside nulls and the text null."""
+def test_schemaless_json_numbers_beyond_javas_range(sink: str, tmp_path: Path) -> None:
+    """A double that is infinite after parsing is infinite in the JSON, beside nulls and the text null."""
     raw = [b'{"a":1e999,"b":null}', b'{"a":-1e999,"b":"null"}', b'{"a":[[1]],"b":null}']
     values = LazyColumn(raw, jackson.loads_many)
     data = SINKS[sink](tmp_path / "out", [batch_of(values, None)], context_of(None))
@@ -268,10 +269,10 @@ def test_numbers_of_json_without_a_schema_that_no_java_number_holds(sink: str, t
         ({"type": "InsertField$Value", "static.field": "b", "static.value": "x"}, {"a": "NaN", "b": "x", "c": 1.5}),
     ],
 )
-def test_what_a_step_makes_of_values_of_json(
+def test_a_transformation_of_schemaless_json_values_keeps_nan_and_infinity(
     sink: str, step: dict[str, str], written: dict[str, Any], tmp_path: Path
 ) -> None:
-    """A number that is none is no null, also in a map that a step changed in place."""
+    """NaN must not become null, also in a map that a transformation changed in place."""
     config = {
         "key.converter": "JsonConverter", "value.converter": "JsonConverter", "value.converter.schemas.enable": "false",
         "transforms": "s", **{f"transforms.s.{name}": value for name, value in step.items()},
@@ -284,7 +285,7 @@ def test_what_a_step_makes_of_values_of_json(
 
 
 @pytest.mark.parametrize("sink", OF_JSON)
-def test_integers_without_a_schema_keep_their_digits(sink: str, tmp_path: Path) -> None:
+def test_schemaless_integers_keep_their_digits(sink: str, tmp_path: Path) -> None:
     values = [{"a": 1 << 70, "b": [-(1 << 63) - 1]}, {"a": 1 << 63, "b": [{"c": 10**30}]}]
     data = SINKS[sink](tmp_path / "out", [batch_of(values, None)], context_of(None))
     assert read_json(data) == values
@@ -301,12 +302,12 @@ _ODD_NAMES: dict[str, tuple[Schema | None, list[Any]]] = {
 
 @pytest.mark.parametrize("name", list(_ODD_NAMES))
 @pytest.mark.parametrize("sink", ["parquet", "csv", "spark"])
-def test_a_name_that_no_column_can_have_is_an_error_of_its_records(sink: str, name: str, tmp_path: Path) -> None:
+def test_an_invalid_column_name_fails_only_its_records(sink: str, name: str, tmp_path: Path) -> None:
     schema, values = _ODD_NAMES[name]
     refused = Refused()
     data = SINKS[sink](tmp_path / "out", [batch_of(values, schema)], context_of(refused))
     if (sink, name) == ("csv", "field within"):
-        assert data == [b'"x"\n"{""\\uDC00k"":1}"\n']  # it is within JSON
+        assert data == [b'"x"\n"{""\\uDC00k"":1}"\n']  # the surrogate is within JSON
         return
     assert refused.offsets == [0]
     assert "half of a surrogate pair: rename it" in str(refused.errors[0])
@@ -315,7 +316,7 @@ def test_a_name_that_no_column_can_have_is_an_error_of_its_records(sink: str, na
 
 
 @pytest.mark.parametrize("sink", ["parquet", "csv", "spark"])
-def test_keys_of_a_map_that_are_no_texts_are_columns_by_their_text(sink: str, tmp_path: Path) -> None:
+def test_non_text_keys_of_a_map_name_columns_by_their_text(sink: str, tmp_path: Path) -> None:
     data = SINKS[sink](tmp_path / "out", [batch_of([{1: "a"}], None)], context_of(None))
     assert (read_csv(data) if sink == "csv" else read_parquet(data)) == [{"1": "a"}]
 
@@ -334,17 +335,17 @@ FLOAT, DOUBLE, LONG, TEXT, FLAG = (
         ([(DOUBLE, math.nan), (FLAG, True)], ["NaN", "true"]),
     ],
 )
-def test_a_csv_cell_is_the_same_beside_values_of_other_schemas(
+def test_a_csv_cell_does_not_depend_on_values_of_other_schemas(
     rows: list[tuple[Schema, Any]], cells: list[str], tmp_path: Path
 ) -> None:
-    """A field that changes its type has one column in CSV: each value is written as it would be alone."""
+    """A field that changes its type has one CSV column: each value is written as it would be alone."""
     batches = [batch_of([Struct(schema, [value])], schema, first) for first, (schema, value) in enumerate(rows)]
     assert [row["a"] for row in read_csv(SINKS["csv"](tmp_path / "out", batches, context_of(None)))] == cells
 
 
 @pytest.mark.parametrize("sink", ["parquet", "spark"])
 @pytest.mark.parametrize(("parameters", "why"), [(None, "no parameters"), ({"scale": "80"}, "scale 80")])
-def test_a_decimal_that_has_no_column_names_its_field(
+def test_a_decimal_without_a_column_type_names_its_field(
     sink: str, parameters: dict[str, str] | None, why: str, tmp_path: Path
 ) -> None:
     price = Schema("BYTES", False, "org.apache.kafka.connect.data.Decimal", parameters=parameters)

@@ -1,5 +1,5 @@
-"""Random schemas with random values, written by every converter, read by it, and through every sink: the right values
-come out, or that record is refused where docs/reference/values.md says so.
+"""Property tests of random schemas with random values, written and read by every converter, and through every sink: the
+right values result, or the record is refused if docs/reference/values.md says so.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 def through_all(values: list[Any], schema: Schema | None) -> None:
-    """Puts values as a batch into each sink, and compares what is read with them."""
+    """Put values as a batch to each sink, and compare the output with them."""
     for name, write in SINKS.items():
         refused = Refused()
         with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def _check_columns(read: list[Any], values: list[Any], schema: Schema | None) ->
 
 
 def _check_found(read: Any, value: Any) -> None:
-    """A value whose type was found in the data: itself, or its text."""
+    """Check a value whose type was inferred: the value, or its text."""
     if isinstance(read, str) and not isinstance(value, str):
         assert read == text_of(value) or same_json(json.loads(read, parse_float=Decimal), value, None), (read, value)
     elif isinstance(value, float) and value != value:
@@ -105,7 +105,9 @@ def _check_cells(read: list[Any], values: list[Any], schema: Schema | None) -> N
 
 
 def _has_type(value: Any, schema: Schema) -> bool:
-    """Whether Parquet holds the value: it has no struct without fields, and no time of day that is a day long."""
+    """Return whether Parquet has a type for the value: not for a struct without fields, nor for a time of
+    day of 24 hours.
+    """
     if value is None:
         return schema.type != "STRUCT" or _holds(schema)
     key_schema, value_schema = Schema.inner(schema)
@@ -127,14 +129,16 @@ def _has_type(value: Any, schema: Schema) -> bool:
 
 
 def _holds(schema: Schema) -> bool:
-    """Whether the schema has no struct without fields."""
+    """Return whether the schema has no struct without fields."""
     if schema.type == "STRUCT":
         return bool(schema.fields) and all(_holds(field.schema) for field in schema.fields)
     return all(_holds(one) for one in Schema.inner(schema) if one is not None)
 
 
 def read_again(made: Converter, values: list[Any], schema: Schema | None) -> tuple[list[Any], Schema | None]:
-    """The values as a sink gets them from a topic that the converter wrote; it has a form for every example."""
+    """Return the values as a sink gets them from a topic that the converter wrote. The converter has one schema for all
+    values.
+    """
     written = [made.write(value, schema) for value in values]
     read = [made.read(data) for data in written]
     schemas = {id(one): one for one, _ in read}
@@ -148,7 +152,7 @@ def json_converter(*, schemas: bool) -> Converter:
 
 
 def _record(schema: Schema, values: list[Any]) -> tuple[Schema, list[Any]]:
-    """Each value as a field of a struct, with a number."""
+    """Wrap each value as a field of a struct, beside a number."""
     record = Schema("STRUCT", fields=[("id", INT32), ("f", schema)])
     return record, [Struct(record, [number, value]) for number, value in enumerate(values)]
 
@@ -169,7 +173,7 @@ def test_json_without_schemas(case: tuple[Schema, list[Any]]) -> None:
 
 @given(cases())
 @settings(max_examples=_JSON_EXAMPLES, **EXAMPLES)
-def test_what_transformations_make(case: tuple[Schema, list[Any]]) -> None:
+def test_results_of_transformations(case: tuple[Schema, list[Any]]) -> None:
     """Values that no converter reads: NaN, nulls beside defaults."""
     schema, values = _record(*case)
     through_all(values, schema)
@@ -180,7 +184,7 @@ def test_what_transformations_make(case: tuple[Schema, list[Any]]) -> None:
 def test_texts(values: list[str]) -> None:
     made = make_converter("value.converter", {"value.converter": "StringConverter"}, role="value")
     read, schema = read_again(made, values, None)
-    values = [value.encode(errors="replace").decode() for value in values]  # half of a pair is ?, as Java writes it
+    values = [value.encode(errors="replace").decode() for value in values]  # a lone surrogate becomes ?, as in Java
     for name in ("text", "file stream"):
         with tempfile.TemporaryDirectory() as folder:
             data = SINKS[name](Path(folder) / "out", [batch_of(read, schema)], context_of(None))
@@ -199,7 +203,7 @@ def test_texts(values: list[str]) -> None:
         ("ProtobufConverter", _PROTOBUF_EXAMPLES),
     ],
 )
-def test_a_schema_registrys(registry: FakeRegistry, name: str, examples: int) -> None:
+def test_schema_registry_converters(registry: FakeRegistry, name: str, examples: int) -> None:
     kinds = typed(other_keys=name == "AvroConverter", of_protobuf=name == "ProtobufConverter")
     parts = st.lists(kinds.map(optional), min_size=1, max_size=3).map(structs)
     numbers = iter(range(1 << 30))

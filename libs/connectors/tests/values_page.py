@@ -1,6 +1,7 @@
-"""docs/reference/values.md, made by the sinks: `python -m libs.connectors.tests.values_page` writes it.
+"""Generator of docs/reference/values.md from the sinks' output: `python -m
+libs.connectors.tests.values_page`.
 
-Owns the page's words. Every cell of its tables is what a sink wrote of a sample of `tests.support.sample_values`.
+Owns the page's text. Every cell of its tables is a sink's output for a sample of `tests.support.sample_values`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _WIDTH = 44
 
 
 def page() -> str:
-    """The text of docs/reference/values.md."""
+    """Return the text of docs/reference/values.md."""
     lines = _HEAD.splitlines()
     for title, samples in (("Under a schema", WITH_SCHEMA), ("Without a schema", SCHEMALESS)):
         lines += ["", f"## {title}", "", "| Value | JSON | CSV | Parquet type | Parquet value |", f"|{'---|' * 5}"]
@@ -38,7 +39,7 @@ def page() -> str:
 
 
 def _sql_rows() -> list[tuple[str, str, str | None]]:
-    """Name, column type and value, as `test_sink_values` finds them on a server."""
+    """Return name, column type and value, as `test_sink_values` finds them on a server."""
     held = {**HELD, **{name: ("json", text) for name, text in AS_JSON.items()}}
     return [(sample.name, *held[sample.name]) for sample in WITH_SCHEMA]
 
@@ -58,7 +59,7 @@ def _row(sample: Sample) -> str:
 
 
 def _written(sink: str, sample: Sample) -> bytes:
-    """The one file; nothing where the record was refused."""
+    """Return the one file; empty if the record was refused."""
     value, schema = in_struct(sample)
     return b"".join(_put(sink, value, schema, Refused()))
 
@@ -76,7 +77,7 @@ def _put(sink: str, value: Any, schema: Schema | None, refused: Refused) -> list
 
 
 def _shown(text: str) -> str:
-    """A cell of Markdown; long ones are cut in the middle."""
+    """Return a Markdown cell; long ones are shortened in the middle."""
     if not text:
         return ""
     text = text.replace("\n", "\\n").replace("|", "\\|").replace("`", "'")

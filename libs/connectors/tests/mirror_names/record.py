@@ -1,9 +1,10 @@
-"""Records `recorded.jsonl`: what MirrorMaker's own policies and connector make of odd topic names.
+"""Recorder of `recorded.jsonl`: the results of MirrorMaker's own policies and connector for odd topic
+names.
 
     python -m libs.connectors.tests.mirror_names.record
 
-Each line is a config with the names of MirrorMaker's own topics, and of each topic: its name, what it is called at the
-target, whether it is heartbeats, internal, a cycle, and copied.
+Each line is a config with the names of MirrorMaker's own topics, and of each topic: its name, its name at the target,
+whether it is heartbeats, internal, a cycle, and copied.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _POLICIES = ("DefaultReplicationPolicy", "IdentityReplicationPolicy")
 
 
 def lines() -> list[str]:
-    """Every config with fixed and random names."""
+    """Return every config with fixed and random names."""
     chance, found = random.Random(7), list[str]()
     for policy in _POLICIES:
         for separator in (".", "_", "-", "", ".."):
@@ -47,7 +48,7 @@ def lines() -> list[str]:
                     "topics": ".*",
                 }
                 if not separator and policy == _POLICIES[0]:
-                    continue  # refused here, and declared (docs/connectors/mirror.md)
+                    continue  # refused here, and documented (docs/connectors/mirror.md)
                 made = {
                     chance.choice([".", "_", "-", separator]).join(chance.choices(_PARTS, k=chance.randint(1, 4)))
                     for _ in range(60)

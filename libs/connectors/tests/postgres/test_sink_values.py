@@ -36,7 +36,7 @@ def _put(sink: Driven, sample: Sample, topic: str) -> None:
     assert sink.reporter.reported == [], sample.name
 
 
-def test_a_value_that_does_not_fit_is_refused_and_no_other(tmp_database: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_alone(tmp_database: str) -> None:
     fine = {"INT32": 5, "INT64": 5, "STRING": "x", "INT8": 5, "ARRAY": [1]}
     with Driven(tmp_database, auto_create="true") as sink:
         for number, sample in enumerate(UNFIT):

@@ -1,10 +1,12 @@
-"""Writes `common/published_keys.json`: the keys that Java's connectors define, of those whose names Herdmesh takes.
+"""Generator of `common/published_keys.json`: the keys of the Java connectors whose class names
+Herdmesh accepts.
 
     python -m libs.connectors.tests.published_keys.generate WORK --sources SOURCES
 
 Facts only: names of keys. Definitions come from Maven Central by reflection (Debezium) and from Connect's own jars
-(MirrorMaker, FileStream), or, where a vendor publishes there none, from the constants of its public source: `SOURCES`
-has a clone `OWNER+NAME/repo` of each of `_SOURCES`. Confluent's HTTP sink has neither; its keys are of its reference.
+(MirrorMaker, FileStream), or, for a vendor that publishes none there, from the constants of its public source:
+`SOURCES` has a clone `OWNER+NAME/repo` of each of `_SOURCES`. Confluent's HTTP sink has neither; its keys are from its
+reference.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ _KEY = re.compile(r"[a-z][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*")
 
 
 def constants_of(source: str) -> dict[str, str]:
-    """The text of each constant that is made of literals and of others."""
+    """Return the text of each constant that is composed of literals and other constants."""
     found: dict[str, str] = {}
     for name, expression in _CONSTANT.findall(source):
         parts = [part.strip() for part in re.split(r"\+", expression)]
@@ -99,7 +101,9 @@ def constants_of(source: str) -> dict[str, str]:
 
 
 def keys_in(source: str) -> set[str]:
-    """The keys that a class of a ConfigDef defines: constants by their names, and what is given to `define`."""
+    """Return the keys that a class of a ConfigDef defines: constants by their names, and arguments of
+    `define`.
+    """
     constants = constants_of(source)
     defined = {
         name.strip('"') if name.startswith('"') else constants.get(name, "") for name in _DEFINED.findall(source)
@@ -130,7 +134,7 @@ def _reflected(work: Path, class_path: Iterable[Path], name: str, fields: str) -
 
 
 def _artifact(work: Path, artifact: str) -> list[Path]:
-    """Its jars and those it needs, by Maven."""
+    """Return an artifact's jars and their dependencies, by Maven."""
     group, name, version = artifact.split(":")
     folder = work / f"{name}-{version}"
     if not folder.exists():

@@ -1,5 +1,5 @@
-"""docs/reference/known-keys.md: what becomes here of each key that the Java connectors of our names define, and of each
-property of a Connect worker. Made of what validation itself says of the key.
+"""Generator of docs/reference/known-keys.md: the effect here of each key that the Java connectors with our names
+define, and of each property of a Connect worker. The texts come from validation itself.
 
     python -m libs.connectors.tests.published_keys.page
 """
@@ -14,7 +14,7 @@ from herdmesh.connectors.common.known_keys import published
 
 PAGE = Path(__file__).parents[4] / "docs/reference/known-keys.md"
 Said = Callable[[Mapping[str, str]], tuple[dict[str, str], dict[str, list[str]]]]
-#: By definition: whose names, and which connector here answers to them.
+#: By definition: the owner of the keys, and our connector for its class names.
 TITLES: Mapping[str, tuple[str, str]] = {
     "jdbc-source": ("JDBC source (Confluent, Aiven)", "PostgresSource"),
     "jdbc-sink": ("JDBC sink (Confluent, Aiven)", "PostgresSink"),
@@ -49,7 +49,7 @@ validation says, and a test compares them.
 
 
 def outcome(key: str, base: Mapping[str, str], said: Said) -> tuple[str, str]:
-    """(word, explanation) of a key that is added to a config."""
+    """Return (word, explanation) for a key that is added to a config."""
     if key in base:
         return "works", ""
     warnings, errors = said({**base, key: "1"})
@@ -70,7 +70,7 @@ def outcome(key: str, base: Mapping[str, str], said: Said) -> tuple[str, str]:
 
 
 def row(definition: str, key: str, base: Mapping[str, str], said: Said) -> str:
-    """The line of a key. Raises AssertionError for one that is called unknown."""
+    """Return the line of a key. Raises AssertionError for a key that validation calls unknown."""
     word, more = outcome(key, base, said)
     assert "did you mean" not in more, f"{definition}: {key} is called unknown"
     assert "no such setting" not in more, f"{definition}: {key} is called unknown"
@@ -78,7 +78,7 @@ def row(definition: str, key: str, base: Mapping[str, str], said: Said) -> str:
 
 
 def page(row_of: Callable[[str, str], str]) -> str:
-    """The page's text, of the line of each definition's key."""
+    """Return the page's text; `row_of` returns the line of a definition's key."""
     lines = [_HEAD]
     for name, (title, here) in TITLES.items():
         lines += [f"## {title}", "", f"Here: {here}.", "", "| Key | | |", "|---|---|---|"]
