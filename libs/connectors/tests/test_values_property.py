@@ -136,8 +136,8 @@ def _holds(schema: Schema) -> bool:
 
 
 def read_again(made: Converter, values: list[Any], schema: Schema | None) -> tuple[list[Any], Schema | None]:
-    """Return the values as a sink gets them from a topic that the converter wrote. The converter has one schema for all
-    values.
+    """Return the values as a sink gets them from a topic that the converter wrote. All values read must
+    have one schema.
     """
     written = [made.write(value, schema) for value in values]
     read = [made.read(data) for data in written]

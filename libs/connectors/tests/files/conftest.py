@@ -1,4 +1,4 @@
-"""The S3 server and the HDFS of these tests, and a place of each kind. Owns nothing else."""
+"""Fixtures of these tests: the S3 server, the HDFS, and a folder of each kind. Owns nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from libs.connectors.tests.files.s3_server import BUCKET
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`http://127.0.0.1:PORT` of the session's S3 server, which has the bucket `BUCKET`."""
+    """Yield `http://127.0.0.1:PORT` of the session's S3 server, which has the bucket `BUCKET`."""
     server = S3Server(tmp_path_factory.mktemp("s3"), buckets=[BUCKET])
     asyncio.run(server.start())
     try:
@@ -35,7 +35,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def hadoop_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What `viewfs://tests/files` is to Hadoop's clients from here on."""
+    """Yield the local folder that `viewfs://tests/files` names for Hadoop's clients from here on."""
     patch = pytest.MonkeyPatch()
     conf = tmp_path_factory.mktemp("hadoop")
     seen = hadoop_conf(conf)
@@ -47,7 +47,7 @@ def hadoop_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def hdfs(hadoop_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`hdfs://127.0.0.1:PORT` of the session's HDFS."""
+    """Yield `hdfs://127.0.0.1:PORT` of the session's HDFS."""
     server = HdfsServer(tmp_path_factory.mktemp("hdfs"))
     asyncio.run(server.start())
     try:
@@ -64,11 +64,11 @@ def place_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
 
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A folder of each kind that `staging` can publish in."""
+    """Return a folder of each kind in which `staging` can publish."""
     return place_of(request.param, request, tmp_path)
 
 
 @pytest.fixture(params=["local", "s3"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A folder of each kind that a config can name."""
+    """Return a folder of each kind that a config can name."""
     return place_of(request.param, request, tmp_path)

@@ -1,6 +1,6 @@
-"""Folders to stage and publish in, one of each kind, with a look at what is in them.
+"""Folders for staging and publishing, one of each kind, with functions that list their files.
 
-Owns no test. Invariant: a place is empty when it is made, and no two share a folder.
+Owns no test. Invariant: a place is empty when it is created, and no two share a folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from libs.connectors.tests.files.s3_server import BUCKET, client, keys_for
 
 _fs: Any = fs
 KINDS = ("local", "copying", "renaming", "s3", "hdfs")
-"""`copying` and `renaming` are pyarrow's local file system, published in as S3 and as Hadoop's are."""
+"""`copying` and `renaming` are pyarrow's local file system with publishing as on S3 and as on Hadoop."""
 _SITE = """\
 <configuration><property>
   <name>fs.viewfs.mounttable.tests.link./files</name><value>file://{folder}</value>
@@ -34,13 +34,13 @@ class Place:
     """A folder."""
 
     directory: str
-    """As manifests name it."""
+    """Name of the folder in manifests."""
     look: Callable[[], dict[str, bytes]]
-    """Every file in it, by path."""
+    """Returns every file in it, by path."""
     open: Callable[[str], Files]
-    """A new opener's answer for a location."""
+    """Opens a location with a new opener."""
     config: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What a connector needs to reach it."""
+    """Settings with which a connector reaches it."""
 
     def files(self) -> Files:
         return self.open(self.directory)
@@ -53,7 +53,7 @@ class Place:
 
 
 def local_place(folder: Path, kind: str = "local") -> Place:
-    """A folder of the local file system, reached in one of three ways."""
+    """Return a folder of the local file system, accessed in one of three ways."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def look() -> dict[str, bytes]:
@@ -69,7 +69,7 @@ def local_place(folder: Path, kind: str = "local") -> Place:
 
 
 def s3_place(endpoint: str) -> Place:
-    """A folder of the bucket."""
+    """Return a folder of the bucket."""
     root = f"{BUCKET}/{uuid.uuid4().hex}"
     config = {**keys_for(endpoint), "s3.region": "us-east-1"}
 
@@ -88,7 +88,7 @@ def _content(system: Any, path: str) -> bytes:
 
 
 def hadoop_conf(folder: Path) -> Path:
-    """Write settings of Hadoop's into a folder; the folder in it that `viewfs://tests/files` is by them."""
+    """Write Hadoop's settings to a folder; return the subfolder that they map to `viewfs://tests/files`."""
     seen = folder / "files"
     seen.mkdir()
     (folder / "core-site.xml").write_text(_SITE.format(folder=seen))
@@ -96,12 +96,12 @@ def hadoop_conf(folder: Path) -> Path:
 
 
 def hdfs_place(url: str) -> Place:
-    """A folder of the HDFS."""
+    """Return a folder of the HDFS."""
     return hadoop_place(shared_jvm(), f"{url}/tests/{uuid.uuid4().hex}")
 
 
 def hadoop_place(jvm: HadoopJvm, root: str) -> Place:
-    """A folder of Hadoop's."""
+    """Return a folder of Hadoop's."""
     location = Location.parse(root)
 
     system = HadoopFileSystem(jvm, f"{location.scheme}://{location.authority}", None)

@@ -1,5 +1,6 @@
-"""`FileSink` against a real broker, into S3 (`devstack.s3`), HDFS (`devstack.hdfs`) and a local folder: exact records,
-whatever is killed or frozen in between."""
+"""Tests of `FileSink` with a real broker, into S3 (`devstack.s3`), HDFS (`devstack.hdfs`) and a local folder: exact
+records, with kills and freezes at each step.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def produce(kafka: Kafka, topic: str, ids: Iterable[int]) -> None:
 
 
 def ids(place: Place) -> list[int]:
-    """The ids of every published file, each of which is in the folder of its country."""
+    """Return the ids of every published file; checks that each is in the folder of its country."""
     found: list[int] = []
     for path, data in place.visible().items():
         rows = [json.loads(line) for line in data.splitlines()]
@@ -52,7 +53,7 @@ def ids(place: Place) -> list[int]:
 
 @pytest.mark.parametrize("harm", ["kill", "wake"])
 @pytest.mark.parametrize("kind", ["s3", "hdfs"] if SOAKING else ["s3"])
-def test_each_record_is_in_one_object_once_whatever_happens_to_an_owner(
+def test_each_record_is_in_one_object_once_after_a_kill_or_freeze(
     kafka_topics: Kafka,
     tmp_topic: Callable[..., str],
     tmp_path: Path,
@@ -84,10 +85,10 @@ def test_each_record_is_in_one_object_once_whatever_happens_to_an_owner(
                 assert place.visible() == before, point
 
 
-def test_a_commit_of_many_files_is_finished_by_the_next_owner(
+def test_the_next_owner_finishes_a_commit_of_many_files(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Their names are more than offset metadata can have."""
+    """Their names do not fit into offset metadata."""
     topic, name, place = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), local_place(tmp_path / "out")
     produce(kafka_topics, topic, range(120))
     spec = sink(kafka_topics, name, topic, place, **{"partition.fields": "country,own", "flush.records": "1000"})

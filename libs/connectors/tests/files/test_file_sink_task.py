@@ -1,4 +1,4 @@
-"""`FileSinkTask` in every format and every kind of folder a config can name: what is put is read back, once."""
+"""Tests of `FileSinkTask` in every format and every kind of folder: all records put are read back, once."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ READERS: Mapping[tuple[str, str | None], tuple[str, Callable[[bytes], list[Any]]
     ("text", None): (".txt", _json_rows),
     ("text", "gzip"): (".txt.gz", lambda data: _json_rows(gzip.decompress(data))),
 }
-"""What the files' names end with, and how to read them."""
+"""Suffixes of the files' names, and functions that read them."""
 
 
 def task_of(place: Place, run: str = "run-1", /, **config: str) -> FileSinkTask:
-    """A started task, with the config that the connector makes for it."""
+    """Return a started task, with the config from the connector."""
     full = {
         "directory": place.directory,
         **place.config,
@@ -95,13 +95,13 @@ def batch(values: Sequence[Any], first: int = 0, partition: int = 0, **more: Any
 
 
 def commit(task: FileSinkTask) -> None:
-    """As the loop does it."""
+    """Commit like the record loop."""
     manifests = task.stage()
     task.publish(manifests)
 
 
 @pytest.mark.parametrize(("form", "compression"), READERS)
-def test_what_is_put_is_read_back(target: Place, form: str, compression: str | None) -> None:
+def test_records_put_are_read_back(target: Place, form: str, compression: str | None) -> None:
     suffix, read = READERS[form, compression]
     task = task_of(target, format=form, **({"compression": compression} if compression else {}))
     task.put(batch(ROWS))
@@ -119,7 +119,7 @@ def test_what_is_put_is_read_back(target: Place, form: str, compression: str | N
 
 
 @pytest.mark.parametrize("form", ["parquet", "json"])
-def test_the_next_owner_publishes_what_was_committed_and_only_that(target: Place, form: str) -> None:
+def test_the_next_owner_publishes_only_committed_files(target: Place, form: str) -> None:
     config = {"format": form, "partitioner": "field", "partition_fields": "country"}
     dead = task_of(target, **config)
     dead.put(batch(ROWS))
@@ -143,7 +143,7 @@ def test_the_next_owner_publishes_what_was_committed_and_only_that(target: Place
     assert sorted(row["id"] for data in target.visible().values() for row in read(data)) == sorted([0, 1, 2, 3] * 2)
 
 
-def test_a_file_gets_no_more_than_its_records_and_the_next_goes_on(tmp_path: Any) -> None:
+def test_a_full_file_is_followed_by_another(tmp_path: Any) -> None:
     place = local_place(tmp_path / "out")
     task = task_of(place, format="json", file_records="3")
     task.put(batch([{"id": number} for number in range(2)]))
@@ -169,7 +169,7 @@ def test_a_file_gets_no_more_than_its_records_and_the_next_goes_on(tmp_path: Any
         ({"rotate_bytes": "1000000"}, False),
     ],
 )
-def test_a_commit_is_due_when_enough_is_held(tmp_path: Any, config: dict[str, str], is_due: bool) -> None:
+def test_a_commit_is_due_at_each_configured_limit(tmp_path: Any, config: dict[str, str], is_due: bool) -> None:
     task = task_of(local_place(tmp_path / "out"), rotate_interval_ms="3600000", **config)
     assert not task.commit_due()
     task.put(batch(ROWS))
@@ -178,7 +178,7 @@ def test_a_commit_is_due_when_enough_is_held(tmp_path: Any, config: dict[str, st
     assert not task.commit_due()
 
 
-def test_topics_have_folders_by_the_names_that_transformations_gave_them(tmp_path: Any) -> None:
+def test_topic_folders_use_transformed_topic_names(tmp_path: Any) -> None:
     place = local_place(tmp_path / "out")
     task = task_of(place, format="json", topic_folders="true", partitioner="kafka")
     task.put(batch(ROWS[:2]))
@@ -218,7 +218,7 @@ class _Reporter:
         return
 
 
-def test_a_record_without_a_folder_is_given_up_or_ends_the_run(tmp_path: Any) -> None:
+def test_a_record_without_a_folder_is_reported_or_ends_the_run(tmp_path: Any) -> None:
     rows = [{"id": 0, "country": "DE"}, {"id": 1, "country": ["no", "folder"]}, {"id": 2, "country": "x" * 300}]
     place = local_place(tmp_path / "out")
     task = task_of(place, format="json", partitioner="field", partition_fields="country")
@@ -236,8 +236,10 @@ def test_a_record_without_a_folder_is_given_up_or_ends_the_run(tmp_path: Any) ->
 
 
 @pytest.mark.parametrize(("scheme", "fields"), [("file", 20), ("s3", 5)])
-def test_a_record_whose_path_is_too_long_is_given_up(tmp_path: Any, s3: str, scheme: str, fields: int) -> None:
-    """Each folder fits, all of them together do not: Linux takes paths of 4,095 bytes, S3 keys of 1,024."""
+def test_a_record_with_too_long_a_path_is_reported(tmp_path: Any, s3: str, scheme: str, fields: int) -> None:
+    """Each folder's name is short enough, the whole path is not: Linux allows 4,095 bytes, S3 1,024 for a
+    key.
+    """
     place = local_place(tmp_path / "out")
     directory = place.directory if scheme == "file" else f"s3://{BUCKET}/too-long"
     names = [f"f{number}" for number in range(fields)]
@@ -259,7 +261,7 @@ def test_a_record_whose_path_is_too_long_is_given_up(tmp_path: Any, s3: str, sch
         ]
 
 
-def test_texts_and_bytes_are_lines_as_they_are(tmp_path: Any) -> None:
+def test_texts_and_bytes_are_written_as_unchanged_lines(tmp_path: Any) -> None:
     place = local_place(tmp_path / "out")
     task = task_of(place, format="text")
     task.put(batch(["one", "two é"], value_schema=Schema("STRING")))
@@ -269,7 +271,7 @@ def test_texts_and_bytes_are_lines_as_they_are(tmp_path: Any) -> None:
     assert list(place.visible().values()) == [b'one\ntwo \xc3\xa9\nthree\n\xff\nnull\n{"id":1}\n']
 
 
-def test_json_has_one_value_a_line_whatever_it_is(tmp_path: Any) -> None:
+def test_json_has_one_value_per_line_of_any_type(tmp_path: Any) -> None:
     place = local_place(tmp_path / "out")
     task = task_of(place, format="json")
     values = ["a\nb", None, 2**63 - 1, [1.5, True], b"bytes", {"n": "\ud800"}]
@@ -280,7 +282,7 @@ def test_json_has_one_value_a_line_whatever_it_is(tmp_path: Any) -> None:
     assert _json_rows(data) == ["a\nb", None, 2**63 - 1, [1.5, True], "Ynl0ZXM=", {"n": "\ud800"}]
 
 
-def test_a_bucket_that_is_not_there_is_named_by_its_field(s3: str) -> None:
+def test_a_missing_bucket_is_reported_by_its_field(s3: str) -> None:
     keys = keys_for(s3)
     (problem,) = FileSink().validate({"directory": "s3://nobody-made-this/x", **keys})
     assert (problem.field, "NO_SUCH_BUCKET" in str(problem)) == ("directory", True)
@@ -294,13 +296,13 @@ def test_a_bucket_that_is_not_there_is_named_by_its_field(s3: str) -> None:
     ("wrong", "said"),
     [("aws.access.key.id", "INVALID_ACCESS_KEY_ID"), ("aws.secret.access.key", "SIGNATURE_DOES_NOT_MATCH")],
 )
-def test_keys_that_the_server_refuses_are_named(s3: str, wrong: str, said: str) -> None:
+def test_refused_access_keys_are_reported(s3: str, wrong: str, said: str) -> None:
     (problem,) = FileSink().validate({"directory": f"s3://{BUCKET}/x", **keys_for(s3), wrong: "nobody's"})
     assert (problem.field, said in str(problem)) == ("aws.access.key.id", True)
     assert "keys" in problem.fix
 
 
-def test_a_server_that_is_not_there_is_a_problem_of_the_folder() -> None:
+def test_an_unreachable_server_is_a_problem_of_the_folder() -> None:
     keys = {"s3.endpoint": "http://127.0.0.1:9", "aws.access.key.id": "a", "aws.secret.access.key": "b"}
     (problem,) = FileSink().validate({"directory": "s3://bucket/x", **keys})
     assert (problem.field, "s3.endpoint" in problem.fix) == ("directory", True)
@@ -310,17 +312,17 @@ def test_a_server_that_is_not_there_is_a_problem_of_the_folder() -> None:
     ("directory", "said", "fix"),
     [
         ("hdfs://127.0.0.1:9/x", "Connection refused", "check directory"),
-        ("abfs://c@h/x", "AzureBlobFileSystem not found", "HERDMESH_SPARK_JARS"),  # Hadoop knows it, its jar is away
+        ("abfs://c@h/x", "AzureBlobFileSystem not found", "HERDMESH_SPARK_JARS"),  # Hadoop knows it, its jar is missing
     ],
 )
-def test_what_hadoops_client_cannot_do_is_a_problem_of_the_folder(directory: str, said: str, fix: str) -> None:
+def test_an_unsupported_hadoop_scheme_is_a_problem_of_the_folder(directory: str, said: str, fix: str) -> None:
     (problem,) = FileSink().validate({"directory": directory})
     assert problem.field == "directory"
     assert said in str(problem)
     assert fix in problem.fix
 
 
-def test_a_folder_of_hadoops_is_tried(hadoop_folder: Path) -> None:
+def test_a_hadoop_folder_is_probed(hadoop_folder: Path) -> None:
     directory = hadoop_folder / "tried"
     assert FileSink().validate({"directory": "viewfs://tests/files/tried"}) == []
     assert [path.name for path in directory.rglob("*") if path.is_file()] == []

@@ -1,5 +1,6 @@
-"""The standard suite that authors are given, applied to `FileSink`, on a local disk and on S3, to `S3Sink`, and by
-Hadoop's client to `HdfsSink`."""
+"""The standard suite for authors, applied to `FileSink`, on a local disk and on S3, to `S3Sink`, and with Hadoop's
+client to `HdfsSink`.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Folder(SinkWorld):
         return [number for text in self.texts() for number in _numbers(text)]
 
     def texts(self) -> list[bytes]:
-        """What is in each file that others see."""
+        """Return the content of each visible file."""
         files = (self.folder / "out").glob("*.json")
         return [path.read_bytes() for path in files if not path.name.startswith(".")]
 
@@ -86,7 +87,7 @@ class Objects(Folder):
 
 
 class ConfluentsObjects(Objects):
-    """The same in the words of Confluent's connector."""
+    """The same with the keys of Confluent's connector."""
 
     def config(self) -> dict[str, str]:
         return {
@@ -106,14 +107,14 @@ class ConfluentsObjects(Objects):
 
 
 def _numbers(text: bytes) -> list[int]:
-    """Of the records of a file. A tombstone has none."""
+    """Return the numbers of a file's records. A tombstone has none."""
     values: list[Any] = [json.loads(line) for line in text.splitlines()]
     fields: list[Any] = [value["id"] if isinstance(value, dict) else value for value in values]
     return [int(number) for number in fields if number is not None]
 
 
 class HadoopsFolder(Folder):
-    """A folder that Hadoop's client has a view of, in the words of Confluent's connector."""
+    """A folder in Hadoop's view file system, with the keys of Confluent's connector."""
 
     def __init__(self, folder: Path, seen: Path) -> None:
         super().__init__(folder)
@@ -154,7 +155,7 @@ class Hdfs(Folder):
 
 
 class OnS3:
-    """The session's S3 server."""
+    """Base class with the session's S3 server."""
 
     @pytest.fixture
     def outside(self, s3: str) -> str:
@@ -172,7 +173,7 @@ class TestFolderRuns(SinkRunSuite):
 
 
 class TestObjects(OnS3, SinkSuite):
-    """Kills of the task on S3 are `TestConfluentsObjects`'s: it is the same task."""
+    """`TestConfluentsObjects` kills the task on S3: it is the same task."""
 
     connector = FileSink
     world = Objects
@@ -180,7 +181,7 @@ class TestObjects(OnS3, SinkSuite):
 
 
 class TestConfluentsObjects(OnS3, SinkSuite):
-    """One batch to a commit is `TestFolder`'s in `make test`: it is the same task."""
+    """In `make test` `TestFolder` covers a commit of one batch: it is the same task."""
 
     connector = S3SinkConnector
     world = ConfluentsObjects
@@ -193,7 +194,7 @@ class TestConfluentsObjectsRuns(OnS3, SinkRunSuite):
 
 
 class WithHadoop:
-    """The session's view."""
+    """Base class with the session's view file system."""
 
     @pytest.fixture
     def outside(self, hadoop_folder: Path) -> Path:
@@ -201,7 +202,7 @@ class WithHadoop:
 
 
 class TestHadoopsFolder(WithHadoop, SinkSuite):
-    """One batch to a commit is `TestFolder`'s in `make test`: it is the same task."""
+    """In `make test` `TestFolder` covers a commit of one batch: it is the same task."""
 
     connector = HdfsSinkConnector
     world = HadoopsFolder
@@ -214,7 +215,7 @@ class TestHadoopsFolderRuns(WithHadoop, SinkRunSuite):
 
 
 class OnHdfs:
-    """The session's HDFS."""
+    """Base class with the session's HDFS."""
 
     pytestmark = pytest.mark.skipif(not SOAKING, reason="a JVM for each run: make soak")
 

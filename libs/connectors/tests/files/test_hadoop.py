@@ -1,6 +1,7 @@
-"""Hadoop's client beside a process: what it writes and refuses, that it ends with the process, and what it leaves.
+"""Tests of Hadoop's client beside a process: writes and refusals, its end with the process, and its
+leftovers.
 
-What a folder in HDFS must do as any other is `test_staging_contract`'s.
+`test_staging_contract` has the tests of a folder in HDFS that apply to every folder.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ with folder.writing(folder.new_name(("flights", 0), 0, 9, ".txt")) as file:
 print(shared_jvm()._process.pid, flush=True)
 sys.stdin.read()
 """
-"""Stages a file, tells its JVM's process id and waits."""
+"""Program that stages a file, prints its JVM's process id and waits."""
 
 
 def test_files_are_written_read_renamed_and_never_replaced(hdfs: str) -> None:
@@ -62,7 +63,7 @@ def test_files_are_written_read_renamed_and_never_replaced(hdfs: str) -> None:
         at.delete_file(f"{folder}/a")
 
 
-def test_a_jvm_ends_with_its_process_and_what_it_staged_is_the_next_owners_to_delete(hdfs: str) -> None:
+def test_a_jvm_ends_with_its_process_and_the_next_owner_deletes_its_staged_files(hdfs: str) -> None:
     place = hdfs_place(hdfs)
     command = [sys.executable, "-c", OWNER, place.directory]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
@@ -80,7 +81,7 @@ def test_a_jvm_ends_with_its_process_and_what_it_staged_is_the_next_owners_to_de
     assert place.look() == {}
 
 
-def test_what_hdfs_refuses_is_a_problem_of_the_folder(hdfs: str) -> None:
+def test_a_refusal_of_hdfs_is_a_problem_of_the_folder(hdfs: str) -> None:
     place = hdfs_place(hdfs)
     with place.files().writing("a") as file:
         file.write(b"a")
@@ -94,8 +95,9 @@ def test_what_hdfs_refuses_is_a_problem_of_the_folder(hdfs: str) -> None:
 
 @contextmanager
 def silent(backlog: int) -> Generator[str]:
-    """The address of what nobody answers at: with a backlog, who connects; without, not even that (it is full, so that
-    the kernel drops whatever else comes)."""
+    """Yield the address of a silent server: with a backlog, clients connect; without, not even that (the backlog is
+    full, so the kernel drops further connects).
+    """
     with ExitStack() as stack:
         listening = stack.enter_context(socket.socket())
         listening.bind(("127.0.0.1", 0))
@@ -107,8 +109,8 @@ def silent(backlog: int) -> Generator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_a_name_node_that_does_not_answer_is_given_up_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By our bounds, lowered here, or by those of the user's configuration, which win."""
+def test_a_silent_name_node_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By our time-outs, lowered here, or by those of the user's configuration, which win."""
     theirs = "<property><name>ipc.client.rpc-timeout.ms</name><value>200</value></property>"
     (tmp_path / "core-site.xml").write_text(f"<configuration>{theirs}</configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))

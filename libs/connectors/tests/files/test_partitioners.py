@@ -1,4 +1,4 @@
-"""Subfolders: what a value and a time become, checked against plain Python."""
+"""Tests of subfolders of values and times, checked against plain Python."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def batch(values: Sequence[Any], times: Sequence[int | None] = ()) -> SinkBatch:
 
 @given(st.text())
 @example("a/b=c%2F:*?\"'\\{[]^#\x00\x7f é😀")
-def test_a_text_can_be_read_back_from_its_folder(text: str) -> None:
+def test_a_text_round_trips_through_its_folder_name(text: str) -> None:
     folder = escaped(text)
     assert "/" not in folder
     assert unquote(folder) == text.encode("utf-8", "replace").decode()
@@ -61,23 +61,23 @@ def test_a_text_can_be_read_back_from_its_folder(text: str) -> None:
         (None, NO_VALUE), ("", NO_VALUE),
     ],
 )  # fmt: skip
-def test_a_value_names_a_folder(value: Any, folder: str) -> None:
+def test_folder_names_of_values(value: Any, folder: str) -> None:
     rows = [{"a b=": value}]
     assert FieldPartitioner(["a b="]).folders(batch(rows)) == [f"a b%3D={folder}"]
 
 
-def test_equal_values_of_other_types_have_their_own_folders() -> None:
+def test_equal_values_of_different_types_have_their_own_folders() -> None:
     rows = [{"a": value} for value in (1, True, 1.0, "1", 1)]
     assert FieldPartitioner(["a"]).folders(batch(rows)) == ["a=1", "a=true", "a=1.0", "a=1", "a=1"]
 
 
-def test_equal_numbers_with_other_texts_have_their_own_folders() -> None:
+def test_equal_numbers_with_different_texts_have_their_own_folders() -> None:
     rows = [{"a": value} for value in (0.0, -0.0, Decimal("1.0"), Decimal("1.00"), float("nan"))]
     assert FieldPartitioner(["a"]).folders(batch(rows)) == ["a=0.0", "a=-0.0", "a=1.0", "a=1.00", "a=NaN"]
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, [1], "é" * 200])
-def test_what_cannot_name_a_folder_is_told_beside_what_can(value: Any) -> None:
+def test_values_without_a_folder_name_are_errors_beside_others(value: Any) -> None:
     rows = [{"a": "x"}, {"a": value}, None]
     first, wrong, last = FieldPartitioner(["a"]).folders(batch(rows))
     assert (first, last) == ("a=x", f"a={NO_VALUE}")
@@ -110,7 +110,7 @@ since_1972 = st.integers(63_072_000_000, 4_102_444_800_000)
 )
 def test_a_time_is_in_the_folder_of_its_wall_clock(times: list[int], zone: str, minutes: int) -> None:
     partitioner = TimePartitioner("'d'=YYYY-MM-dd/'t'=HH-mm", minutes * 60_000, zone, KafkaTimes())
-    for _ in range(2):  # made, and remembered
+    for _ in range(2):  # first computed, then cached
         found = partitioner.folders(batch(times, times))
         assert list(found) == [_wall_clock(one, zone, minutes) for one in times]
 
@@ -122,7 +122,7 @@ def _wall_clock(time_ms: int, zone: str, minutes: int) -> str:
     return begin.strftime("d=%Y-%m-%d/t=%H-%M")
 
 
-def test_the_last_days_of_a_year_are_of_that_year() -> None:
+def test_the_last_days_of_a_year_belong_to_that_year() -> None:
     """Java's SimpleDateFormat would print 2026 for YYYY: the year of the week."""
     last_day_ms = int(datetime(2025, 12, 31, tzinfo=UTC).timestamp() * 1000)
     partitioner = TimePartitioner("YYYY/MM", 3_600_000, "UTC", KafkaTimes())
@@ -142,20 +142,20 @@ def test_the_last_days_of_a_year_are_of_that_year() -> None:
         ("1701010000000", 1_701_010_000_000),  # not the first day of 1701
     ],
 )
-def test_a_field_has_a_time(value: Any, time_ms: int) -> None:
+def test_times_of_fields(value: Any, time_ms: int) -> None:
     assert FieldTimes("at").of(batch([{"at": value}])) == [time_ms]
 
 
 @pytest.mark.parametrize(
     "value", [None, "yesterday", "17010101000", "1701010000", "2023-11-14x10:00", True, 1.5, {}, []]
 )
-def test_a_field_without_a_time_is_told(value: Any) -> None:
+def test_a_field_without_a_time_is_an_error(value: Any) -> None:
     (found,) = FieldTimes("at").of(batch([{"at": value}]))
     assert isinstance(found, DataError)
     assert re.search("field at ", str(found))
 
 
-def test_records_without_a_time_or_beyond_the_calendar_are_told_beside_others() -> None:
+def test_records_without_a_time_or_beyond_the_calendar_are_errors_beside_others() -> None:
     partitioner = TimePartitioner("yyyy", 3_600_000, "Europe/Berlin", KafkaTimes())
     times = [0, None, -(10**17)]
     good, none, beyond = partitioner.folders(batch(times, times))
@@ -199,12 +199,12 @@ def under(schema: Schema, *values: Any) -> SinkBatch:
         ("name.x", NO_VALUE),
     ],
 )
-def test_a_field_names_a_folder_by_its_schema(field: str, folder: str) -> None:
+def test_the_schema_of_a_field_decides_its_folder(field: str, folder: str) -> None:
     assert FieldPartitioner([field]).folders(under(ROW, VALUE)) == [f"{field}={folder}"]
 
 
 @pytest.mark.parametrize("field", ["name", "a.b"])
-def test_a_null_stays_one_where_defaults_are_off(field: str) -> None:
+def test_a_null_is_kept_without_defaults(field: str) -> None:
     assert FieldPartitioner([field], defaults=False).folders(under(ROW, VALUE)) == [f"{field}={NO_VALUE}"]
 
 
@@ -220,18 +220,18 @@ def test_milliseconds_without_a_schema_may_be_a_double(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.5, True, Float32(1.7e12)])
-def test_numbers_that_are_no_milliseconds(value: Any) -> None:
+def test_numbers_that_are_not_milliseconds_are_errors(value: Any) -> None:
     (found,) = FieldTimes("at").of(batch([{"at": value}]))
     assert "the field at has no time" in str(found)
 
 
 @pytest.mark.parametrize("value", ["text", {"day": 1}, Struct(INNER, [1])])
-def test_a_value_that_is_none_of_its_schema_is_left_to_the_format_to_refuse(value: Any) -> None:
+def test_a_value_that_does_not_fit_its_schema_is_left_to_the_format(value: Any) -> None:
     assert FieldPartitioner(["at"]).folders(under(ROW, VALUE, value))[1] == f"at={NO_VALUE}"
     assert isinstance(FieldTimes("at").of(under(ROW, VALUE, value))[1], DataError)
 
 
-def test_a_float_has_not_the_digits_of_a_time() -> None:
+def test_a_float32_has_too_few_digits_for_a_time() -> None:
     schema = Schema("STRUCT", fields=[("at", Schema("FLOAT32"))])
     (found,) = FieldTimes("at").of(under(schema, [1_699_999_973_376.0]))
     assert "the field at has no time" in str(found)
@@ -247,8 +247,8 @@ def test_a_float_has_not_the_digits_of_a_time() -> None:
         ("ZonedTimestamp", "STRING", "2023-11-14T22:13:20.123456Z"),
     ],
 )
-def test_a_date_of_debezium_is_in_the_folder_of_its_day(kind: str, type_: str, value: Any) -> None:
-    """Its numbers are days, milliseconds, microseconds or nanoseconds, as the schema's name says."""
+def test_a_debezium_date_is_in_the_folder_of_its_day(kind: str, type_: str, value: Any) -> None:
+    """Its numbers are days, milliseconds, microseconds or nanoseconds, depending on the schema's name."""
     schema = Schema("STRUCT", fields=[("at", Schema(type_, True, f"io.debezium.time.{kind}"))])
     partitioner = TimePartitioner("yyyy-MM-dd", DAY_MS, "UTC", FieldTimes("at"))
     day, none = partitioner.folders(under(schema, Struct(schema, [value]), Struct(schema, [None])))
@@ -257,13 +257,13 @@ def test_a_date_of_debezium_is_in_the_folder_of_its_day(kind: str, type_: str, v
 
 
 @pytest.mark.parametrize("kind", ["Time", "MicroTime", "NanoTime"])
-def test_a_time_of_day_of_debezium_is_no_time(kind: str) -> None:
+def test_a_debezium_time_of_day_is_not_a_time(kind: str) -> None:
     schema = Schema("STRUCT", fields=[("at", Schema("INT64", False, f"io.debezium.time.{kind}"))])
     (found,) = FieldTimes("at").of(under(schema, Struct(schema, [5])))
     assert f"is a {kind}, which is of no day" in str(found)
 
 
-def test_a_time_of_day_is_no_time() -> None:
+def test_a_time_of_day_is_not_a_time() -> None:
     (found,) = FieldTimes("of_day").of(under(ROW, VALUE))
     assert "name a Date or a Timestamp" in str(found)
 
@@ -290,7 +290,7 @@ def test_years_beyond_9999_have_folders(zone: str) -> None:
 @example(".staged")
 @example("")
 @example("\0")
-def test_no_topic_leaves_its_folder(topic: str) -> None:
+def test_no_topic_escapes_its_folder(topic: str) -> None:
     folder = topic_folder(topic)
     assert isinstance(folder, DataError) or (
         "/" not in folder and "\0" not in folder and bool(folder) and not folder.startswith(".")
@@ -299,6 +299,6 @@ def test_no_topic_leaves_its_folder(topic: str) -> None:
 
 @given(st.text(), st.text(min_size=1))
 @example("..", ".")
-def test_no_value_leaves_its_folder(value: str, field: str) -> None:
+def test_no_value_escapes_its_folder(value: str, field: str) -> None:
     (folder,) = FieldPartitioner([field]).folders(batch([{field: value}]))
     assert isinstance(folder, DataError) or ("/" not in folder and "\0" not in folder and not folder.startswith("."))

@@ -1,4 +1,6 @@
-"""Each call of a remote file system is a wait that names its location, so that one that hangs is shown."""
+"""Test that each call of a remote file system is a wait with its location, so that a hanging call is
+visible.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ LOCATION = "s3://bucket/orders"
 
 
 class Named:
-    """A file system that looks, at each of its calls, what is said to be waited for."""
+    """A file system that checks the reported wait at each of its calls."""
 
     type_name = "s3"
 
@@ -56,7 +58,7 @@ class _Stream:
         self._stream.__exit__(*error)
 
 
-def test_every_call_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_call_is_a_wait_with_its_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
     (tmp_path / ".staged").mkdir()
     system = Named(tmp_path)

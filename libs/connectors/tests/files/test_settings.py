@@ -1,4 +1,4 @@
-"""What configurations of `FileSink`, `ParquetSink` and Confluent's S3 sink mean, without any file system."""
+"""Tests of configs of `FileSink`, `ParquetSink` and Confluent's S3 sink, without any file system."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ S3 = {
         ("abfs://container@account/a", "abfs://container@account/a"),
     ],
 )
-def test_a_location_has_one_name(written: str, text: str) -> None:
+def test_equivalent_locations_have_one_name(written: str, text: str) -> None:
     assert Location.parse(written).text == text
     assert Location.parse(text).text == text
 
 
-def test_a_local_folder_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert Location.parse("out").text == str(tmp_path / "out")
     assert opener(Access())(str(tmp_path / "out")).location == str(tmp_path / "out")
 
 
 @pytest.mark.parametrize("bad", ["s3:///folder", "s3://bucket/../x", "s3://bucket/a//x", "hdfs://h/./x"])
-def test_a_location_that_is_none_is_named_by_its_field(bad: str) -> None:
+def test_an_invalid_location_is_refused_by_its_field(bad: str) -> None:
     with pytest.raises(ConfigError) as failed:
         Location.parse(bad)
     assert (failed.value.field, bool(failed.value.fix)) == ("directory", True)
@@ -77,7 +77,7 @@ def test_a_location_that_is_none_is_named_by_its_field(bad: str) -> None:
         ({"aws.access.key.id": "only"}, "aws.secret.access.key"),
     ],
 )
-def test_what_cannot_be_is_named_by_its_field(tmp_path: Path, config: dict[str, str], field: str) -> None:
+def test_invalid_settings_are_refused_by_their_field(tmp_path: Path, config: dict[str, str], field: str) -> None:
     full = {"directory": str(tmp_path), **config}
     with pytest.raises(ConfigError) as failed:
         FileSink().start(full)
@@ -87,7 +87,7 @@ def test_what_cannot_be_is_named_by_its_field(tmp_path: Path, config: dict[str, 
     assert failed.value.field == field
 
 
-def test_two_problems_are_told_at_once(tmp_path: Path) -> None:
+def test_two_problems_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     problems = FileSink().validate({"directory": str(tmp_path / "file"), "format": "csv", "compression": "zstd"})
     assert {one.field for one in problems} == {"directory", "compression"}
@@ -104,7 +104,7 @@ def test_a_parquet_sink_is_a_file_sink_of_one_format(tmp_path: Path) -> None:
         connector.start({**config, "format": "csv"})
 
 
-def test_an_s3_sink_of_confluents_is_a_file_sink() -> None:
+def test_confluents_s3_sink_translates_to_a_file_sink() -> None:
     assert describe(S3SinkConnector).class_name == "io.confluent.connect.s3.S3SinkConnector"
     config = {
         **S3, "topics": "t", "topics.dir": "/lake/", "s3.region": "eu-central-1", "store.url": "http://127.0.0.1:1",
@@ -156,7 +156,7 @@ def test_an_s3_sink_of_confluents_is_a_file_sink() -> None:
         ),
     ],
 )
-def test_confluents_classes_have_names_here(more: dict[str, str], expected: dict[str, str]) -> None:
+def test_confluents_classes_are_aliases(more: dict[str, str], expected: dict[str, str]) -> None:
     found = task_config_of(DIALECT, {**S3, **more})
     assert {key: found[key] for key in expected} == expected
     settings_of(found)
@@ -176,7 +176,7 @@ def test_confluents_classes_have_names_here(more: dict[str, str], expected: dict
         ({"store.url": "not an address"}, "store.url"),
     ],
 )
-def test_what_an_s3_sink_cannot_be_here_is_named_by_its_key(more: dict[str, str], field: str) -> None:
+def test_unsupported_s3_sink_settings_are_refused_by_key(more: dict[str, str], field: str) -> None:
     told = {problem.field for problem in S3SinkConnector().validate({**S3, **more})}
     told |= {name for name, value in S3SinkConnector.config_def().validate({**S3, **more}).items() if value.problems}
     assert told == {field}
@@ -184,13 +184,13 @@ def test_what_an_s3_sink_cannot_be_here_is_named_by_its_key(more: dict[str, str]
         S3SinkConnector().start({**S3, **more})
 
 
-def test_what_to_do_is_said_in_the_keys_that_were_written() -> None:
+def test_errors_and_fixes_name_confluents_keys() -> None:
     (problem,) = S3SinkConnector().validate({**S3, "store.url": "http://127.0.0.1:9"})
     assert (problem.field, problem.fix) == ("s3.bucket.name", "check s3.bucket.name, store.url and s3.region")
 
 
-def test_an_hdfs_sink_of_confluents_is_a_file_sink() -> None:
-    """Of either version."""
+def test_confluents_hdfs_sink_translates_to_a_file_sink() -> None:
+    """In both versions."""
     config = {
         "topics": "t", "hdfs.url": "hdfs://nn:8020/", "flush.size": "3", "hive.integration": "false",
         "format.class": "io.confluent.connect.hdfs.parquet.ParquetFormat",
@@ -226,7 +226,7 @@ def test_an_hdfs_sink_of_confluents_is_a_file_sink() -> None:
         ({"format.class": "io.confluent.connect.hdfs3.avro.AvroFormat"}, "format.class"),
     ],
 )
-def test_what_an_hdfs_sink_cannot_be_here_is_named_by_its_key(more: dict[str, str], field: str) -> None:
+def test_unsupported_hdfs_sink_settings_are_refused_by_key(more: dict[str, str], field: str) -> None:
     config = {
         "hdfs.url": "hdfs://nn:8020", "flush.size": "3", "format.class": "io.confluent.connect.hdfs3.json.JsonFormat",
         **more,
@@ -236,7 +236,7 @@ def test_what_an_hdfs_sink_cannot_be_here_is_named_by_its_key(more: dict[str, st
     assert refused.value.field == field
 
 
-def test_keys_without_effect_are_told() -> None:
+def test_keys_without_effect_have_warnings() -> None:
     said = warnings_of(DIALECT, {
         **S3, "name": "n", "topics": "t", "behavior.on.null.values": "fail", "s3.part.size": "5", "file.delim": "+",
         "schema.compatibility": "NONE", "rotate.interval.ms": "5", "s3.bucket": "b", "transforms.a.type": "x",
@@ -245,7 +245,7 @@ def test_keys_without_effect_are_told() -> None:
     assert warnings_of(DIALECT, S3) == []
 
 
-def test_keys_that_need_another_are_told(tmp_path: Path) -> None:
+def test_keys_that_depend_on_another_have_warnings(tmp_path: Path) -> None:
     said = FileSink().warnings({
         "name": "n", "topics": "t", "directory": str(tmp_path), "partition.fields": "a", "timezone": "UTC",
         "s3.region": "eu", "hadoop.user": "u", "partitioner": "time", "partition.field": "a",
@@ -265,6 +265,6 @@ def test_keys_that_need_another_are_told(tmp_path: Path) -> None:
         ("Default", "timestamp.field", "at", True), ("Daily", "timestamp.field", "at", False),
     ],
 )  # fmt: skip
-def test_a_key_of_another_partitioner_is_warned_of(partitioner: str, key: str, value: str, warned: bool) -> None:
+def test_a_key_of_another_partitioner_has_a_warning(partitioner: str, key: str, value: str, warned: bool) -> None:
     config = {**S3, "partitioner.class": f"{P}{partitioner}Partitioner", key: value}
     assert [one.field for one in warnings_of(DIALECT, config)] == ([key] if warned else [])

@@ -1,7 +1,7 @@
-"""Stage, commit, publish in every kind of folder: nothing committed is lost, nothing else published, nothing replaced.
+"""Contract tests of stage, commit and publish in every kind of folder: no committed file is lost, no other published,
+and none replaced.
 
-What holds on a local disk (`libs/core/tests/engine/sink/test_staging.py`) holds for S3's and Hadoop's way of
-publishing.
+The rules of a local disk (`libs/core/tests/engine/sink/test_staging.py`) hold for publishing on S3 and Hadoop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP = "connect-sink"
 FIRST = "flights+0+0000000000+0000000099.txt"
 DEEP = "b" * 230
 MANY = 17
-"""Files whose names need more than offset metadata can have."""
+"""Number of files whose names do not fit into offset metadata."""
 
 
 def owner(place: Place, run: str = "run-1", group: str = GROUP) -> StagingFolder:
@@ -32,7 +32,7 @@ def owner(place: Place, run: str = "run-1", group: str = GROUP) -> StagingFolder
 def stage(
     folder: StagingFolder, partition: tuple[str, int] = P0, first: int = 0, text: str = "rows", subfolders: int = 0
 ) -> Manifest:
-    """One file, or one in each of so many subfolders."""
+    """Stage one file, or one in each of `subfolders` subfolders."""
     folder.begin()
     names = [
         folder.new_name(partition, first + at, first + 99, ".txt", f"a={at:02d}/{DEEP}" if subfolders else "")
@@ -45,11 +45,11 @@ def stage(
 
 
 def publish(place: Place, manifest: Manifest) -> list[str]:
-    """As from the offset metadata."""
+    """Publish a manifest as read from offset metadata."""
     return staging.publish(Manifest.decode(manifest.encode()), place.open)
 
 
-def test_what_is_staged_is_hidden_and_what_is_published_is_whole_and_there_once(place: Place) -> None:
+def test_staged_files_are_hidden_and_published_files_whole_and_unique(place: Place) -> None:
     manifest = stage(owner(place))
     assert place.visible() == {}
     assert len(place.hidden()) == 1
@@ -59,7 +59,7 @@ def test_what_is_staged_is_hidden_and_what_is_published_is_whole_and_there_once(
         assert place.hidden() == []
 
 
-def test_an_owner_that_died_between_name_and_deletion_left_nothing_to_repair(place: Place) -> None:
+def test_an_owner_that_died_between_naming_and_deletion_needs_no_repair(place: Place) -> None:
     manifest = stage(owner(place))
     files = place.files()
     assert files.publish(manifest.staged_path(FIRST), FIRST)
@@ -68,7 +68,7 @@ def test_an_owner_that_died_between_name_and_deletion_left_nothing_to_repair(pla
     assert place.hidden() == []
 
 
-def test_a_file_of_other_content_is_never_replaced(place: Place) -> None:
+def test_a_file_with_other_content_is_never_replaced(place: Place) -> None:
     manifest = stage(owner(place))
     with place.files().writing(FIRST) as file:
         file.write(b"somebody else's")
@@ -101,8 +101,8 @@ def test_recovery_publishes_what_is_committed_and_deletes_what_is_not(place: Pla
     assert place.visible() == {FIRST: b"committed"}
 
 
-def test_an_owner_that_slept_through_the_next_ones_commit_deletes_none_of_its_files(place: Place) -> None:
-    """It took the fence, read that nothing is committed, and stood still before it cleaned."""
+def test_a_suspended_owner_deletes_no_file_of_its_successors_commit(place: Place) -> None:
+    """It took over, read that nothing is committed, and was suspended before it cleaned."""
     slept = owner(place, "run-1")
     next_one = owner(place, "run-2")
     next_one.recover({P0: None})
@@ -112,12 +112,12 @@ def test_an_owner_that_slept_through_the_next_ones_commit_deletes_none_of_its_fi
     assert place.visible() == {FIRST: b"rows"}
 
 
-def test_an_owner_that_wakes_after_its_successor_finds_its_work_done_or_moved_on(place: Place) -> None:
+def test_a_resumed_owner_finds_its_files_published_or_moved(place: Place) -> None:
     committed = stage(owner(place))
     owner(place, "run-2").recover({P0: committed})
     assert publish(place, committed) == []
     assert place.visible() == {FIRST: b"rows"}
-    place.files().delete(FIRST)  # a reader took it away
+    place.files().delete(FIRST)  # a reader removed it
     assert publish(place, committed) == [f"{place.directory}/{FIRST}"]
     assert place.look() == {}
 
@@ -131,40 +131,40 @@ def test_committed_files_that_are_gone_are_named_after_all_else_is_done(place: P
     assert list(place.visible()) == [FIRST.replace("+0+", "+1+", 1)]
 
 
-def test_files_of_subfolders_come_with_their_folders(place: Place) -> None:
+def test_files_in_subfolders_are_published_with_their_folders(place: Place) -> None:
     publish(place, stage(owner(place), subfolders=3))
     assert list(place.visible()) == [f"a={at:02d}/{DEEP}/flights+0+{at:010d}+0000000099.txt" for at in range(3)]
     assert place.hidden() == []
 
 
-def test_names_that_the_metadata_has_no_room_for_go_into_a_file_of_their_own(place: Place) -> None:
+def test_names_that_do_not_fit_into_the_metadata_go_to_a_file(place: Place) -> None:
     folder = owner(place)
     manifest = stage(folder, subfolders=MANY)
     assert manifest.names == ()
-    metadata.encode(manifest.encode())  # the broker keeps it
+    metadata.encode(manifest.encode())  # fits into the broker's limit
     assert len(place.hidden()) == MANY + 1
     assert len(json.loads(place.files().read(manifest.listed))) == MANY
 
     owner(place, "run-2").recover({P0: manifest})
 
     assert len(place.visible()) == MANY
-    assert place.hidden() == [manifest.listed]  # as long as it is what is committed
+    assert place.hidden() == [manifest.listed]  # as long as it is the committed one
     assert publish(place, manifest) == []
     owner(place, "run-3").recover({P0: None})
     assert place.hidden() == []
 
 
-def test_a_file_of_names_is_kept_until_the_commit_after_it(place: Place) -> None:
+def test_a_file_of_names_is_kept_until_the_next_commit(place: Place) -> None:
     folder = owner(place)
     manifest = stage(folder, subfolders=MANY)
     publish(place, manifest)
-    folder.begin()  # of a commit that may fail
+    folder.begin()  # for a commit that may fail
     assert place.hidden() == [manifest.listed]
-    folder.begin()  # it did not
+    folder.begin()  # the commit succeeded
     assert place.hidden() == []
 
 
-def test_where_the_file_of_names_is_gone_nothing_it_may_have_named_is_deleted(place: Place) -> None:
+def test_without_the_file_of_names_no_possibly_named_file_is_deleted(place: Place) -> None:
     manifest = stage(owner(place), subfolders=MANY)
     place.files().delete(manifest.listed)
     with pytest.raises(OffsetsLost, match=r"\.manifest"):
@@ -184,7 +184,7 @@ def test_a_connector_that_moved_to_another_folder_still_publishes_in_the_old_one
 
 
 def test_a_manifest_of_the_first_version_is_recovered(place: Place) -> None:
-    """As the offset metadata has it of connectors that ran before there were other formats and file systems."""
+    """Offset metadata of the time before there were other formats and file systems."""
     files = place.files()
     prefix = ".staged-0123abcd-0123456789ab-"
     with files.writing(prefix + FIRST) as file:

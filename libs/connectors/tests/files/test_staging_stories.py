@@ -1,7 +1,7 @@
-"""Owners that come, stand still anywhere and go on later, in any order: a committed file is published once, whole, and
-no other is.
+"""State machine test of owners that start, are suspended anywhere and resume later, in any order: a committed file is
+published once, whole, and no other is.
 
-The fence and the offsets are a model of Kafka's: taking over is one step, a commit succeeds for the last taker only.
+The fence and the offsets are a model of Kafka's: taking over is one step, a commit succeeds only for the last owner.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tests.support.sizes import soak_or
 P0 = ("flights", 0)
 LONG = "x" * 230
 MANY = 17
-"""Files whose names need more than offset metadata can have."""
+"""Number of files whose names do not fit into offset metadata."""
 COMMITS = 2
 OWNERS = 4
 
 
 @dataclass
 class World:
-    """What Kafka knows of the partition."""
+    """Kafka's state of the partition."""
 
     place: Place
     files_a_commit: int
@@ -38,7 +38,7 @@ class World:
     offset: int = 0
     metadata: str = ""
     published: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """What is to be visible in the end."""
+    """The expected visible files at the end."""
 
     def commit(self, owner: int, offset: int, metadata: str) -> bool:
         if self.fence != owner:
@@ -48,7 +48,7 @@ class World:
 
 
 def life(world: World, number: int) -> Generator[None]:
-    """An owner, as `SinkLoop` and `FileSinkTask` are one; it can stand still at each yield."""
+    """Run an owner, like `SinkLoop` and `FileSinkTask`; it can be suspended at each yield."""
     folder = StagingFolder(world.place.files(), "group", f"run-{number}", world.place.open)
     yield
     world.fence = number
@@ -66,7 +66,7 @@ def life(world: World, number: int) -> Generator[None]:
     for _ in range(COMMITS):
         yield
         folder.begin()
-        # The same offsets were perhaps staged by owners before, and never committed.
+        # Earlier owners may have staged the same offsets, and never committed them.
         written: dict[str, bytes] = {}
         for at in range(world.files_a_commit):
             name = folder.new_name(P0, offset + at, offset + world.files_a_commit - 1, ".txt", f"{at}-{LONG}")
@@ -96,9 +96,9 @@ def test_every_committed_file_is_published_once_and_no_other(kind: str, files_a_
         owners = [life(world, number) for number in range(OWNERS)]
         for number in order:
             next(owners[number], None)
-        for _ in life(world, OWNERS):  # one that nothing happens to
+        for _ in life(world, OWNERS):  # the last one runs undisturbed
             pass
-        for owner in owners:  # and all that still stand wake
+        for owner in owners:  # and all suspended owners resume
             for _ in owner:
                 pass
         assert world.place.visible() == world.published
