@@ -144,7 +144,7 @@ def test_an_unusable_folder_is_refused_by_its_field(tmp_path: Path) -> None:
         connector.start({"directory": str(tmp_path), "compression": "rar"})
 
 
-def test_task_configs_carry_an_absolute_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_configs_have_an_absolute_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     connector = ParquetSink()
     connector.start({"directory": "out"})

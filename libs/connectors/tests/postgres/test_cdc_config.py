@@ -118,7 +118,9 @@ PARTITION = {"server": "app"}
     ("partition", "offset"),
     [(None, None), ({"server": "other"}, None), ({"file": "x"}, None), (PARTITION, {}), (PARTITION, {"lsn": "1"})],
 )
-def test_offsets_of_others_are_refused(partition: dict[str, Any] | None, offset: dict[str, Any] | None) -> None:
+def test_offsets_of_other_connectors_are_refused(
+    partition: dict[str, Any] | None, offset: dict[str, Any] | None
+) -> None:
     with pytest.raises(ConfigError):
         PostgresCdcSource().alter_offsets(CONFIG, [(partition, offset)])
 

@@ -1,6 +1,6 @@
-"""The JVM that the tests of Spark's connectors share.
+"""Fixtures with the JVM that the tests of Spark's connectors share.
 
-Owns its jars and its end. Invariant: one is started in this process for all of them, and no other test hears of its
+Owns its jars and its end. Invariant: one JVM is started in this process for all of them, and no other test has its
 jars.
 """
 
@@ -19,24 +19,26 @@ from tests.support.mariadb import MariaDb
 
 @pytest.fixture(scope="session")
 def spark_of_this_process() -> Iterator[None]:
-    """Begun by the first run that writes; ended with the session, for a module has no next one to leave it to."""
+    """Start Spark at the first run that writes; stop it with the session, because a module cannot leave it
+    to the next one.
+    """
     yield
     task_session.end()
 
 
 @pytest.fixture(scope="module")
 def spark(spark_of_this_process: None) -> Iterator[None]:
-    """Runs in this process have the one JVM, with a database driver."""
+    """Give runs in this process the one JVM, with a database driver."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("jdbc-driver").split(":")))
-        # Derby, which comes with Spark, else writes a log into the folder that it is started in.
+        # Otherwise Derby, which comes with Spark, writes a log to the folder in which it is started.
         patch.setenv("JDK_JAVA_OPTIONS", " ".join((*QUICK_JVM, "-Dderby.stream.error.file=/dev/null")))
         yield
 
 
 @pytest.fixture(scope="module")
 def spark_for_jars(spark_of_this_process: None) -> Iterator[None]:
-    """Runs have a Spark that Delta, Iceberg and Kafka's source have jars for. Only for the soak: it is 490 MB."""
+    """Give runs a Spark with jars for Delta, Iceberg and Kafka's source. Only for the soak: it is 490 MB."""
     home = lake.home()
     jars = [one for group in ("lakehouse", "spark-kafka") for one in ensure_jars(group).split(":")]
     with pytest.MonkeyPatch.context() as patch:
@@ -49,7 +51,7 @@ def spark_for_jars(spark_of_this_process: None) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def spark_for_databases(spark_of_this_process: None) -> Iterator[None]:
-    """Runs have the drivers, and a JVM of this module's own."""
+    """Give runs the drivers, and a JVM of this module alone."""
     task_session.end()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("jdbc-more").split(":")))

@@ -1,6 +1,6 @@
 """Tables of the MariaDB server of `conftest`, for the tests of Spark's JDBC.
 
-Owns their names and how a connector reaches them. Invariant: no two tests have one table.
+Owns their names and the settings with which a connector reaches them. Invariant: no two tests share a table.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def options(server: MariaDb, table: str) -> dict[str, str]:
 
 
 def fresh(name: str) -> str:
-    """A name of the server's one database."""
+    """Return an unused table name of the server's one database."""
     return f"{name}_{next(_numbers)}"

@@ -1,6 +1,7 @@
-"""A Spark that Delta and Iceberg have jars for, beside the worker's: fetched once, as an operator would install it.
+"""Installation of a Spark with jars for Delta and Iceberg, beside the worker's: fetched once, as an operator would
+install it.
 
-Owns which one, and where it lies. Invariant: what `home` names was installed whole.
+Owns its version and folder. Invariant: the folder that `home` returns was installed completely.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _INSTALL_S: Final = 900
 
 
 def home() -> Path:
-    """Its folder; installed unless it is there (490 MB). Raises what pip says."""
+    """Return its folder; install it if it is missing (490 MB). Raises pip's error."""
     folder = cache_dir() / f"pyspark-{VERSION}"
     if not folder.exists():
         fresh = folder.with_name(f"{folder.name}-{os.getpid()}")

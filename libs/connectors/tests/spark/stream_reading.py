@@ -1,6 +1,6 @@
-"""Runs of `SparkStreamSource`'s task in a test's own process, one after the other.
+"""Driver of `SparkStreamSource`'s task in a test's own process, one run after the other.
 
-Owns no test. Invariant: offsets are committed batch by batch, so a run that is ended early is gone on with.
+Owns no test. Invariant: offsets are committed batch by batch, so the next run continues after a run that ended early.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ RATE = {
     "spark.format": "rate-micro-batch", "spark.option.rowsPerBatch": "10", "spark.option.startTimestamp": "1000",
     "spark.option.advanceMillisPerBatch": "500", "batch.max.rows": "4", "poll.interval.ms": "3600000",
 }  # fmt: skip
-"""Ten rows at each look, of which one is due in a run; they come with Spark, and are known."""
+"""Config with slices of ten rows, one of which is due in a run; the format comes with Spark, and its
+rows are known.
+"""
 
 
 class Reader:
-    """A connector's only task."""
+    """The only task of a connector."""
 
     def __init__(self, **config: str) -> None:
         self.config: dict[str, str | None] = {"topic": "t", "poll.interval.ms": "1", **config}
         self.offset: Mapping[str, Any] | None = None
         self.batches: list[SourceBatch] = []
-        """Of the last run."""
+        """Batches of the last run."""
 
     def run(self, polls_max: int = 1_000) -> list[dict[str, Any]]:
-        """What one run brings, until there is nothing more, or after so many polls."""
+        """Return the rows of one run, until there are no more, or after `polls_max` polls."""
         self.batches = []
         connector = SparkStreamSource()
         connector.start(self.config)
@@ -49,5 +51,5 @@ class Reader:
 
 
 def as_dict(struct: Any) -> dict[str, Any]:
-    """A Struct's fields by name."""
+    """Return a Struct's fields by name."""
     return {field.name: value for field, value in zip(struct.schema.fields, struct.values, strict=True)}

@@ -1,4 +1,6 @@
-"""Days outside of the years 1 to 9999, which drivers of databases write as others: refused with their record."""
+"""Tests of days outside of the years 1 to 9999, which database drivers write as other days: refused
+with their record.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def packed(*rows: list[Any]) -> Any:
     return format_for_spark(defaults=True).pack([Struct(SCHEMA, row) for row in rows], SCHEMA)
 
 
-def test_days_that_every_driver_writes_are_taken() -> None:
+def test_days_that_every_driver_writes_are_accepted() -> None:
     first, last = -719_162 * DAY_MS, 2_932_896 * DAY_MS
     refuse_far_years(
         packed([JavaDate(first), JavaDate(last + DAY_MS - 1)], [None, None], [JavaDate(last), JavaDate(first)])
@@ -32,7 +34,7 @@ def test_days_that_every_driver_writes_are_taken() -> None:
 
 @pytest.mark.parametrize("at", [-719_163 * DAY_MS, 2_932_897 * DAY_MS])
 @pytest.mark.parametrize("field", ["day", "at"])
-def test_others_are_refused_with_the_field(field: str, at: int) -> None:
+def test_other_days_are_refused_with_the_field(field: str, at: int) -> None:
     rows = [
         [JavaDate(0), JavaDate(0)],
         [JavaDate(at) if field == "day" else None, JavaDate(at) if field == "at" else None],

@@ -1,6 +1,7 @@
-"""`SparkJdbcSource` with a real Spark: each mode, resume, types, and what it says of a database that refuses.
+"""Tests of `SparkJdbcSource` with a real Spark: each mode, resume, types, and errors of databases.
 
-On SQLite, and for types and clocks on Derby, which comes with Spark and lives in its JVM."""
+With SQLite, and for types and clocks with Derby, which comes with Spark and runs in its JVM.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Reader:
         self.batches: list[SourceBatch] = []
 
     def run(self, tasks_max: int = 1, polls_max: int = 1_000) -> list[dict[str, Any]]:
-        """What one run of each task brings, until there is nothing more."""
+        """Return the rows of one run of each task, until there are no more."""
         self.batches = []
         connector = JdbcSource()
         connector.start(self.config)
@@ -65,7 +66,7 @@ class Reader:
 
 
 def as_dict(struct: Any) -> dict[str, Any]:
-    """A Struct's fields by name."""
+    """Return a Struct's fields by name."""
     return {field.name: value for field, value in zip(struct.schema.fields, struct.values, strict=True)}
 
 
@@ -74,7 +75,7 @@ def ids(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def lite(folder: Path, *statements: str) -> str:
-    """Run statements in a database; its URL."""
+    """Run statements in a database; return its URL."""
     with closing(sqlite3.connect(folder / "shop.db")) as database, database:
         for statement in statements:
             database.execute(statement)
@@ -82,20 +83,20 @@ def lite(folder: Path, *statements: str) -> str:
 
 
 def orders(folder: Path, numbers: range, table: str = "orders") -> str:
-    """Rows of a table, which is made when it is absent; the URL."""
+    """Add rows to a table, which is created if it is missing; return the URL."""
     rows = ", ".join(f"({number}, 'n{number}')" for number in numbers)
     made = f"CREATE TABLE IF NOT EXISTS {table} (id INT NOT NULL, name TEXT)"
     return lite(folder, made, f"INSERT INTO {table} VALUES {rows}")
 
 
 def changed(folder: Path, *rows: tuple[int, str]) -> str:
-    """Rows with the second of a day at which they were changed; the URL."""
+    """Add rows with the second of a day at which they were changed; return the URL."""
     made = "CREATE TABLE IF NOT EXISTS changes (id INT NOT NULL, at TIMESTAMP NOT NULL)"
     written = ", ".join(f"({number}, '2024-01-02 03:04:{second}')" for number, second in rows)
     return lite(folder, made, f"INSERT INTO changes VALUES {written}")
 
 
-def test_numbers_are_read_in_order_and_go_on_behind_the_last(tmp_path: Path) -> None:
+def test_numbers_are_read_in_order_and_continue_after_the_last(tmp_path: Path) -> None:
     reader = Reader(connection_url=orders(tmp_path, range(25, 0, -1)), mode="incrementing",
                     incrementing_column_name="ID", table_whitelist="orders", batch_max_rows="10")  # fmt: skip
     rows = reader.run()
@@ -108,13 +109,13 @@ def test_numbers_are_read_in_order_and_go_on_behind_the_last(tmp_path: Path) -> 
     assert first.value_schema is not None
     assert first.value_schema.name == "orders"
     assert reader.offsets == {str(first.source_partition): {"incrementing": 25}}
-    assert [len(one) for one in reader.batches] == [9, 10, 6]  # the last of ten may have another like it
+    assert [len(one) for one in reader.batches] == [9, 10, 6]  # more rows like the last of ten may follow
     orders(tmp_path, range(26, 28))
     assert ids(reader.run()) == [26, 27]
     assert reader.run() == []
 
 
-def test_tables_are_shared_among_tasks_and_a_number_twice_leaves_at_once(tmp_path: Path) -> None:
+def test_tables_are_divided_among_tasks_and_equal_numbers_stay_in_one_batch(tmp_path: Path) -> None:
     orders(tmp_path, range(3), "a")
     orders(tmp_path, range(3, 5), "b")
     url = orders(tmp_path, range(5, 7), "c")
@@ -127,7 +128,7 @@ def test_tables_are_shared_among_tasks_and_a_number_twice_leaves_at_once(tmp_pat
     assert reader.run(tasks_max=3) == []
 
 
-def test_moments_of_one_time_leave_together_and_later_ones_come_later(tmp_path: Path) -> None:
+def test_rows_of_one_moment_stay_in_one_batch_before_later_ones(tmp_path: Path) -> None:
     url = changed(tmp_path, (1, "05.000"), (2, "06.123"), (3, "06.123"), (4, "06.123"),
                   (5, "07.000"), (6, "07.000"))  # fmt: skip
     reader = Reader(connection_url=url, mode="timestamp", timestamp_column_name="at", table_whitelist="changes",
@@ -141,7 +142,7 @@ def test_moments_of_one_time_leave_together_and_later_ones_come_later(tmp_path: 
     assert reader.run() == []
 
 
-def test_a_number_tells_rows_of_one_moment_apart(tmp_path: Path) -> None:
+def test_a_number_distinguishes_rows_of_one_moment(tmp_path: Path) -> None:
     url = changed(tmp_path, (2, "06.123"), (1, "06.123"))
     reader = Reader(connection_url=url, mode="timestamp+incrementing", timestamp_column_name="at",
                     incrementing_column_name="id", table_whitelist="changes")  # fmt: skip
@@ -154,8 +155,10 @@ def test_a_number_tells_rows_of_one_moment_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["timestamp", "timestamp+incrementing"])
-def test_more_rows_of_one_moment_than_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
-    """With numbers each batch has a place of its own; without them all but the last carry the one before."""
+def test_more_rows_of_one_moment_than_memory_may_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """With numbers each batch has a place of its own; without them all but the last carry the earlier place."""
     monkeypatch.setattr(sweep, "TIES_MAX", 4)
     url = changed(tmp_path, *((number, "06.123") for number in range(7)))
     reader = Reader(connection_url=url, mode=mode, timestamp_column_name="at", incrementing_column_name="id",
@@ -171,7 +174,7 @@ def test_more_rows_of_one_moment_than_are_kept(tmp_path: Path, monkeypatch: pyte
     assert reader.run() == []
 
 
-def test_a_query_is_read_with_all_it_says(tmp_path: Path) -> None:
+def test_a_query_with_all_its_clauses_is_read(tmp_path: Path) -> None:
     orders(tmp_path, range(9))
     reader = Reader(
         connection_url=orders(tmp_path, range(3), "more"), mode="incrementing", incrementing_column_name="id",
@@ -183,7 +186,7 @@ def test_a_query_is_read_with_all_it_says(tmp_path: Path) -> None:
     assert reader.run() == []
 
 
-def test_bulk_reads_all_of_it_each_time_and_is_not_interrupted(tmp_path: Path) -> None:
+def test_bulk_reads_all_rows_each_time_and_does_not_yield(tmp_path: Path) -> None:
     reader = Reader(connection_url=orders(tmp_path, range(5)), mode="bulk", table_whitelist="orders",
                     batch_max_rows="2", poll_interval_ms="60000")  # fmt: skip
     for _ in range(2):
@@ -203,7 +206,7 @@ def test_bulk_reads_all_of_it_each_time_and_is_not_interrupted(tmp_path: Path) -
     task.stop()
 
 
-def test_it_begins_where_it_is_told_to(tmp_path: Path) -> None:
+def test_reading_begins_at_the_configured_moment(tmp_path: Path) -> None:
     url = changed(tmp_path, (1, "05.000"), (2, "06.000"))
     where = {"mode": "timestamp", "timestamp_column_name": "at", "table_whitelist": "changes"}
     assert ids(Reader(connection_url=url, timestamp_initial="1704164645000", **where).run()) == [2]
@@ -223,7 +226,9 @@ def test_it_begins_where_it_is_told_to(tmp_path: Path) -> None:
         ("loose", {}, "incrementing.column.name", "may be null"),
     ],
 )
-def test_what_cannot_be_read_is_told(tmp_path: Path, table: str, more: dict[str, str], field: str, says: str) -> None:
+def test_unreadable_tables_and_columns_are_reported(
+    tmp_path: Path, table: str, more: dict[str, str], field: str, says: str
+) -> None:
     orders(tmp_path, range(2))
     url = lite(tmp_path, "CREATE TABLE loose (id INT)")
     config = {"connection_url": url, "mode": "incrementing", "incrementing_column_name": "id", "table_whitelist": table}
@@ -233,7 +238,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, table: str, more: dict[str,
 
 
 def test_a_value_that_cannot_be_read_ends_the_task(tmp_path: Path) -> None:
-    """Asked again and again it would be a task that runs and brings nothing."""
+    """Retrying would give a task that runs and produces no records."""
     reader = Reader(connection_url=lite(tmp_path, "CREATE TABLE odd (at TIMESTAMP)", "INSERT INTO odd VALUES ('soon')"),
                     mode="bulk", table_whitelist="odd")  # fmt: skip
     with pytest.raises(ConnectError, match=r'cannot read odd: .*"soon"') as raised:
@@ -241,8 +246,8 @@ def test_a_value_that_cannot_be_read_ends_the_task(tmp_path: Path) -> None:
     assert not isinstance(raised.value, RetriableError)
 
 
-def test_what_is_read_otherwise_than_the_database_orders_it_is_not_passed_over(tmp_path: Path) -> None:
-    """To Spark an INTEGER of SQLite has 32 bits."""
+def test_rows_read_in_another_order_than_the_databases_are_not_skipped(tmp_path: Path) -> None:
+    """Spark reads an INTEGER of SQLite as 32 bits."""
     url = lite(tmp_path, "CREATE TABLE wide (id INTEGER PRIMARY KEY NOT NULL)", "INSERT INTO wide VALUES (7)")
     config = {"connection_url": url, "mode": "incrementing", "incrementing_column_name": "id"}
     reader = Reader(table_whitelist="wide", **config)
@@ -261,7 +266,7 @@ def test_what_is_read_otherwise_than_the_database_orders_it_is_not_passed_over(t
         plan.already([(8, 0)], Place(moment_us=9))
 
 
-def test_a_driver_that_is_missing_names_the_setting_and_no_password() -> None:
+def test_a_missing_driver_is_reported_with_the_setting_without_password() -> None:
     reader = Reader(connection_url="jdbc:mysql://127.0.0.1/shop", connection_password="hunter22", mode="bulk",
                     table_whitelist="orders")  # fmt: skip
     with pytest.raises(ConfigError) as raised:
@@ -271,7 +276,7 @@ def test_a_driver_that_is_missing_names_the_setting_and_no_password() -> None:
 
 
 def quiet_derby() -> Any:
-    """The tests' JVM, in which Derby writes no derby.log into the folder it is begun in."""
+    """Give Derby in the tests' JVM no derby.log in the folder in which it is started."""
     untyped: Any = task_session.session_of(task_session.begin("512m", {}))
     jvm = untyped.sparkContext._jvm
     jvm.java.lang.System.setProperty("derby.stream.error.file", "/dev/null")
@@ -297,7 +302,7 @@ class Derby:
             self._java.commit()
 
 
-def test_types_are_those_of_the_postgresql_source(tmp_path: Path) -> None:
+def test_types_match_the_postgresql_source(tmp_path: Path) -> None:
     derby = Derby(
         "CREATE TABLE kinds (id BIGINT NOT NULL, i INT, s SMALLINT, b BOOLEAN, r REAL, d DOUBLE, n NUMERIC(10, 2), "
         "v VARCHAR(9), c CLOB, x VARCHAR(3) FOR BIT DATA, da DATE, ti TIME, ts TIMESTAMP NOT NULL)",
@@ -326,7 +331,7 @@ def test_types_are_those_of_the_postgresql_source(tmp_path: Path) -> None:
     assert empty == {name: {"ID": 2, "TS": -1}.get(name) for name in full}
 
 
-def test_moments_finer_than_a_microsecond_come_once_and_all(tmp_path: Path) -> None:
+def test_moments_finer_than_a_microsecond_arrive_once_and_completely(tmp_path: Path) -> None:
     derby = Derby("CREATE TABLE fine (id INT NOT NULL, ts TIMESTAMP NOT NULL)")
 
     def write(number: int, fraction: str) -> None:
@@ -342,10 +347,10 @@ def test_moments_finer_than_a_microsecond_come_once_and_all(tmp_path: Path) -> N
     assert reader.run() == []
     write(4, "123457100")
     write(5, "123458")
-    assert [row["ID"] for row in reader.run()] == [5]  # 4 is of a microsecond that was read
+    assert [row["ID"] for row in reader.run()] == [5]  # 4 has a microsecond that was already read
 
 
-def test_a_zone_is_that_of_timestamps_without_one(tmp_path: Path) -> None:
+def test_the_configured_zone_applies_to_timestamps_without_one(tmp_path: Path) -> None:
     derby = Derby(
         "CREATE TABLE zoned (id INT NOT NULL, ts TIMESTAMP NOT NULL, ti TIME)",
         "INSERT INTO zoned VALUES (1, TIMESTAMP('2024-01-02 03:04:05'), TIME('03:04:05'))",
@@ -356,7 +361,7 @@ def test_a_zone_is_that_of_timestamps_without_one(tmp_path: Path) -> None:
     assert reader.run() == []
 
 
-def test_a_database_that_refuses_passwords_or_is_away_tells_neither(tmp_path: Path) -> None:
+def test_errors_of_a_database_do_not_show_the_password(tmp_path: Path) -> None:
     quiet_derby()
     reader = Reader(connection_url=f"jdbc:derby:{tmp_path}/hunter22", connection_password="hunter22", mode="bulk",
                     table_whitelist="orders")  # fmt: skip

@@ -1,4 +1,6 @@
-"""What `SparkJdbcSource` refuses before it starts, what it warns of, and how it deals tables out. Needs no Spark."""
+"""Tests of configs that `SparkJdbcSource` refuses before it starts, of warnings, and of dividing tables among tasks.
+Needs no Spark.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from herdmesh.worker.state.model import TaskSpec
 
 
 def config(**more: str | None) -> dict[str, str | None]:
-    """A config that works; names with `_` for the dots."""
+    """Return a valid config; names have `_` for dots."""
     full: dict[str, str | None] = {
         "connection.url": "jdbc:mysql://db:3306/shop", "connection.user": "reader", "connection.password": "hunter22",
         "mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": "orders", "topic.prefix": "shop-",
@@ -54,7 +56,7 @@ def config(**more: str | None) -> dict[str, str | None]:
         ("topic.prefix", "..", {"query": "SELECT 1 AS id", "table.whitelist": ""}),
     ],
 )
-def test_what_cannot_work_is_named_by_its_field(field: str, value: str | None, more: dict[str, str]) -> None:
+def test_invalid_configs_are_refused_by_field(field: str, value: str | None, more: dict[str, str]) -> None:
     (problem,) = JdbcSource().validate(
         config(**{**{name.replace(".", "_"): one for name, one in more.items()}, field.replace(".", "_"): value})
     )
@@ -71,12 +73,12 @@ def test_what_cannot_work_is_named_by_its_field(field: str, value: str | None, m
         "jdbc:db2://db:50000/shop",
     ],
 )  # fmt: skip
-def test_urls_of_other_databases_are_taken(url: str) -> None:
+def test_urls_of_other_databases_are_accepted(url: str) -> None:
     assert not JdbcSource().validate(config(connection_url=url))
     assert settings_of(config(connection_url=url)).options == {"url": url, "user": "reader", "password": "hunter22"}
 
 
-def test_no_text_has_the_password() -> None:
+def test_no_text_shows_the_password() -> None:
     assert "hunter22" not in repr(settings_of(config()))
 
 
@@ -87,8 +89,8 @@ JAVA_NAMES = (
 
 
 @pytest.mark.parametrize("name", JAVA_NAMES)
-def test_a_java_class_is_the_connector_of_its_urls_database(name: str) -> None:
-    """Wherever a worker asks: validation, plan, version, tasks and where their modules are."""
+def test_a_java_class_name_selects_the_connector_by_the_url(name: str) -> None:
+    """For all requests to a worker: validation, plan, version, tasks and the places of their modules."""
     registry = PluginRegistry.discover()
     specs = RunSpecs(WorkerSettings(), registry)
     java = {"name": "c", "connector.class": name, **config(table_whitelist="orders,shop.items")}
@@ -110,7 +112,7 @@ def test_a_java_class_is_the_connector_of_its_urls_database(name: str) -> None:
     assert validation.validate(postgres, registry, worker, ConfigProviders.of(worker)).error_count == 0
 
 
-def test_a_java_class_refuses_what_spark_cannot_do_in_its_connectors_words() -> None:
+def test_a_java_class_name_refuses_what_spark_cannot_do_under_its_keys() -> None:
     registry, worker = PluginRegistry.discover(), WorkerSettings().worker_config()
     java = {"name": "c", "connector.class": JAVA_NAMES[0], **config(table_whitelist=None, schema_pattern="shop")}
     told = validation.validate(java, registry, worker, ConfigProviders.of(worker))
@@ -120,7 +122,7 @@ def test_a_java_class_refuses_what_spark_cannot_do_in_its_connectors_words() -> 
     }
 
 
-def test_a_name_of_one_database_refuses_the_others() -> None:
+def test_a_connector_of_one_database_refuses_the_others() -> None:
     registry = PluginRegistry.discover()
     named = config(connector_class="PostgresSource")
     assert registry.serving("PostgresSource", named) == "PostgresSource"
@@ -131,12 +133,12 @@ def test_a_name_of_one_database_refuses_the_others() -> None:
     assert "PostgresSource" in back.fix
 
 
-def test_aivens_moment_to_begin_at_is_heeded() -> None:
+def test_aivens_initial_timestamp_is_obeyed() -> None:
     found = settings_of(config(mode="timestamp", timestamp_column_name="t", timestamp_initial_ms="1700000000000"))
     assert found.initial_us == 1_700_000_000_000_000
 
 
-def test_keys_without_effect_are_warned_of() -> None:
+def test_keys_without_effect_have_warnings() -> None:
     full = config(
         mode="bulk", spark_option_useSSL="true", numeric_mapping="best_fit", dialect_name="", batch_max_row="1"
     )
@@ -144,12 +146,12 @@ def test_keys_without_effect_are_warned_of() -> None:
     assert [one.field for one in JdbcSource().warnings(full)] == ["numeric.mapping", "batch.max.row"]
 
 
-def test_rows_that_are_committed_late_are_warned_of() -> None:
+def test_modes_that_miss_late_commits_have_a_warning() -> None:
     (warning,) = JdbcSource().warnings(config(mode="incrementing"))
     assert (warning.field, "committed after one with a higher number" in warning.message) == ("mode", True)
 
 
-def test_tables_are_dealt_out_and_a_query_is_one_tasks() -> None:
+def test_tables_are_divided_among_tasks_and_a_query_has_one_task() -> None:
     connector = JdbcSource()
     connector.start(config(table_whitelist="a, shop.b,c, a"))
     dealt = [json.loads(one["tables"] or "") for one in connector.task_configs(2)]
@@ -159,13 +161,13 @@ def test_tables_are_dealt_out_and_a_query_is_one_tasks() -> None:
     assert ["tables" in one for one in connector.task_configs(9)] == [False]
 
 
-def test_only_bulk_is_not_exactly_once() -> None:
+def test_all_modes_but_bulk_are_exactly_once() -> None:
     assert JdbcSource().exactly_once_support(config()) is True
     assert JdbcSource().exactly_once_support(config(mode="bulk")) is False
     assert JdbcSource().exactly_once_support(config(mode="sideways")) is None
 
 
-def test_offsets_of_others_are_refused() -> None:
+def test_offsets_of_other_connectors_are_refused() -> None:
     good = ({"protocol": "1", "table": "orders"}, {"incrementing": 7})
     assert JdbcSource().alter_offsets(config(), [good, ({"query": "query"}, None)])
     with pytest.raises(ConfigError):

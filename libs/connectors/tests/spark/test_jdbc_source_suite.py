@@ -1,4 +1,4 @@
-"""The standard suite that authors are given, applied to `SparkJdbcSource` with a real Spark, on SQLite."""
+"""The standard suite for authors, applied to `SparkJdbcSource` with a real Spark, on SQLite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.usefixtur
 
 
 class TableWorld(SourceWorld):
-    """A table whose rows are numbered as they come."""
+    """A table whose rows have consecutive numbers."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -66,7 +66,7 @@ class TestJdbcSource(SourceSuite):
     world = TableWorld
 
 
-@pytest.mark.timed  # three Sparks start at once
+@pytest.mark.timed  # three Sparks start at the same time
 class TestJdbcSourceRuns(SourceRunSuite):
     connector = JdbcSource
     world = TableWorld

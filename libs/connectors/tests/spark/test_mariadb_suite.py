@@ -1,5 +1,6 @@
-"""The standard suite that authors are given, applied to `SparkSink` and `SparkJdbcSource` with a real Spark, on a real
-MariaDB."""
+"""The standard suite for authors, applied to `SparkSink` and `SparkJdbcSource` with a real Spark, on a
+real MariaDB.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class MariaDbTable(SinkWorld):
 
 
 class MariaDbRows(SourceWorld):
-    """A table whose rows are numbered as they come, whose names need quotes."""
+    """A table whose rows have consecutive numbers, and whose names need quotes."""
 
     def __init__(self, folder: Path, server: MariaDb) -> None:
         super().__init__(folder)
@@ -99,7 +100,7 @@ class MariaDbRows(SourceWorld):
 
 
 class OnMariaDb:
-    """The server that worlds make their tables on."""
+    """Base class with the server of the worlds' tables."""
 
     @pytest.fixture
     def outside(self, server: MariaDb) -> MariaDb:
@@ -113,7 +114,7 @@ class TestMariaDbSink(OnMariaDb, SinkSuite):
 
 
 @needs_mariadb
-@pytest.mark.timed  # several Sparks start at once
+@pytest.mark.timed  # several Sparks start at the same time
 class TestMariaDbSinkRuns(OnMariaDb, SinkRunSuite):
     connector = SparkSink
     world = MariaDbTable

@@ -1,7 +1,9 @@
-"""`SparkSink` and `SparkJdbcSource` with databases that people have: a MariaDB server, and H2 in the JVM.
+"""Tests of `SparkSink` and `SparkJdbcSource` with frequently used databases: a MariaDB server, and H2
+in the JVM.
 
-Kill -9 of owners in the middle of a write, and what is the database's own: names, types, zones, and texts that are
-compared without case. The suite that authors are given is applied in `test_mariadb_suite`."""
+They kill owners with kill -9 in the middle of a write, and test properties of the database: names, types, zones, and
+case-insensitive comparison of texts. `test_mariadb_suite` applies the suite for authors.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def rows_file(folder: Path, **columns: Any) -> Path:
 
 
 @needs_mariadb
-def test_each_record_is_there_once_wherever_an_owner_is_killed(
+def test_each_record_is_written_once_wherever_an_owner_is_killed(
     kafka_bootstrap: str, server: MariaDb, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     kafka, specs = Kafka(kafka_bootstrap), dict[str, tuple[RunSpec, str]]()
@@ -77,10 +79,10 @@ def test_each_record_is_there_once_wherever_an_owner_is_killed(
 
 
 @needs_mariadb
-def test_topics_whose_names_differ_in_case_keep_their_numbers_apart(
+def test_topics_that_differ_only_in_case_have_separate_numbers(
     kafka_bootstrap: str, server: MariaDb, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """The database compares texts without case, the ledger's too: one topic's records would be taken for written."""
+    """The database ignores case, in the ledger too: one topic's records would count as already written."""
     kafka, table = Kafka(kafka_bootstrap), fresh("cases")
     lower = kafka.create_topic(tmp_topic("case"), 1)
     upper = kafka.create_topic(lower.upper(), 1)
@@ -94,8 +96,8 @@ def test_topics_whose_names_differ_in_case_keep_their_numbers_apart(
 
 
 @needs_mariadb
-def test_columns_are_as_the_records_have_them(server: MariaDb, tmp_path: Path) -> None:
-    """Names that need quotes, texts beyond the first plane, and the types of a table that Spark makes."""
+def test_columns_have_the_records_names_texts_and_types(server: MariaDb, tmp_path: Path) -> None:
+    """Names that need quotes, texts beyond the first plane, and the types of a table that Spark creates."""
     at = pa.array([1_700_000_000_123_000], pa.timestamp("us", "UTC"))
     rows = rows_file(
         tmp_path, id=pa.array([1], pa.int64()), **{"order": ["é😀"], "a b`c": [2]}, at=at, yes=[True], raw=[b"\0\xff"],
@@ -117,7 +119,7 @@ def test_columns_are_as_the_records_have_them(server: MariaDb, tmp_path: Path) -
 
 
 @needs_mariadb
-def test_moments_do_not_depend_on_where_a_worker_is(
+def test_moments_do_not_depend_on_the_workers_time_zone(
     server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task_session.end()
@@ -133,7 +135,7 @@ def test_moments_do_not_depend_on_where_a_worker_is(
 
 
 @needs_mariadb
-def test_what_types_become(server: MariaDb) -> None:
+def test_types_of_a_mariadb_table(server: MariaDb) -> None:
     table = fresh("kinds")
     server.run(
         f"CREATE TABLE {table} (id BIGINT UNSIGNED NOT NULL, i INT, iu INT UNSIGNED, s SMALLINT, t TINYINT, "
@@ -166,7 +168,7 @@ def test_what_types_become(server: MariaDb) -> None:
 
 
 @needs_mariadb
-def test_each_mode_goes_on_where_it_was(server: MariaDb) -> None:
+def test_each_mode_continues_from_its_offset(server: MariaDb) -> None:
     table = fresh("Changes")
     server.run(
         f"CREATE TABLE `{table}` (id INT NOT NULL, `at` DATETIME(6) NOT NULL); INSERT INTO `{table}` VALUES "
@@ -196,7 +198,7 @@ def test_each_mode_goes_on_where_it_was(server: MariaDb) -> None:
 
 
 @needs_mariadb
-def test_a_zone_is_that_of_the_servers_clock(tmp_path: Path) -> None:
+def test_the_zone_is_that_of_the_servers_clock(tmp_path: Path) -> None:
     """A server in Tokyo: TIMESTAMP and DATETIME are its local times to a client, and so is its clock."""
     server = MariaDb(tmp_path, ["--default-time-zone=+09:00"])
     server.start()
@@ -219,7 +221,7 @@ def test_a_zone_is_that_of_the_servers_clock(tmp_path: Path) -> None:
 
 
 @needs_mariadb
-def test_a_server_that_is_away_or_refuses_is_told_apart(server: MariaDb) -> None:
+def test_an_unreachable_server_and_a_refused_login_are_distinguished(server: MariaDb) -> None:
     wrong = Reader(connection_url=server.url, connection_user=USER, connection_password="hunter22", mode="bulk",
                    table_whitelist="orders")  # fmt: skip
     with pytest.raises(ConfigError) as raised:
@@ -234,7 +236,7 @@ def test_a_server_that_is_away_or_refuses_is_told_apart(server: MariaDb) -> None
 
 
 def test_h2_is_written_and_read(tmp_path: Path) -> None:
-    """It folds names to capitals; a table that Spark made keeps them as they are."""
+    """H2 folds names to upper case; a table that Spark created keeps their case."""
     url = f"jdbc:h2:mem:shop{next(_numbers)};DB_CLOSE_DELAY=-1"
     at = pa.array([1_700_000_000_000_000, 1_700_000_000_000_000], pa.timestamp("us", "UTC"))
     rows = rows_file(tmp_path, id=[1, 2], order=["a", "é😀"], at=at, price=pa.array([1, 2], pa.decimal128(38, 2)))

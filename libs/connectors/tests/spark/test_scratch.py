@@ -1,4 +1,6 @@
-"""Folders of runs of `SparkStreamSource`: what is left by a run that is killed, and what is not touched."""
+"""Tests of folders of `SparkStreamSource`'s runs: the leftovers of killed runs, and folders that must
+not be touched.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ scratch = ScratchFolder("herdmesh-spark-stream-")
 print(scratch.path, flush=True)
 sys.stdin.read()
 """
-"""A run that has a slice, tells its folder and waits."""
+"""Program of a run that has a slice, prints its folder and waits."""
 RUN = """
 import json, sys
 from herdmesh.connect.spi.connector import SourceTaskContext
@@ -35,7 +37,7 @@ assert len(task.poll().values) == 4
 print(task._stream._scratch.path, flush=True)
 sys.stdin.read()
 """
-"""A task that is in the midst of its first slice."""
+"""Program of a task in the middle of its first slice."""
 WORKER = """
 import asyncio, structlog, sys
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
@@ -48,19 +50,19 @@ async def main():
     await host.stop(20)
 asyncio.run(main())
 """
-"""A worker's Spark, until it is told to stop."""
+"""Program of a worker's Spark that runs until it is stopped."""
 
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The temporary folder of this process, and of those that it starts."""
+    """Return the temporary folder of this process, and of its child processes."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     return tmp_path
 
 
 def killed(code: str, *arguments: str) -> Path:
-    """The folder of a run that was killed when it had one."""
+    """Return the folder of a run that was killed when it had one."""
     with subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as owner:
@@ -70,7 +72,7 @@ def killed(code: str, *arguments: str) -> Path:
     return path
 
 
-def test_what_a_killed_run_left_goes_with_the_next_run_and_what_a_living_one_has_stays(temporary: Path) -> None:
+def test_the_next_run_removes_a_killed_runs_folder_and_no_living_ones(temporary: Path) -> None:
     (temporary / "others").mkdir()
     living = ScratchFolder("herdmesh-spark-stream-")
     (living.path / "rows").write_text("rows")
@@ -89,7 +91,7 @@ def test_what_a_killed_run_left_goes_with_the_next_run_and_what_a_living_one_has
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("spark")
 @pytest.mark.skipif(not SOAKING, reason="a JVM of its own: make soak ARGS=lakehouse")
-def test_a_run_that_is_killed_in_the_midst_of_a_slice_leaves_nothing_to_the_next(temporary: Path) -> None:
+def test_a_run_killed_within_a_slice_leaves_nothing_after_the_next(temporary: Path) -> None:
     left = killed(RUN, json.dumps(RATE))
     assert list(left.glob("slice-*/rows/part-*"))
     Reader(**RATE).run()
@@ -99,9 +101,11 @@ def test_a_run_that_is_killed_in_the_midst_of_a_slice_leaves_nothing_to_the_next
 
 @pytest.mark.spark
 @pytest.mark.skipif(not SOAKING, reason="two JVMs of its own: make soak ARGS=lakehouse")
-def test_all_that_a_killed_worker_left_is_one_folder_that_the_next_one_removes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's blocks, the traces of crashes and the socket of deaths are in it; a worker that stops leaves nothing."""
-    with tempfile.TemporaryDirectory(prefix="w-") as short:  # for names of sockets
+def test_a_killed_worker_leaves_one_folder_that_the_next_one_removes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It contains Spark's blocks, the traces of crashes and the socket of deaths; a stopped worker leaves
+    nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="w-") as short:  # socket names must be short
         monkeypatch.setenv("TMPDIR", short)
         _kill_and_follow(Path(short))
 

@@ -1,4 +1,4 @@
-"""A JVM of a task's own that does not start: the next time it is asked for, another is begun. No JVM here."""
+"""Test of a task's JVM that does not start: the next request starts another. Runs no JVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from herdmesh.connectors.spark.sink.targets import SparkWriter
 from herdmesh.sdk.spark import task_session
 
 
-def test_a_spark_that_did_not_start_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_that_failed_to_start_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[Mapping[str, str]] = []
 
     def start(conf: Mapping[str, str]) -> Any:

@@ -1,5 +1,5 @@
-"""Owners that come, stand still anywhere and go on later, in any order: whatever was committed reaches the target, in
-the order of its numbers, and once where the target keeps numbers.
+"""State machine test of owners that start, are suspended anywhere and resume later, in any order: all committed rows
+reach the target, in the order of their numbers, and once if the target keeps numbers.
 
 The fence and the offsets are a model of Kafka's, the target is a list; folders and files are real.
 """
@@ -28,12 +28,12 @@ OWNERS = 4
 
 
 class Killed(BaseException):
-    """The process died within Spark's write."""
+    """Death of the process within Spark's write."""
 
 
 @dataclass
 class World:
-    """What Kafka and the target know."""
+    """The state of Kafka and the target."""
 
     folder: Path
     fence: int = -1
@@ -43,7 +43,7 @@ class World:
     rows: list[str] = field(default_factory=list[str])
     last_number: int = 0
     dies_in_write: set[int] = field(default_factory=set[int])
-    """Owners whose next write is their last deed, after the target has the rows."""
+    """Owners that die in their next write, after the target has the rows."""
 
     def files(self, owner: int) -> HandoverFolder:
         def write(path: Path, name: str) -> None:
@@ -65,7 +65,7 @@ class World:
 
 
 def life(world: World, number: int) -> Generator[None]:
-    """An owner, as `SinkLoop` and `SparkSinkTask` are one; it can stand still at each yield."""
+    """Run an owner, like `SinkLoop` and `SparkSinkTask`; it can be suspended at each yield."""
     files = world.files(number)
     found = files.written()
     folder = StagingFolder(files, "group", f"run-{number}", lambda _: files)
@@ -115,7 +115,7 @@ def life(world: World, number: int) -> Generator[None]:
     order=st.lists(st.integers(0, OWNERS - 1), min_size=20, max_size=60),
     dies=st.sets(st.integers(0, OWNERS - 1)),
 )
-def test_what_was_committed_is_written_once_and_in_order(order: list[int], dies: set[int]) -> None:
+def test_committed_rows_are_written_once_and_in_order(order: list[int], dies: set[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder), dies_in_write=dies)
         owners = [life(world, number) for number in range(OWNERS)]
@@ -130,9 +130,9 @@ def test_what_was_committed_is_written_once_and_in_order(order: list[int], dies:
         for number in order:
             step(number)
         for last in (OWNERS, OWNERS + 1):
-            for _ in life(world, last):  # one that nothing happens to
+            for _ in life(world, last):  # the last one runs undisturbed
                 pass
-            for number in range(OWNERS):  # and all that still stand wake
+            for number in range(OWNERS):  # and all suspended owners resume
                 while step(number):
                     pass
         assert world.rows == world.committed
@@ -140,7 +140,7 @@ def test_what_was_committed_is_written_once_and_in_order(order: list[int], dies:
         assert len(world.files(OWNERS).written()) <= COMMITS
 
 
-def test_a_write_that_failed_is_asked_for_again_and_a_named_file_is_not(tmp_path: Path) -> None:
+def test_a_failed_write_is_repeated_and_a_named_file_is_not(tmp_path: Path) -> None:
     asked: list[str] = []
     fails = True
 
@@ -165,7 +165,7 @@ def test_a_write_that_failed_is_asked_for_again_and_a_named_file_is_not(tmp_path
     assert (files.written(), files.staged()) == ([name], [])
 
 
-def test_a_committed_file_that_vanished_before_it_was_written_is_a_loss(tmp_path: Path) -> None:
+def test_a_committed_file_missing_before_its_write_is_a_loss(tmp_path: Path) -> None:
     files = HandoverFolder(tmp_path, lambda _path, _name: None)
     folder = StagingFolder(files, "group", "run", lambda _: files)
     name = folder.new_name(P0, 0, 1, handover.suffix_of(None))
@@ -179,7 +179,7 @@ def test_a_committed_file_that_vanished_before_it_was_written_is_a_loss(tmp_path
 
 
 @given(number=st.none() | st.integers(1, 1 << 62), first=st.integers(0, 1 << 40), again=st.booleans())
-def test_a_name_tells_its_number_and_its_writer(number: int | None, first: int, again: bool) -> None:
+def test_a_file_name_has_its_number_and_its_writer(number: int | None, first: int, again: bool) -> None:
     name = f"a.b-c+12+{first:010d}+{first:010d}{'+2' if again else ''}{handover.suffix_of(number)}"
     assert handover.number_of(name) == number
     assert handover.writer_of("connect-x", name, "id") == "connect-x/a.b-c-12@id"
@@ -187,13 +187,13 @@ def test_a_name_tells_its_number_and_its_writer(number: int | None, first: int, 
     assert handover.of_partitions([name], [("a.b-c", 1), ("a.b", 12)]) == []
 
 
-def test_connectors_whose_names_look_alike_have_folders_of_their_own(tmp_path: Path) -> None:
+def test_connectors_with_similar_names_have_separate_folders(tmp_path: Path) -> None:
     folders = {handover.folder_of(tmp_path, group) for group in ("connect-a/b", "connect-a_b", "connect-a b")}
     assert len(folders) == 3
     assert {folder.parent for folder in folders} == {tmp_path}
 
 
-def test_a_folder_keeps_its_identity_and_no_other_has_it(tmp_path: Path) -> None:
+def test_a_folder_keeps_its_unique_identity(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     one, two = (handover.identity_of(tmp_path / name) for name in ("one", "two"))

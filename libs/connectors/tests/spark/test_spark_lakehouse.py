@@ -1,5 +1,6 @@
-"""`SparkSink` into Delta and Iceberg, with their own jars and the Spark that they are built for: rows are counted in
-the tables, by the same Spark. Only in the soak, for that Spark is 490 MB."""
+"""Tests of `SparkSink` into Delta and Iceberg, with their own jars and the matching Spark; the same Spark counts the
+rows in the tables. Only in the soak, because that Spark is 490 MB.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def session(folder: Path, kind: str) -> Any:
 
 
 def rows(folder: Path, kind: str) -> list[tuple[int, str]]:
-    """What the table has, by Spark."""
+    """Return the table's rows, read by Spark."""
     reading = session(folder, kind).read.format(kind)
     config = CONFIGS[kind](folder)
     found = reading.load(config["spark.option.path"]).select("id", "name").collect()
@@ -86,7 +87,7 @@ def expected(count: int) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("kind", list(CONFIGS))
-def test_the_table_is_made_and_added_to(
+def test_the_table_is_created_and_appended_to(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, kind: str
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic()), tmp_topic("sink")
@@ -111,10 +112,10 @@ def test_fields_partition_the_table(
     assert folders == {"name=n0", "name=n1", "name=n2"}
 
 
-def test_delta_has_each_record_once_when_an_owner_is_killed_after_its_commit(
+def test_delta_has_each_record_once_after_an_owner_is_killed_past_its_commit(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """The moment at which any other format has the rows twice: they are in the table, and nothing says so elsewhere."""
+    """At this point any other format gets the rows twice: they are in the table, and nothing else records it."""
     topic, name = kafka_topics.create_topic(tmp_topic()), tmp_topic("sink")
     spec = sink(kafka_topics, name, topic, tmp_path, "delta")
     with processes(tmp_path) as start:
@@ -128,7 +129,7 @@ def test_delta_has_each_record_once_when_an_owner_is_killed_after_its_commit(
     note("SparkSink into Delta", runs=1, operations=KILLS * RECORDS, faults={"kill after the table's commit": KILLS})
 
 
-def test_a_number_is_in_a_delta_table_once_whoever_asks(tmp_path: Path) -> None:
+def test_each_number_is_in_a_delta_table_once_for_any_writer(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), path)
     settings = settings_of({"staging.directory": str(tmp_path), **delta_config(tmp_path)})
@@ -138,14 +139,14 @@ def test_a_number_is_in_a_delta_table_once_whoever_asks(tmp_path: Path) -> None:
         target.write(path, "w", 1)
     assert (one.last_number("w"), other.last_number("v")) == (1, 0)
     slow = one._spark.appending(one._spark.rows(path), txnAppId="w", txnVersion="1")  # pyright: ignore[reportPrivateUsage]
-    slow.save()  # one that looked before the other wrote
+    slow.save()  # a writer that read the log before the other wrote
     assert rows(tmp_path, "delta") == [(1, "a"), (2, "b")]
     other.write(path, "w", 2)
     one.write(path, "v", 1)
     assert len(rows(tmp_path, "delta")) == 6
 
 
-def test_a_column_that_a_delta_table_does_not_have_waits_until_the_config_lets_it_in(
+def test_a_column_missing_in_a_delta_table_waits_until_the_config_allows_it(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -158,7 +159,7 @@ def test_a_column_that_a_delta_table_does_not_have_waits_until_the_config_lets_i
     assert rows(tmp_path, "delta") == expected(3)
 
 
-def test_an_iceberg_table_is_read_once_in_snapshots_and_files_wherever_a_run_ends(tmp_path: Path) -> None:
+def test_an_iceberg_table_is_read_once_by_snapshots_and_files_wherever_a_run_ends(tmp_path: Path) -> None:
     spark = session(tmp_path, "iceberg")
     spark.sql("CREATE TABLE lake.shop.flights (id BIGINT, name STRING) USING iceberg")
     for first in (0, 100, 200):

@@ -1,4 +1,4 @@
-"""What `SparkSink` refuses before it starts, and what it warns of: each by its key."""
+"""Tests of configs that `SparkSink` refuses before it starts, and of warnings, each by its key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from herdmesh.sdk.spark import task_session
 
 
 def config(folder: Path, **more: str | None) -> dict[str, str | None]:
-    """A config of a Parquet target; names with `_` for the dots."""
+    """Return a config of a Parquet target; names have `_` for dots."""
     full: dict[str, str | None] = {
         "spark.format": "parquet", "spark.option.path": str(folder / "out"), "staging.directory": str(folder / "s"),
         **{name.replace("_", "."): value for name, value in more.items()},
@@ -38,7 +38,7 @@ def config(folder: Path, **more: str | None) -> dict[str, str | None]:
         ("spark.partition.by", "a", {"spark_format": "jdbc", "spark_option_url": "u", "spark_option_dbtable": "t"}),
     ],
 )
-def test_what_cannot_work_is_named_by_its_field(
+def test_invalid_configs_are_refused_by_field(
     tmp_path: Path, field: str, value: str | None, more: dict[str, str]
 ) -> None:
     (problem,) = SparkSink().validate(config(tmp_path, **more, **{field.replace(".", "_"): value}))
@@ -57,7 +57,7 @@ def test_what_cannot_work_is_named_by_its_field(
         ("staging.directory", ""),
     ],
 )
-def test_the_definition_refuses(tmp_path: Path, field: str, value: str) -> None:
+def test_the_key_definitions_refuse_invalid_values(tmp_path: Path, field: str, value: str) -> None:
     full = config(tmp_path) | {field: value}
     found = SparkSink.config_def().validate(full)
     assert [name for name, one in found.items() if one.problems] == [field]
@@ -66,14 +66,14 @@ def test_the_definition_refuses(tmp_path: Path, field: str, value: str) -> None:
     assert raised.value.field == field
 
 
-def test_options_reach_spark_as_they_are_written_and_passwords_no_text(tmp_path: Path) -> None:
+def test_options_reach_spark_unchanged_and_no_text_shows_passwords(tmp_path: Path) -> None:
     full = config(tmp_path) | {"spark.option.batchSize": "5", "spark.option.password": "hunter22"}
     settings = settings_of(full)
     assert settings.options == {"path": str(tmp_path / "out"), "batchSize": "5", "password": "hunter22"}
     assert "hunter22" not in repr(settings)
 
 
-def test_settings_of_the_spark_that_writes_are_no_options_and_on_no_command_line(
+def test_session_settings_are_no_options_and_not_on_a_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = {"spark.sql.catalog.lake": "org.example.Catalog", "spark.hadoop.fs.s3a.secret.key": "hunter22"}
@@ -90,8 +90,8 @@ def test_settings_of_the_spark_that_writes_are_no_options_and_on_no_command_line
         raise OSError("as far as this goes")
 
     monkeypatch.setattr("pyspark.java_gateway.launch_gateway", launch)
-    monkeypatch.setattr(task_session, "_begun", {})  # else the one that other tests have would end
-    for held in ("_gateway", "_jvm"):  # what pyspark has of that one
+    monkeypatch.setattr(task_session, "_begun", {})  # otherwise the session of the other tests would end
+    for held in ("_gateway", "_jvm"):  # pyspark's references to that session
         monkeypatch.setattr(f"pyspark.SparkContext.{held}", None)
     monkeypatch.setenv(task_session.HOME_VARIABLE, "/opt/spark-4.1")
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
@@ -103,13 +103,13 @@ def test_settings_of_the_spark_that_writes_are_no_options_and_on_no_command_line
     assert not catalog.keys() & conf.keys()
 
 
-def test_a_misspelt_key_is_warned_of_and_an_option_is_not(tmp_path: Path) -> None:
+def test_a_misspelt_key_has_a_warning_and_an_option_has_none(tmp_path: Path) -> None:
     full = config(tmp_path) | {"spark.option.anything": "1", "spark.fromat": "csv"}
     assert SparkSink().validate(full) == []
     assert [one.field for one in SparkSink().warnings(full)] == ["spark.fromat"]
 
 
-def test_task_configs_carry_an_absolute_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_configs_have_an_absolute_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     connector = SparkSink()
     connector.start(config(tmp_path) | {"staging.directory": "waiting"})

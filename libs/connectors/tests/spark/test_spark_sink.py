@@ -1,4 +1,6 @@
-"""`SparkSink` with a real broker and a real Spark: exact rows in files and a database, whatever happens to an owner."""
+"""Tests of `SparkSink` with a real broker and a real Spark: exact rows in files and a database, with
+kills and freezes.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400), py
 
 TASK = "herdmesh.connectors.spark.sink.task:SparkSinkTask"
 RECORDS = 300
-#: JSON is also what the standard suite has Spark write.
+#: The standard suite has Spark write JSON, too.
 KINDS = ["parquet", "orc", "json", "csv"] if SOAKING else ["parquet"]
-#: Each costs a JVM; the first is what files are tested with too.
+#: Each costs a JVM; the file tests cover the first one, too.
 DATABASE_POINTS = ["before-publish", "after-target-commit"] if SOAKING else ["after-target-commit"]
-#: A database is asked by Spark before anything is staged, and on a busy machine a JVM takes a minute to start.
+#: Spark queries a database before anything is staged, and on a busy machine a JVM takes a minute to start.
 SPARK_S = 150.0
 pa: Any = pyarrow
 pq: Any = pyarrow.parquet
@@ -54,7 +56,7 @@ def files_sink(kafka: Kafka, name: str, topic: str, folder: Path, kind: str = "p
 
 
 def rows_of(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """Every row that Spark wrote."""
+    """Return every row that Spark wrote."""
     found: list[dict[str, Any]] = []
     for path in sorted((folder / "out").glob(f"*.{kind}")):
         if kind == "parquet":
@@ -74,12 +76,12 @@ def ids(folder: Path, kind: str = "parquet") -> list[int]:
 
 
 def waiting(folder: Path) -> list[str]:
-    """Files that were not written yet."""
+    """Return the files that are not written yet."""
     return [path.name for path in (folder / "staging").glob("*/.staged/*")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_are_exact_in_every_format_of_files(
+def test_rows_are_exact_in_every_file_format(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, kind: str
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic()), tmp_topic("sink")
@@ -94,10 +96,10 @@ def test_rows_are_exact_in_every_format_of_files(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_leaves_alone_what_another_task_is_writing(
+def test_a_write_leaves_another_tasks_unfinished_write_alone(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, kind: str
 ) -> None:
-    """Spark's own way moves what stands there as committed, and deletes all of it."""
+    """Spark's default moves the other task's files as committed, and deletes the rest."""
     temporary = tmp_path / "out" / "_temporary"
     half = temporary / "0" / "_temporary" / "attempt_1_0001_m_000000_1" / f"part-half.{kind}"
     whole = temporary / "0" / "task_1_0001_m_000000" / f"part-whole.{kind}"
@@ -153,7 +155,7 @@ def test_structs_have_the_types_of_their_schema(
 @pytest.mark.parametrize(
     ("harm", "points"), [("kill", ["after-write", "before-publish"]), ("wake", ["before-publish"])]
 )
-def test_each_record_is_written_once_whatever_happens_to_an_owner_beside_a_write(
+def test_each_record_is_written_once_after_a_kill_or_freeze_around_a_write(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, harm: str, points: list[str]
 ) -> None:
     cases = [(point, kafka_topics.create_topic(tmp_topic()), tmp_topic("sink"), tmp_path / point) for point in points]
@@ -200,7 +202,7 @@ def test_a_database_has_each_record_once_wherever_an_owner_is_killed(
         kafka_topics.produce_ids(topic, range(RECORDS))
         specs[point] = sink(kafka_topics, tmp_topic("sink"), topic, folder, "jdbc", **database_config(folder))
     with processes(tmp_path) as start:
-        for process in [start(spec, point) for point, spec in specs.items()]:  # both JVMs start at a time
+        for process in [start(spec, point) for point, spec in specs.items()]:  # both JVMs start at the same time
             process.until_frozen(SPARK_S)
             process.kill()
     for point, spec in specs.items():
@@ -215,8 +217,10 @@ def test_a_database_has_each_record_once_wherever_an_owner_is_killed(
         assert found == [(f"connect-{spec.connector}/{topic}-{n}", 1) for n in (0, 1)], point
 
 
-def test_a_write_that_is_repeated_and_an_owner_that_stood_still_in_it_change_nothing(tmp_path: Path) -> None:
-    """The moment that no failpoint reaches: Spark wrote to the scratch table, and another owner did everything."""
+def test_a_repeated_write_and_an_owner_suspended_within_one_change_nothing(tmp_path: Path) -> None:
+    """No failpoint reaches this point: Spark wrote to the scratch table, and another owner did everything
+    else.
+    """
     rows = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), rows)
     config = {"spark.format": "jdbc", "staging.directory": str(tmp_path), **database_config(tmp_path)}
@@ -231,7 +235,7 @@ def test_a_write_that_is_repeated_and_an_owner_that_stood_still_in_it_change_not
     assert quick.last_number("w") == 1
     slow._move(names, scratch, "w", 1)  # pyright: ignore[reportPrivateUsage]
     assert table(tmp_path) == [(1, "a"), (2, "b")]
-    with pytest.raises(TaskFailed, match="moved nothing"):  # not its scratch table: it must not take the number
+    with pytest.raises(TaskFailed, match="moved nothing"):  # not its scratch table: it must not use the number
         slow._move(names, scratch, "w", 2)  # pyright: ignore[reportPrivateUsage]
     assert table(tmp_path) == [(1, "a"), (2, "b")]
     quick.write(rows, "w", 2)
@@ -240,8 +244,8 @@ def test_a_write_that_is_repeated_and_an_owner_that_stood_still_in_it_change_not
     assert tables(tmp_path) == {"flights", jdbc.LEDGER}
 
 
-def test_another_database_has_each_number_once(tmp_path: Path) -> None:
-    """Derby: it folds names to capitals, and makes an empty copy of a table in words of its own."""
+def test_derby_has_each_number_once(tmp_path: Path) -> None:
+    """Derby folds names to upper case, and has its own syntax for an empty copy of a table."""
     rows = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), rows)
     where = {"url": f"jdbc:derby:{tmp_path}/db;create=true", "dbtable": "flights"}
@@ -257,7 +261,7 @@ def test_another_database_has_each_number_once(tmp_path: Path) -> None:
 
 
 def _check_odd_values(folder: Path, where: dict[str, str]) -> None:
-    """A FLOAT32 in a decimal column has its own digits; days before 1582 stay what they are."""
+    """Check that a FLOAT32 in a decimal column has its own digits, and that days before 1582 are unchanged."""
     rows = folder / "odd.parquet"
     price, day = pa.array([0.1, 39.946712], pa.float32()), pa.array([-170_000, 2_932_896], pa.int32())
     pq.write_table(pa.table({"id": [1, 2], "price": price, "day1": day.cast(pa.date32())}), rows)
@@ -274,7 +278,7 @@ def _check_odd_values(folder: Path, where: dict[str, str]) -> None:
     assert found == [(1, "0.100000000000", "1504-07-23"), (2, "39.946712000000", "9999-12-31")]
 
 
-def test_a_column_that_is_missing_fails_the_task_until_the_table_has_it_and_nothing_is_lost(
+def test_a_missing_column_fails_the_task_until_the_table_has_it_without_loss(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)
@@ -291,7 +295,7 @@ def test_a_column_that_is_missing_fails_the_task_until_the_table_has_it_and_noth
     assert table(tmp_path, "SELECT * FROM flights ORDER BY id") == [(n, f"n{n}", "e@x") for n in range(3)]
 
 
-def test_a_format_that_is_not_there_is_named(
+def test_a_missing_format_is_reported_by_name(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)

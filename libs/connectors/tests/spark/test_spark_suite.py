@@ -1,5 +1,6 @@
-"""The standard suite that authors are given, applied to `SparkSink` with a real Spark: files of JSON. What is a
-database's own is in `test_spark_sink`."""
+"""The standard suite for authors, applied to `SparkSink` with a real Spark: files of JSON. `test_spark_sink` tests the
+properties of a database.
+"""
 
 from __future__ import annotations
 

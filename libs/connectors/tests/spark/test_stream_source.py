@@ -1,4 +1,4 @@
-"""`SparkStreamSource` with a real Spark: a format that comes with it, whose rows are known.
+"""Tests of `SparkStreamSource` with a real Spark: a built-in format, whose rows are known.
 
 Kafka's records and Iceberg's tables need another Spark: `test_stream_source_suite`, `test_spark_lakehouse`, in the
 soak.
@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.usefixtur
 
 
 def rate(**more: str) -> Reader:
-    """Of `RATE`."""
+    """Return a reader of `RATE`."""
     return Reader(**{**RATE, **more})
 
 
-def test_a_slice_is_gone_on_with_in_its_midst_whenever_a_run_ends() -> None:
+def test_the_next_run_continues_within_a_slice_wherever_a_run_ends() -> None:
     whole = rate().run()
     assert [row["value"] for row in whole] == list(range(10))
     for polls in range(1, 4):
@@ -31,7 +31,7 @@ def test_a_slice_is_gone_on_with_in_its_midst_whenever_a_run_ends() -> None:
         assert reader.offset == {"position": json.dumps({"offset": 10, "timestamp": 1500}, separators=(",", ":"))}
 
 
-def test_slices_follow_each_other_and_rows_are_structs_with_keys() -> None:
+def test_slices_are_consecutive_and_rows_are_structs_with_keys() -> None:
     reader = rate(**{"key.column": "value"})
     values = [row["value"] for _ in range(3) for row in reader.run()]
     assert values == list(range(30))
@@ -41,13 +41,13 @@ def test_slices_follow_each_other_and_rows_are_structs_with_keys() -> None:
     assert {as_dict(value)["timestamp"] for value in batch.values} == {2000}
 
 
-def test_an_offset_that_is_set_is_where_reading_begins() -> None:
+def test_reading_begins_at_an_altered_offset() -> None:
     reader = rate()
     reader.offset = {"position": '{"offset":500,"timestamp":9000}'}
     assert [row["value"] for row in reader.run()] == list(range(500, 510))
 
 
-def test_a_position_that_the_source_does_not_know_and_a_column_that_is_not_there_fail_the_task() -> None:
+def test_an_unknown_position_or_a_missing_column_fails_the_task() -> None:
     with pytest.raises(ConfigError, match=r"value") as failed:
         rate(**{"key.column": "id"}).run()
     assert failed.value.field == "key.column"

@@ -1,4 +1,6 @@
-"""What `SparkStreamSource` refuses before it starts, and the offsets it takes. Needs no Spark."""
+"""Tests of configs that `SparkStreamSource` refuses before it starts, and of accepted offsets. Needs
+no Spark.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ KAFKA = {"format": "kafka"}
 
 
 def config(**more: str | None) -> dict[str, str | None]:
-    """A config that works; names of options without their prefix, with `_` for the dots."""
+    """Return a valid config; names of options have no prefix, and `_` for dots."""
     full: dict[str, str | None] = {
         "spark.format": "kafka", "topic": "t", "spark.option.kafka.bootstrap.servers": "b:9092",
         "spark.option.subscribe": "from", **more,
@@ -39,21 +41,21 @@ def config(**more: str | None) -> dict[str, str | None]:
         ("spark.memory", "much"),
     ],
 )
-def test_what_cannot_work_is_named_by_its_field(field: str, value: str | None) -> None:
+def test_invalid_configs_are_refused_by_field(field: str, value: str | None) -> None:
     with pytest.raises(ConfigError) as failed:
         settings_of(config(**{field: value}))
     assert failed.value.field == field
     assert failed.value.fix
 
 
-def test_a_format_without_a_position_says_why_and_what_to_take_instead() -> None:
+def test_a_format_without_positions_is_refused_with_a_reason_and_an_alternative() -> None:
     (problem,) = SparkStreamSource().validate(config(**{"spark.format": "jdbc"}))
     assert "SparkJdbcSource" in problem.fix
     (problem,) = SparkStreamSource().validate(config(**{"spark.format": "json"}))
     assert "checkpoint" in str(problem)
 
 
-def test_options_reach_spark_as_they_are_written_and_passwords_no_text() -> None:
+def test_options_reach_spark_unchanged_and_no_text_shows_passwords() -> None:
     secret = {"spark.option.kafka.sasl.jaas.config": "hunter22", "spark.option.maxoffsetspertrigger": "9"}
     settings = settings_of(config(**secret))
     assert settings.options == {
@@ -63,11 +65,11 @@ def test_options_reach_spark_as_they_are_written_and_passwords_no_text() -> None
     assert "hunter22" not in repr(settings)
 
 
-def test_keys_without_effect_are_warned_of() -> None:
+def test_keys_without_effect_have_warnings() -> None:
     assert [one.field for one in SparkStreamSource().warnings(config(topics="t"))] == ["topics"]
 
 
-def test_a_stream_is_one_tasks() -> None:
+def test_a_stream_has_one_task() -> None:
     connector = SparkStreamSource()
     connector.start(config())
     assert connector.task_configs(9) == [config()]
@@ -75,7 +77,7 @@ def test_a_stream_is_one_tasks() -> None:
 
 
 @pytest.mark.parametrize("position", [Position('{"a":{"0":7}}'), Position('{"offset":1}', '{"offset":9}', 3)])
-def test_a_position_is_stored_and_found_again(position: Position) -> None:
+def test_a_stored_position_round_trips(position: Position) -> None:
     assert Position.of(position.offset()) == position
     assert SparkStreamSource().alter_offsets(config(), [(KAFKA, position.offset()), (KAFKA, None)])
 
@@ -95,6 +97,8 @@ def test_a_position_is_stored_and_found_again(position: Position) -> None:
         (KAFKA, {"position": "{}", "end": "{}", "rows": True}),
     ],
 )
-def test_offsets_of_others_are_refused(partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> None:
+def test_offsets_of_other_connectors_are_refused(
+    partition: Mapping[str, Any] | None, offset: Mapping[str, Any]
+) -> None:
     with pytest.raises(ConfigError):
         SparkStreamSource().alter_offsets(config(), [(partition, offset)])

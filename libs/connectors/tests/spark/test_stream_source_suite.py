@@ -1,5 +1,6 @@
-"""The standard suite that authors are given, applied to `SparkStreamSource` with a real Spark, on Kafka's records,
-and what is Kafka's own. Only in the soak: Spark 4.3 has no jar of that source yet, and Spark 4.1 is 490 MB."""
+"""The standard suite for authors, applied to `SparkStreamSource` with a real Spark, on Kafka's records, and tests of
+Kafka's own properties. Only in the soak: Spark 4.3 has no jar of that source yet, and Spark 4.1 is 490 MB.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ pytestmark = [
 
 
 class RecordsWorld(BrokerWorld):
-    """The topic's records are rows."""
+    """A topic whose records are rows."""
 
     def config(self) -> dict[str, str]:
         return {
@@ -54,16 +55,18 @@ class TestStreamSource(OnTheBroker, SourceSuite):
     world = RecordsWorld
 
 
-@pytest.mark.timed  # several Sparks start at once
+@pytest.mark.timed  # several Sparks start at the same time
 class TestStreamSourceRuns(OnTheBroker, SourceRunSuite):
     connector = SparkStreamSource
     world = RecordsWorld
 
 
-def test_kafkas_records_of_several_partitions_come_once_and_in_order(
+def test_records_of_several_kafka_partitions_arrive_once_and_in_order(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """Stopped after each poll; a slice ends where the limit says, and a partition that comes later is read whole."""
+    """The run is stopped after each poll; a slice ends at the limit, and a partition added later is read
+    completely.
+    """
     broker = Kafka(kafka_bootstrap)
     topic = broker.create_topic(tmp_topic(), 2)
     reader = Reader(**{
@@ -83,7 +86,7 @@ def test_kafkas_records_of_several_partitions_come_once_and_in_order(
     assert reader.run() == []
 
 
-def test_a_position_that_kafka_has_no_more_fails_the_task(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_a_position_deleted_by_kafka_fails_the_task(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     topic = Kafka(kafka_bootstrap).create_topic(tmp_topic(), 1)
     reader = Reader(**{
         "spark.format": "kafka", "spark.option.kafka.bootstrap.servers": kafka_bootstrap,
